@@ -7,11 +7,11 @@ from time import perf_counter
 
 from benchmarks.stitched import runs, stitched
 from elision.dialects.render_openai_chat import OpenAIChatRenderer
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 EARLY, LATE = range(90, 111), range(990, 1011)
@@ -25,18 +25,18 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
 
     Token counts are in the cache already: counting text is work on what is new, and would hide the rest.
     """
-    session = Session(parse_strategy(spec), find_price_set("anthropic"), Sizer(counter()))
-    session.begin(run.head)
+    session = Session(parse_strategy(spec), find_price_set("anthropic"), Sizer(make_counter()))
+    session.set_head(run.head)
     renderer, summarizer, epoch = OpenAIChatRenderer(), model_free_summarizer(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}
     for turn in run.turns:
         start = perf_counter()
-        view = drive(session.prepare(turn.at), summarizer)
+        view = run_pass(session.prepare_view(turn.at), summarizer)
         renderer.render_messages(view)
         seconds = perf_counter() - start
         taken[turn.index] = (seconds, view.epoch != epoch)
         epoch = view.epoch
-        session.add(turn)
+        session.add_turn(turn)
     return taken
 
 

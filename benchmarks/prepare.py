@@ -32,7 +32,7 @@ from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.logs import LOGGER, PassLog
-from elision.trajectory.tokens import Vocabulary, counter
+from elision.trajectory.tokens import VocabularyCounter, make_counter
 
 OPENAI, ANTHROPIC = "gpt-4.1", "claude-sonnet-4-5"
 #: The bar that the issue sets: the session's total over the bound's.
@@ -45,7 +45,7 @@ FEW, WARM_UP = 100, 50
 #: What is timed apart, without what stands in another row; the rest is one row more.
 REST = "the rest"
 PARTS: tuple[Part, ...] = (
-    ("counting tokens", Vocabulary, "count"),
+    ("counting tokens", VocabularyCounter, "count"),
     ("comparing with what was read", History, "count_common"),
     ("reading what is new", History, "extend"),
     ("turns, head, guards", preparation, "ingest_turns"),
@@ -121,7 +121,7 @@ def measure(
     found: Chat, folder: Path, model: str, calls: Callable[[Chat], Iterator[list[Message]]] = Chat.calls
 ) -> Measured:
     """A session from its first call to its last; `record` is part of a call."""
-    counter().count("load the vocabulary")
+    make_counter().count("load the vocabulary")
     clock, told, seconds, before = Clock(), list[Diagnostics](), list[float](), peak()
     with manager(folder, clock, told, model) as context:
         for messages in calls(found):
@@ -170,7 +170,7 @@ def split(found: Chat) -> Counter[str]:
 
 
 def main(peers: bool = False) -> None:
-    counter().count("load the vocabulary")
+    make_counter().count("load the vocabulary")
     found = chat()
     print(f"{len(found.turns):,} turns, {found.bytes / 1e6:.1f} MB, one call a turn; SQLite, every turn synced.")
     runs = beside(found, REPEATS)

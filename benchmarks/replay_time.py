@@ -13,14 +13,14 @@ from elision.lab.study import DEFAULTS
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, Vocabulary, counter
+from elision.trajectory.tokens import Sizer, VocabularyCounter, make_counter
 
 
 def main() -> None:
     found = runs()
     texts = [part.text for run in found for turn in run.turns for part in turn.observations]
     texts += [turn.text + turn.reasoning for run in found for turn in run.turns]
-    fresh = Vocabulary("o200k")
+    fresh = VocabularyCounter("o200k")
     fresh.count("load the vocabulary")
     start = perf_counter()
     for text in texts:
@@ -29,7 +29,7 @@ def main() -> None:
     size = sum(map(len, texts))
     print(f"Replay of {len(found)} runs, {sum(len(run.turns) for run in found)} turns, {size / 1e6:.1f} MB, one core.")
     print(f"Bound: counting every text once, {bound:.2f} s. Each strategy as a multiple of it, counts cached:")
-    sizer, prices = Sizer(counter()), find_price_set("anthropic")
+    sizer, prices = Sizer(make_counter()), find_price_set("anthropic")
     prepared = [add_recorded_head(run, sizer) for run in found]
     known = [collect_evidence(run) for run in prepared]
     taken = dict.fromkeys((label for label, _ in DEFAULTS), 0.0)

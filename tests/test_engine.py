@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import Session, Terms, drive, output_tokens
+from elision.engine import CallTerms, Session, count_output_tokens, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
@@ -20,7 +20,7 @@ from elision.strategies.placeholder import Placeholders
 from elision.strategies.raw import Raw
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.events import Called, Decided, HeadSet, Learned, Opened, TurnAdded
+from elision.trajectory.events import HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, WindowLearned
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.turn import Action, Head, Observation
@@ -50,7 +50,17 @@ SUMMARIZING = "summarization(every=3, tail=2, summary_max_tokens=50, schedule=ev
 def test_raw_first() -> None:
     """Every turn is in the log, before the decision that could hide it, and every call behind its decision."""
     kinds = [type(event) for event in run_session("masking(window=1, schedule=every-turn)", steps(2)).events]
-    assert kinds == [HeadSet, Decided, Called, TurnAdded, Decided, Called, TurnAdded, Decided, Called]
+    assert kinds == [
+        HeadSet,
+        PassDecided,
+        RequestSent,
+        TurnAdded,
+        PassDecided,
+        RequestSent,
+        TurnAdded,
+        PassDecided,
+        RequestSent,
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +83,12 @@ def test_a_strategy_brings_its_extractors() -> None:
 
     def placeholder_of(**options: Any) -> str:
         session = Session(strategy, PLAIN, SIZER, **options)
-        session.begin(head())
+        session.set_head(head())
         for each in steps(4):
-            drive(session.prepare(), write_brief_summary)
-            session.add(each)
-        drive(session.prepare(), write_brief_summary)
-        return next(mask.text for event in session.events if isinstance(event, Decided) for mask in event.masks)
+            run_pass(session.prepare_view(), write_brief_summary)
+            session.add_turn(each)
+        run_pass(session.prepare_view(), write_brief_summary)
+        return next(mask.text for event in session.events if isinstance(event, PassDecided) for mask in event.masks)
 
     def read_page(action: Action | None, observation: Observation, text: str) -> Outcome:
         return Outcome(label="", result="a page")
@@ -90,30 +100,30 @@ def test_a_strategy_brings_its_extractors() -> None:
 def test_raw_is_the_identity() -> None:
     """`raw` sends everything, at both ends of the bill."""
     session = run_session("raw", steps(12))
-    assert session.newest is not None
-    assert session.newest.view.segments == session.state.raw_view().segments
-    assert session.books.spent_usd == session.books.raw_spent_usd
+    assert session.newest_call is not None
+    assert session.newest_call.view.segments == session.state.make_raw_view().segments
+    assert session.bill.spent_usd == session.bill.raw_spent_usd
     assert session.state.epoch == 1
 
 
 def test_bills_are_the_price_list_s() -> None:
     """A call is billed for what its view shares with the last one, and for what is new; answers as recorded."""
     session = begin_session("raw", CACHED)
-    first = drive(session.prepare(), write_brief_summary)
-    session.add(step(1, "ok", usage=Usage(output=70)))
-    second = drive(session.prepare(), write_brief_summary)
-    assert session.newest is not None
-    assert session.newest.bill == CACHED.bill(second.tokens, first.tokens)
-    assert session.books.answers.output == 70
-    expected = CACHED.bill(first.tokens, 0, 70).usd + CACHED.bill(second.tokens, first.tokens).usd
-    assert session.books.spent_usd == pytest.approx(expected)
+    first = run_pass(session.prepare_view(), write_brief_summary)
+    session.add_turn(step(1, "ok", usage=Usage(output=70)))
+    second = run_pass(session.prepare_view(), write_brief_summary)
+    assert session.newest_call is not None
+    assert session.newest_call.bill == CACHED.bill_call(second.tokens, first.tokens)
+    assert session.bill.answers.output == 70
+    expected = CACHED.bill_call(first.tokens, 0, 70).usd + CACHED.bill_call(second.tokens, first.tokens).usd
+    assert session.bill.spent_usd == pytest.approx(expected)
 
 
 def test_answers_without_usage_are_counted() -> None:
     """Where no output was recorded, the assistant message is counted."""
     one = step(1, text="hello world")
-    assert output_tokens(one, SIZER) == SIZER.assistant(one)
-    assert output_tokens(step(1, usage=Usage(output=7)), SIZER) == 7
+    assert count_output_tokens(one, SIZER) == SIZER.count_assistant(one)
+    assert count_output_tokens(step(1, usage=Usage(output=7)), SIZER) == 7
 
 
 def test_a_summary_request() -> None:
@@ -139,10 +149,10 @@ def test_a_request_is_yielded() -> None:
     """A pass that needs a summary yields its request and waits; nothing is decided before the answer."""
     session = begin_session(SUMMARIZING)
     for item in steps(5):
-        drive(session.prepare(), write_brief_summary)
-        session.add(item)
+        run_pass(session.prepare_view(), write_brief_summary)
+        session.add_turn(item)
     events = len(session.events)
-    steps_of_pass = session.prepare()
+    steps_of_pass = session.prepare_view()
     request = next(steps_of_pass)
     assert len(request.turns) == 3
     assert len(session.events) == events
@@ -171,11 +181,11 @@ def endless(request: SummaryRequest) -> str:
 def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> None:
     """A blank, refused or too long summary leaves the view as it was, is recorded with its reason, and is billed."""
     session = run_session(SUMMARIZING, steps(5), PLAIN, summarizer=summarizer)  # type: ignore[arg-type]
-    assert session.newest is not None
-    assert session.newest.view.segments == session.state.raw_view().segments
-    assert session.newest.decided.summary is None
-    assert reason in session.newest.decided.reason
-    assert session.books.summaries.input > 0
+    assert session.newest_call is not None
+    assert session.newest_call.view.segments == session.state.make_raw_view().segments
+    assert session.newest_call.decided.summary is None
+    assert reason in session.newest_call.decided.reason
+    assert session.bill.summaries.input > 0
 
 
 def test_retries_back_off() -> None:
@@ -205,36 +215,37 @@ def test_the_summary_block() -> None:
     kept = 'rules=rule(args="*step-2", keep=true)'
     turns = [step(1, said=[user("use tabs")]), *(step(index) for index in range(2, 6))]
     session = run_session(SUMMARIZING[:-1] + f", {kept})", turns)
-    assert session.newest is not None
-    segments = session.newest.view.segments
+    assert session.newest_call is not None
+    segments = session.newest_call.view.segments
     assert [segment.kind for segment in segments][:5] == ["head", "head", "summary", "interjection", "assistant"]
     assert f"[Kept word for word: t2.1 bash]\n{long_text(2)}" in segments[2].text
     assert segments[3].source == user("use tabs")
-    assert session.newest.decided.summary is not None
-    assert session.newest.decided.summary.interjections == (1,)
+    assert session.newest_call.decided.summary is not None
+    assert session.newest_call.decided.summary.interjections == (1,)
 
 
 def test_the_user_s_old_words() -> None:
     """Past keep_user_tokens the oldest words are quoted inside the block instead."""
     turns = [step(index, said=[user(f"rule {index}")]) for index in range(1, 6)]
-    limited = SUMMARIZING[:-1] + f", keep_user_tokens={2 * SIZER.message(user('rule 1'))})"
+    limited = SUMMARIZING[:-1] + f", keep_user_tokens={2 * SIZER.count_message(user('rule 1'))})"
     session = run_session(limited, turns)
-    assert session.newest is not None
-    assert session.newest.decided.summary is not None
-    assert session.newest.decided.summary.interjections == (2, 3)
-    assert "[User message of that time] rule 1" in session.newest.decided.summary.block
+    assert session.newest_call is not None
+    assert session.newest_call.decided.summary is not None
+    assert session.newest_call.decided.summary.interjections == (2, 3)
+    assert "[User message of that time] rule 1" in session.newest_call.decided.summary.block
 
 
 def test_the_summarizer_s_bill() -> None:
     """What a summary was billed is recorded with it, and is part of what was spent."""
     session = run_session(SUMMARIZING, steps(5), PLAIN)
-    assert session.newest is not None
-    summary = session.newest.decided.summary
+    assert session.newest_call is not None
+    summary = session.newest_call.decided.summary
     assert summary is not None
-    assert session.newest.summarizer.input == summary.input_tokens > 0
+    assert session.newest_call.summarizer_bill.input == summary.input_tokens > 0
     assert summary.output_tokens == SIZER.count(summary.text)
     assert (
-        session.books.spent_usd == session.books.prompts.usd + session.books.answers.usd + session.newest.summarizer.usd
+        session.bill.spent_usd
+        == session.bill.prompts.usd + session.bill.answers.usd + session.newest_call.summarizer_bill.usd
     )
 
 
@@ -243,11 +254,13 @@ def test_a_new_model_is_a_cold_cache() -> None:
     turns = [step(index, model=model) for index, model in enumerate("aaba", start=1)]
     reads: list[int] = []
     run_session(
-        "raw", turns, watch=lambda session: reads.append(session.newest.bill.cache_read if session.newest else 0)
+        "raw",
+        turns,
+        watch=lambda session: reads.append(session.newest_call.bill.cache_read if session.newest_call else 0),
     )
     assert reads[1] > 0
     assert reads[2] == 0
-    assert reads[3] == reads[1] + SIZER.assistant(turns[0]) + SIZER.observation(turns[0].observations[0])
+    assert reads[3] == reads[1] + SIZER.count_assistant(turns[0]) + SIZER.count_observation(turns[0].observations[0])
 
 
 def test_a_cold_cache_makes_a_rewrite_free() -> None:
@@ -274,11 +287,11 @@ def test_a_call_may_be_prepared_again() -> None:
     """A request that is retried is the same request."""
     session = begin_session("masking(window=1, schedule=every-turn)")
     for item in steps(4):
-        first = drive(session.prepare(), write_brief_summary)
-        again = drive(session.prepare(), write_brief_summary)
+        first = run_pass(session.prepare_view(), write_brief_summary)
+        again = run_pass(session.prepare_view(), write_brief_summary)
         assert again.segments == first.segments
         assert again.epoch == first.epoch
-        session.add(item)
+        session.add_turn(item)
     assert find_mask_calls(session) == {(1, 1): 3, (2, 1): 4}
 
 
@@ -286,7 +299,7 @@ def test_sessions_are_apart() -> None:
     """Two sessions of one strategy share nothing."""
     strategy = parse_strategy(SUMMARIZING)
     one, other = run_session(strategy, steps(9)), begin_session(strategy)
-    drive(other.prepare(), write_brief_summary)
+    run_pass(other.prepare_view(), write_brief_summary)
     assert list_summaries(one)
     assert list_summaries(other) == []
     assert other.state.turns == []
@@ -295,7 +308,7 @@ def test_sessions_are_apart() -> None:
 def test_an_empty_session() -> None:
     """A call before any turn, with no head at all, is an empty view."""
     session = Session(parse_strategy("hybrid"), CACHED, SIZER)
-    assert drive(session.prepare(), write_brief_summary).segments == []
+    assert run_pass(session.prepare_view(), write_brief_summary).segments == []
 
 
 @given(st.integers(1, 5), st.integers(1, 30))
@@ -305,12 +318,12 @@ def test_a_summary_shortens(every: int, lines: int) -> None:
     before: list[int] = []
 
     def watch(session: Session) -> None:
-        assert session.newest is not None
-        if session.newest.decided.summary is not None:
-            assert session.newest.view.tokens < before[-1] + SIZER.assistant(turns[0]) + SIZER.observation(
-                turns[session.newest.view.call - 2].observations[0]
-            )
-        before.append(session.newest.view.tokens)
+        assert session.newest_call is not None
+        if session.newest_call.decided.summary is not None:
+            assert session.newest_call.view.tokens < before[-1] + SIZER.count_assistant(
+                turns[0]
+            ) + SIZER.count_observation(turns[session.newest_call.view.call - 2].observations[0])
+        before.append(session.newest_call.view.tokens)
 
     run_session(
         f"summarization(every={every}, tail=1, summary_max_tokens=50, schedule=every-turn)",
@@ -344,25 +357,26 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
     for number in range(1, 25):
         turn = step(number, long_text(number * 40), at=float(number * 20), usage=Usage(output=10))
         for session in (whole, parted):
-            drive(session.prepare(number * 20.0, "m"), flaky)
-            session.answered(Usage(input=session.newest.view.tokens + 7))  # type: ignore[union-attr]
-            session.add(turn, str(number))
+            run_pass(session.prepare_view(number * 20.0, "m"), flaky)
+            session.record_usage(Usage(input=session.newest_call.view.tokens + 7))  # type: ignore[union-attr]
+            session.add_turn(turn, str(number))
         if number % 5 == 0:
             parted = Session.resumed(parted.events, parse_strategy(spec), CACHED, SIZER)
     assert parted.events == whole.events
-    assert parted.books.spent_usd == pytest.approx(whole.books.spent_usd)
-    assert parted.books.raw_spent_usd == pytest.approx(whole.books.raw_spent_usd)
+    assert parted.bill.spent_usd == pytest.approx(whole.bill.spent_usd)
+    assert parted.bill.raw_spent_usd == pytest.approx(whole.bill.raw_spent_usd)
     assert (parted.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
 def test_an_amended_turn_is_the_newest_one_again() -> None:
     """The log keeps both versions, the view has the second alone."""
     session = run_session("masking(window=2)", steps(3))
-    again = session.amended(step(3, "another ending"), "n")
+    again = session.amend_turn(step(3, "another ending"), "n")
     assert len(again.state.turns) == 3
     assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
     assert (
-        again.state.fold_all(()).turns == Session.resumed(again.events, parse_strategy("raw"), PLAIN, SIZER).state.turns
+        again.state.fold_events(()).turns
+        == Session.resumed(again.events, parse_strategy("raw"), PLAIN, SIZER).state.turns
     )
 
 
@@ -370,13 +384,13 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     """A new system prompt or tool stands in front of the same turns, in a new epoch; both bills pay for it."""
     session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden, epoch = dict(session.state.hidden), session.state.epoch
-    session.begin(Head(messages=(user("another task"),)))
-    drive(session.prepare(), write_brief_summary)
+    session.set_head(Head(messages=(user("another task"),)))
+    run_pass(session.prepare_view(), write_brief_summary)
     assert session.state.epoch == epoch + 1
     assert hidden.items() <= session.state.hidden.items()
-    assert session.state.raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
-    assert session.newest is not None
-    assert session.newest.bill.cache_read == session.newest.raw.cache_read == 0
+    assert session.state.make_raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
+    assert session.newest_call is not None
+    assert session.newest_call.bill.cache_read == session.newest_call.raw_bill.cache_read == 0
 
 
 RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
@@ -385,8 +399,8 @@ RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_
 def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
     """A session into whose requests the recall tools are put."""
     session = Session(parse_strategy(strategy), prices, SIZER)
-    session.note(Opened(strategy=strategy, offer=offer, tools=(RECALL,)))
-    session.begin(start or head())
+    session.record_event(SessionOpened(strategy=strategy, offer=offer, tools=(RECALL,)))
+    session.set_head(start or head())
     return session
 
 
@@ -394,9 +408,9 @@ def called(session: Session, turns: int) -> list[bool]:
     """For each of so many turns, and the call behind them, whether the tools stand in its view."""
     stands = []
     for number in range(1, turns + 2):
-        view = drive(session.prepare(), write_brief_summary)
+        view = run_pass(session.prepare_view(), write_brief_summary)
         stands.append(any(segment.kind == "recall" for segment in view.segments))
-        session.add(step(number, long_text(number * 40, lines=60)))
+        session.add_turn(step(number, long_text(number * 40, lines=60)))
     return stands
 
 
@@ -404,17 +418,17 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     """They stand in front of everything: the whole prompt is written again, and the next call reads it as ever."""
     session = offering("masking(window=1, schedule=every-turn)", "first", start=head(warm_tokens=5))
     assert called(session, 1) == [False, False]
-    drive(session.prepare(), write_brief_summary)
-    entered = session.newest
+    run_pass(session.prepare_view(), write_brief_summary)
+    entered = session.newest_call
     assert entered is not None
     assert entered.decided.offers
-    assert entered.bill == CACHED.bill(entered.view.tokens, 0)
-    assert entered.raw.cache_read > 0
-    session.add(step(3, "ok"))
-    drive(session.prepare(), write_brief_summary)
-    assert session.newest is not None
-    assert not session.newest.decided.offers
-    assert session.newest.bill.cache_read > 0
+    assert entered.bill == CACHED.bill_call(entered.view.tokens, 0)
+    assert entered.raw_bill.cache_read > 0
+    session.add_turn(step(3, "ok"))
+    run_pass(session.prepare_view(), write_brief_summary)
+    assert session.newest_call is not None
+    assert not session.newest_call.decided.offers
+    assert session.newest_call.bill.cache_read > 0
 
 
 def test_tools_are_no_part_of_the_other_bill() -> None:
@@ -422,11 +436,11 @@ def test_tools_are_no_part_of_the_other_bill() -> None:
     with_tools, without = offering("raw", "start"), offering("raw", "caller")
     assert called(with_tools, 3) == [True] * 4
     assert called(without, 3) == [False] * 4
-    assert with_tools.newest is not None
-    assert without.newest is not None
-    assert with_tools.newest.raw == without.newest.raw
-    assert with_tools.newest.view.tokens == without.newest.view.tokens + with_tools.state.recall_tokens
-    assert with_tools.state.raw_view().marks == without.state.raw_view().marks
+    assert with_tools.newest_call is not None
+    assert without.newest_call is not None
+    assert with_tools.newest_call.raw_bill == without.newest_call.raw_bill
+    assert with_tools.newest_call.view.tokens == without.newest_call.view.tokens + with_tools.state.recall_tokens
+    assert with_tools.state.make_raw_view().marks == without.state.make_raw_view().marks
 
 
 def test_a_first_rewrite_waits_until_the_whole_pays() -> None:
@@ -448,10 +462,10 @@ def test_tools_that_are_dearer_than_what_they_would_give_back_never_enter() -> N
     for prices in (PLAIN, CACHED):
         session = offering("masking(window=2)", "first", prices)
         for each in few:
-            drive(session.prepare(), write_brief_summary)
-            session.add(each)
+            run_pass(session.prepare_view(), write_brief_summary)
+            session.add_turn(each)
         assert not find_mask_calls(session)
-        assert not session.state.offered
+        assert not session.state.has_recall_tools
 
 
 def test_placeholders_without_a_handle_bring_no_tools() -> None:
@@ -468,37 +482,37 @@ def test_tools_count_in_the_budget() -> None:
         session = offering(f"masking(window=1, budget=budget(tokens={tokens}, max_context_pct=1, reserved=0))", "first")
         with suppress(BudgetError):
             for number in range(1, 8):
-                assert drive(session.prepare(), write_brief_summary).tokens <= tokens
-                session.add(step(number, long_text(number * 40, lines=40)))
+                assert run_pass(session.prepare_view(), write_brief_summary).tokens <= tokens
+                session.add_turn(step(number, long_text(number * 40, lines=40)))
 
 
 def test_tools_withheld_enter_later() -> None:
     """As long as they must not enter, placeholders come without them; with the next thing hidden they do."""
     session = offering("masking(window=1, schedule=every-turn)", "first")
-    session.terms = Terms(recall_blocked=True)
+    session.terms = CallTerms(recall_blocked=True)
     assert not any(called(session, 4))
     assert session.state.hidden
-    session.terms = Terms()
-    drive(session.prepare(), write_brief_summary)
-    assert session.state.offered
+    session.terms = CallTerms()
+    run_pass(session.prepare_view(), write_brief_summary)
+    assert session.state.has_recall_tools
 
 
 def test_a_held_pass_has_the_tools_from_the_start() -> None:
     """Nothing is hidden in it, but tools must not come and go."""
     session = offering("masking(window=1)", "start")
-    assert next(segment.kind for segment in session.hold("no").segments) == "recall"
+    assert next(segment.kind for segment in session.hold_view("no").segments) == "recall"
     later = offering("masking(window=1)", "first")
-    assert "recall" not in {segment.kind for segment in later.hold("no").segments}
+    assert "recall" not in {segment.kind for segment in later.hold_view("no").segments}
 
 
 def test_a_head_that_changed_keeps_the_tools() -> None:
     """New tools of the client stand in front of ours, and the raw view still knows nothing of them."""
     session = offering("masking(window=1, schedule=every-turn)", "first")
     called(session, 4)
-    session.begin(Head(messages=(user("another task"),), tools=({"name": "bash"},)))
-    view = drive(session.prepare(), write_brief_summary)
+    session.set_head(Head(messages=(user("another task"),), tools=({"name": "bash"},)))
+    view = run_pass(session.prepare_view(), write_brief_summary)
     assert [segment.kind for segment in view.segments[:3]] == ["tools", "recall", "head"]
-    assert [segment.kind for segment in session.state.raw_view().segments[:3]] == ["tools", "head", "assistant"]
+    assert [segment.kind for segment in session.state.make_raw_view().segments[:3]] == ["tools", "head", "assistant"]
     assert view.tokens == sum(segment.tokens for segment in view.segments)
 
 
@@ -509,8 +523,8 @@ def test_what_is_cut_names_a_handle_where_recall_is_served(handles: bool) -> Non
         parse_strategy("masking(budget=budget(tokens=900, max_context_pct=1, reserved=0))"), handles=handles
     )
     session = begin_session(strategy)
-    session.add(step(1, long_text(3, lines=200)))
-    text = drive(session.prepare(), write_brief_summary).segments[-1].text
+    session.add_turn(step(1, long_text(3, lines=200)))
+    text = run_pass(session.prepare_view(), write_brief_summary).segments[-1].text
     assert "cut here to fit]" in text
     assert ("[t1.1: " in text) is handles
 
@@ -519,20 +533,20 @@ def test_a_pass_may_be_held() -> None:
     """Nothing is decided, the view is as it was and what is new, and the reason says so."""
     session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden = dict(session.state.hidden)
-    session.add(step(5, long_text(300)))
-    view = session.hold("the store is gone")
+    session.add_turn(step(5, long_text(300)))
+    view = session.hold_view("the store is gone")
     assert session.state.hidden == hidden
     assert view.segments[-1].turn == 5
-    assert session.newest is not None
-    assert session.newest.decided.reason == "held: the store is gone"
+    assert session.newest_call is not None
+    assert session.newest_call.decided.reason == "held: the store is gone"
 
 
 def test_a_window_that_was_learned_limits_every_view() -> None:
     """Once the provider has said how much fits, no view is larger."""
     session = begin_session("masking(window=3)", CACHED)
     for number in range(1, 12):
-        session.add(step(number, long_text(400)))
-        drive(session.prepare(), write_brief_summary)
-    session.note(Learned(call=12, window=3_000))
-    view = drive(session.prepare(), write_brief_summary)
+        session.add_turn(step(number, long_text(400)))
+        run_pass(session.prepare_view(), write_brief_summary)
+    session.record_event(WindowLearned(call=12, window=3_000))
+    view = run_pass(session.prepare_view(), write_brief_summary)
     assert view.tokens <= 3_000 * 0.85 - 1_000

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.errors import SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.masking import Masking
@@ -15,10 +15,10 @@ from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.digest import write_digest
 from elision.trajectory.content import Opaque
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Estimate, counter
+from elision.trajectory.tokens import EstimatingCounter, make_counter
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import Segment
 from tests.properties.builders import (
@@ -46,8 +46,8 @@ def views(strategy: str, turns: list[Turn]) -> list[list[Segment]]:
     found: list[list[Segment]] = []
 
     def watch(session: Session) -> None:
-        assert session.newest is not None
-        found.append(session.newest.view.segments)
+        assert session.newest_call is not None
+        found.append(session.newest_call.view.segments)
 
     run_session(strategy, turns, watch=watch)
     return found
@@ -61,10 +61,10 @@ def test_per_turn_masking_kills_the_cache() -> None:
     aware = run_session("masking(window=10, schedule=cache-aware)", turns, anthropic)
     assert every_turn.state.epoch == 1 + 61 - 11
     assert aware.state.epoch <= 10
-    assert every_turn.books.spent_usd > 1.2 * every_turn.books.raw_spent_usd
-    assert aware.books.spent_usd < aware.books.raw_spent_usd
-    read = aware.books.prompts.cache_read / aware.books.prompts.sent
-    assert read > 0.8 > every_turn.books.prompts.cache_read / every_turn.books.prompts.sent
+    assert every_turn.bill.spent_usd > 1.2 * every_turn.bill.raw_spent_usd
+    assert aware.bill.spent_usd < aware.bill.raw_spent_usd
+    read = aware.bill.prompts.cache_read / aware.bill.prompts.prompt_tokens
+    assert read > 0.8 > every_turn.bill.prompts.cache_read / every_turn.bill.prompts.prompt_tokens
 
 
 def test_summaries_do_not_pile_up() -> None:
@@ -91,10 +91,10 @@ def test_the_newest_turns_are_not_dropped_over_budget() -> None:
     """Summit's agent-context drops the newest turns over budget: here the newest stands, and old ones make room."""
     budget = Budget(tokens=1_500, max_context_pct=1, reserved=0)
     session = run_session(Masking(window=10, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(30))
-    assert session.newest is not None
-    newest = [segment for segment in session.newest.view.segments if segment.turn == 30]
+    assert session.newest_call is not None
+    newest = [segment for segment in session.newest_call.view.segments if segment.turn == 30]
     assert [segment.kind for segment in newest] == ["assistant", "observation"]
-    assert session.newest.view.tokens <= 1_500
+    assert session.newest_call.view.tokens <= 1_500
 
 
 def test_a_hybrid_does_not_summarize_at_every_turn() -> None:
@@ -113,11 +113,11 @@ def test_no_turn_is_in_neither_summary_nor_window(window: int) -> None:
     strategy = f"hybrid(window={window}, summarize_at=9, tail=5, summary_max_tokens=50, schedule=every-turn)"
     session = begin_session(strategy)
     for item in steps(40):
-        view = drive(session.prepare(), write_brief_summary)
+        view = run_pass(session.prepare_view(), write_brief_summary)
         standing = [segment.turn for segment in view.segments if segment.kind == "assistant"]
-        assert standing == list(range(session.state.covered + 1, item.index))
-        session.add(item)
-    assert session.state.covered
+        assert standing == list(range(session.state.covered_turns + 1, item.index))
+        session.add_turn(item)
+    assert session.state.covered_turns
 
 
 def test_tool_calls_stay_tool_calls() -> None:
@@ -141,8 +141,8 @@ def test_a_tool_only_history_keeps_the_user_s_constraints() -> None:
     session = run_session(strategy, turns, start=head(task), summarizer=write)
     assert asked
     assert asked[0].task == task
-    assert session.newest is not None
-    said = [segment.source for segment in session.newest.view.segments if segment.kind in ("head", "interjection")]
+    assert session.newest_call is not None
+    said = [segment.source for segment in session.newest_call.view.segments if segment.kind in ("head", "interjection")]
     assert user(task) in said
     assert user("And keep API v2.") in said
 
@@ -159,25 +159,27 @@ def test_a_blank_summary_does_not_empty_the_history(answer: str | None) -> None:
     session = run_session(
         "summarization(every=5, tail=2, schedule=every-turn, summary_max_tokens=50)", steps(9), summarizer=write
     )
-    assert session.newest is not None
-    assert session.newest.view.segments == session.state.raw_view().segments
+    assert session.newest_call is not None
+    assert session.newest_call.view.segments == session.state.make_raw_view().segments
 
 
 def test_a_budget_that_is_broken_makes_progress() -> None:
     """LangChain's clear_at_least clears the same 11 results for ever, and sends 221k against 100k."""
     budget = Budget(tokens=2_000, max_context_pct=1, reserved=0)
     session = run_session(Masking(window=2, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(60))
-    masks = [mask.key for event in session.events if isinstance(event, Decided) for mask in event.masks]
+    masks = [mask.key for event in session.events if isinstance(event, PassDecided) for mask in event.masks]
     assert len(masks) == len(set(masks))
-    assert session.newest is not None
-    assert session.newest.view.tokens <= 2_000
+    assert session.newest_call is not None
+    assert session.newest_call.view.tokens <= 2_000
 
 
 def test_pressure_does_not_clear_one_more_each_turn() -> None:
     """LangChain's ClearToolUsesEdit rewrites at every turn once it began: here a pass makes room for several."""
     budget = Budget(tokens=4_000, max_context_pct=1, reserved=0, low=0.6)
     session = run_session(Masking(window=2, schedule=FixedSchedule(), budget=budget, summary_max_tokens=50), steps(80))
-    calls = [event.call for event in session.events if isinstance(event, Decided) and (event.masks or event.summary)]
+    calls = [
+        event.call for event in session.events if isinstance(event, PassDecided) and (event.masks or event.summary)
+    ]
     assert len(calls) > 1
     assert min(later - earlier for earlier, later in pairwise(calls)) > 3
 
@@ -212,10 +214,10 @@ def test_a_message_with_numbered_lines_does_not_vanish() -> None:
 def test_an_estimate_is_called_one() -> None:
     """Four characters a token is off by 3-4 times for CJK; here counts are exact, and an estimate says what it is."""
     text = "观察结果很长但是没有空格" * 40
-    assert counter().exact
-    assert not Estimate().exact
-    assert counter().count(text) > 2 * (len(text) // 4)
-    assert 0.5 < Estimate().count(text) / counter().count(text) < 2
+    assert make_counter().is_exact
+    assert not EstimatingCounter().is_exact
+    assert make_counter().count(text) > 2 * (len(text) // 4)
+    assert 0.5 < EstimatingCounter().count(text) / make_counter().count(text) < 2
 
 
 def test_tools_system_and_images_count() -> None:
@@ -224,20 +226,22 @@ def test_tools_system_and_images_count() -> None:
     picture = turn(1, (call("look"), result((Opaque("image", tokens=1_200),), "look")))
     plain = run_session("raw", [turn(1, (call("look"), result((), "look")))], start=head())
     whole = run_session("raw", [picture], start=head(tools=tools, hidden_tokens=300))
-    assert plain.newest is not None
-    assert whole.newest is not None
-    assert whole.newest.view.tokens == plain.newest.view.tokens + 1_200 + 300 + SIZER.tools(head(tools=tools))
+    assert plain.newest_call is not None
+    assert whole.newest_call is not None
+    assert whole.newest_call.view.tokens == plain.newest_call.view.tokens + 1_200 + 300 + SIZER.count_tools(
+        head(tools=tools)
+    )
 
 
 def test_savings_are_billed_savings() -> None:
     """Own counters instead of bills hide the cache and the summarizer: what is reported is what is billed."""
     session = run_session(HYBRID, steps(40), CACHED)
-    assert session.books.summaries.usd > 0
-    books = session.books
+    assert session.bill.summaries.usd > 0
+    books = session.bill
     assert books.spent_usd == pytest.approx(books.prompts.usd + books.answers.usd + books.summaries.usd)
-    masked_only = sum(SIZER.observation(session.state.observation(key)) for key in session.state.hidden)
+    masked_only = sum(SIZER.count_observation(session.state.find_observation(key)) for key in session.state.hidden)
     assert masked_only > 0
-    assert books.spent_usd > books.raw_spent_usd - masked_only * CACHED.rates(0).input / 1e6
+    assert books.spent_usd > books.raw_spent_usd - masked_only * CACHED.find_rates(0).input / 1e6
 
 
 def test_finished_tasks_are_not_revived() -> None:
@@ -250,10 +254,10 @@ def test_finished_tasks_are_not_revived() -> None:
 def test_nothing_is_removed_in_silence() -> None:
     """Every placeholder and summary in a view is in the log, word for word."""
     session = run_session(HYBRID, steps(30))
-    passes = [event for event in session.events if isinstance(event, Decided)]
+    passes = [event for event in session.events if isinstance(event, PassDecided)]
     texts = {mask.text for event in passes for mask in event.masks} | {e.summary.block for e in passes if e.summary}
-    assert session.newest is not None
-    shown = {segment.text for segment in session.newest.view.segments if segment.text}
+    assert session.newest_call is not None
+    shown = {segment.text for segment in session.newest_call.view.segments if segment.text}
     assert shown
     assert shown <= texts
 
@@ -264,8 +268,8 @@ def test_sessions_do_not_share_state() -> None:
     one, other = begin_session(strategy), begin_session(strategy)
     for item in steps(15):
         for session in (one, other):
-            drive(session.prepare(), write_brief_summary)
-        one.add(item)
-        other.add(step(item.index, f"other {item.index}"))
+            run_pass(session.prepare_view(), write_brief_summary)
+        one.add_turn(item)
+        other.add_turn(step(item.index, f"other {item.index}"))
     assert one.state.summary != other.state.summary or one.state.hidden != other.state.hidden
     assert not any("other" in text for text in one.state.hidden.values())

@@ -57,7 +57,7 @@ def test_a_task_is_worked_on_until_it_is_handed_in(shape: Shape) -> None:
     model, desk, context = ScriptedModel(script, shape), Desk(), PassThroughContext()
     run = run_agent(model, desk, "Mend it.", context)
     assert (run.ending, run.result) == ("done", 'finish: {"answer": "mended"}')
-    assert [action.decoded.get("at") for action in desk.done] == [1, 2, 3, None]
+    assert [action.decoded_arguments.get("at") for action in desk.done] == [1, 2, 3, None]
     for prompt in model.prompts:
         body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [*prompt.messages], "tools": [*prompt.tools]}
         assert find_problems(shape, body | ({"system": prompt.system} if prompt.system else {})) == []

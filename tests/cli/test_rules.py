@@ -11,7 +11,7 @@ from elision.cli.app import app
 from elision.cli.rules import count_matches
 from elision.lab.study import load_runs
 from elision.strategies.rules import Rule
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 
 RUN = Path(__file__).parents[2] / "examples" / "runs" / "openhands-pylint.tar.gz"
 
@@ -30,11 +30,11 @@ def test_lists_every_rule_with_its_matches() -> None:
 def test_counts_are_those_of_the_run() -> None:
     """A rule that matches everything counts every observation and its tokens."""
     runs = load_runs([RUN]).runs
-    sizer = Sizer(counter())
+    sizer = Sizer(make_counter())
     count, size, _ = count_matches(Rule(keep=True), runs, sizer)
     observations = [observation for turn in runs[0].turns for observation in turn.observations]
     assert count == len(observations)
-    assert size == sum(sizer.observation(observation) for observation in observations)
+    assert size == sum(sizer.count_observation(observation) for observation in observations)
 
 
 def test_the_help_s_own_example_works() -> None:

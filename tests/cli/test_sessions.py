@@ -18,7 +18,7 @@ from elision.errors import ElisionError, StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, SessionInfo
-from elision.trajectory.events import Called
+from elision.trajectory.events import RequestSent
 from tests.cli import stored
 
 APP = typer.Typer(add_completion=False)
@@ -169,7 +169,7 @@ def test_a_log_that_is_none(tmp_path: Path) -> None:
     stored.played(tmp_path, "good", 1)
     store = SqliteStore(tmp_path / "agent.db")
     store.create(NewSession(key="bad", family="bad", at=2e9))
-    store.append("bad", [Called(call=1, at=None, model="", tokens=3)], after=0, at=2e9)
+    store.append("bad", [RequestSent(call=1, at=None, model="", tokens=3)], after=0, at=2e9)
     store.close()
     text = printed("--store", stored.url(tmp_path))
     assert "bad cannot be read: session 'bad': its log is no session's" in text

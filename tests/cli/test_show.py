@@ -24,9 +24,9 @@ from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.events import Opened
+from elision.trajectory.events import SessionOpened
 from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.cli import stored
 
@@ -214,7 +214,7 @@ def test_no_call_yet(tmp_path: Path) -> None:
     """A session that was only begun is shown as that."""
     store = SqliteStore(tmp_path / "agent.db")
     store.create(NewSession(key="new", family="new", at=1.0))
-    store.append("new", [Opened(strategy="masking")], after=0, at=1.0)
+    store.append("new", [SessionOpened(strategy="masking")], after=0, at=1.0)
     store.close()
     assert "no call yet, 0 turns kept" in printed("new", "--store", stored.url(tmp_path))
     assert "no call was made yet" in refused(SpecError, "new", "--call", "1", "--store", stored.url(tmp_path))
@@ -318,13 +318,13 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
             context.add(turn)
         context.view()
     store = SqliteStore(tmp_path / "agent.db")
-    events, info, sizer = list(store.events("s")), store.info("s"), Sizer(counter())
+    events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
     whole = Session.resumed(events, parse_strategy(strategy), find_prices(stored.MODEL), sizer)
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
-    assert account.final.costs.ours == pytest.approx(whole.books.spent_usd, rel=0.01)
-    assert account.final.costs.raw == pytest.approx(whole.books.raw_spent_usd)
+    assert account.final.costs.ours == pytest.approx(whole.bill.spent_usd, rel=0.01)
+    assert account.final.costs.raw == pytest.approx(whole.bill.raw_spent_usd)
 
 
 def test_the_chart() -> None:

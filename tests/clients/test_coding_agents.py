@@ -13,7 +13,7 @@ from elision.testing.builders import call, trajectory
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
 from tests.clients import agents
@@ -44,7 +44,7 @@ def script(kind: str) -> Trajectory:
     ]
     said = {FIRST: "It has 60 lines.", FIRST + 2: "Still 60."}
     turns = [
-        Turn(index=index, content=content(said.get(index, f"Step {index}.")), actions=actions)
+        Turn(index=index, content=make_content(said.get(index, f"Step {index}.")), actions=actions)
         for index, actions in enumerate(steps, start=1)
     ]
     return trajectory(*turns, id="agent", task=TASK)

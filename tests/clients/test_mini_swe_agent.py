@@ -12,7 +12,7 @@ from elision.testing.builders import call, trajectory
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.testing.request_checks import find_problems
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.clients.environments import LiteLLM
@@ -92,7 +92,7 @@ def shell_run() -> Trajectory:
     asked = call("elision_recall", id="r1", handle="t2.1", lines="4-5")
     done = call(id="end", command=f"echo {SUBMIT}; wc -l < a.txt")
     turns = [
-        Turn(index=index, content=content(f"Step {index}."), actions=(action,))
+        Turn(index=index, content=make_content(f"Step {index}."), actions=(action,))
         for index, action in enumerate([*made, asked, done], start=1)
     ]
     return trajectory(*turns, id="shell", task=TASK)

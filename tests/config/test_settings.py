@@ -120,7 +120,7 @@ def test_the_environment(tmp_path: Path) -> None:
         window=8, summarize_at=21, tail=5, summarize_tokens=9_000, summary_max_tokens=800, budget=budget
     )
     assert found.guards == Guards(max_turns=120, max_cost_usd=2.5, plateau_window=5)
-    assert found.redaction.text("TICKET-4711 and B123456") == "[redacted: ticket] and [redacted: badge]"
+    assert found.redaction.redact_text("TICKET-4711 and B123456") == "[redacted: ticket] and [redacted: badge]"
     assert found.redaction.without == {"jwt", "password"}
     options = found.options()
     assert options["summarizer"] == "anthropic:claude-haiku-4-5"
@@ -145,7 +145,7 @@ def test_the_file(tmp_path: Path) -> None:
     )
     assert found.strategy == Hybrid(window=10_000, tail=5)
     assert found.guards.max_turns == 7
-    assert found.redaction.text("sk-ant-" + "a1" * 20).startswith("sk-ant")
+    assert found.redaction.redact_text("sk-ant-" + "a1" * 20).startswith("sk-ant")
     assert places(found) | {
         "strategy": "elision.toml:2",
         "summary_tail": "elision.toml:2",

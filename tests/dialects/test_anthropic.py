@@ -7,7 +7,7 @@ import pytest
 from elision.dialects import anthropic
 from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
 from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 from tests.dialects.recorded_usage import ADVISED, COMPACTED, bill, tier
 
 
@@ -90,7 +90,7 @@ def test_the_bill_of_a_compaction_is_all_of_it() -> None:
     assert usage.sent_prompt == 55_196
     # 55,096 tokens written and 100 plain ones by the compaction, 229 by the answer, at claude-sonnet-4-6's prices.
     paid = (55_096 * 3.75 + 329 * 3 + 136 * 15) / 1e6
-    assert usage_cost(usage, find_prices("claude-sonnet-4-6")) == pytest.approx(paid)
+    assert cost_reported_usage(usage, find_prices("claude-sonnet-4-6")) == pytest.approx(paid)
 
 
 def test_an_advisor_is_billed_at_its_own_prices() -> None:
@@ -99,7 +99,7 @@ def test_an_advisor_is_billed_at_its_own_prices() -> None:
     assert usage is not None
     assert (usage.input, usage.output, usage.sent_prompt) == (1_128 + 2_564 + 1_354, 155 + 99 + 11, 1_128)
     paid = (2_482 * 3 + 166 * 15 + 2_564 * 10 + 99 * 50) / 1e6
-    assert usage_cost(usage, find_prices("claude-sonnet-4-6")) == pytest.approx(paid)
+    assert cost_reported_usage(usage, find_prices("claude-sonnet-4-6")) == pytest.approx(paid)
 
 
 def test_a_list_of_one_bill_is_the_bill() -> None:

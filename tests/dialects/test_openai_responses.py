@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision.dialects import openai_responses
-from elision.trajectory.content import Opaque, Text, text_of
+from elision.trajectory.content import Opaque, Text, join_text
 
 
 def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:
@@ -58,7 +58,7 @@ def test_a_failed_mcp_call_is_an_error() -> None:
     """An MCP call carries its own result; with an error it is a failed one."""
     result = openai_responses.parse_inline_result({"type": "mcp_call", "id": "m", "output": None, "error": "boom"})
     assert result is not None
-    assert (result.action_id, result.error, text_of(result.content)) == ("m", True, "boom")
+    assert (result.action_id, result.error, join_text(result.content)) == ("m", True, "boom")
 
 
 def test_a_file_search_shows_its_hits() -> None:
@@ -73,7 +73,7 @@ def test_shell_output_tells_its_exit_code() -> None:
     """A shell result is its streams and its exit code, and a failure if that is not 0."""
     runs = [{"stdout": "out", "stderr": "err", "outcome": {"type": "exit", "exit_code": 2}}]
     result = openai_responses.parse_result({"type": "shell_call_output", "call_id": "c", "output": runs})
-    assert text_of(result.content) == "out\nerr\nexit code 2"
+    assert join_text(result.content) == "out\nerr\nexit code 2"
     assert result.error is True
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from elision.dialects.render import NO_RESULT_TEXT, Image, ViewRenderer, describe_part, find_image
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.lab.clock import calls
-from elision.trajectory.content import Opaque, Text, content
+from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
@@ -45,17 +45,17 @@ def accepted(dialect: str, renderer: ViewRenderer, view: View) -> list[dict[str,
 
 def rendered(dialect: str, *turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
     """The last view of a run in which nothing is hidden."""
-    view = run_session("raw", turns, start=start).newest
+    view = run_session("raw", turns, start=start).newest_call
     assert view is not None
     return accepted(dialect, DIALECTS[dialect](), view.view)
 
 
 def every_view(trajectory: Trajectory, session: Session) -> Iterator[View]:
-    session.begin(trajectory.head)
+    session.set_head(trajectory.head)
     for each, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        yield drive(session.prepare(now, model), write_summary)
-        session.add(each)
-    yield drive(session.prepare(), write_summary)
+        yield run_pass(session.prepare_view(now, model), write_summary)
+        session.add_turn(each)
+    yield run_pass(session.prepare_view(), write_summary)
 
 
 # -- mischief: what generated runs lack and recordings have ---------------------------------------------------------
@@ -100,7 +100,7 @@ def mischievous(each: Turn, number: int) -> Turn:
     )
 
 
-_REMARK = Observation(action_id="", tool="", content=content("seen beside the results"), role="user")
+_REMARK = Observation(action_id="", tool="", content=make_content("seen beside the results"), role="user")
 
 
 @st.composite
@@ -137,7 +137,7 @@ def test_messages_are_accepted_and_the_same_however_they_came_about(
 
 def _whole(dialect: str, before: View | None, view: View, old: list[dict[str, Any]]) -> int:
     """Messages made of shared segments alone; the last of Anthropic's may go on, so it does not count."""
-    shared = view.common(before)
+    shared = view.count_common(before)
     if not shared:
         return 0
     front = View(call=0, epoch=0, track=view.track, length=shared)
@@ -156,8 +156,8 @@ def test_an_older_view_is_still_rendered_right(dialect: str) -> None:
 
 
 def _view(session: Session) -> View:
-    assert session.newest is not None
-    return session.newest.view
+    assert session.newest_call is not None
+    return session.newest_call.view
 
 
 @every_dialect
@@ -227,7 +227,7 @@ def test_words_of_the_same_turn_stand_behind_its_results(dialect: str) -> None:
 def test_an_action_inside_the_text_is_not_said_twice(dialect: str) -> None:
     """In a text protocol the call stands in the assistant's words and its observation is the user's."""
     act = Action(id="", name="bash", arguments="ls -la", implicit=True)
-    seen = Observation(action_id="", tool="bash", content=content("total 0"), role="user")
+    seen = Observation(action_id="", tool="bash", content=make_content("total 0"), role="user")
     messages = rendered(dialect, replace(turn(1, text="I run ls -la"), actions=(act,), observations=(seen,)))
     assert ids(messages) == []
     assert str(messages).count("ls -la") == 1

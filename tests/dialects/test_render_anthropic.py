@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from elision.dialects.render_anthropic import CONTINUE_TEXT, OPENING_TEXT, AnthropicRenderer
-from elision.engine import drive
-from elision.trajectory.content import Content, Opaque, Text, content
+from elision.engine import run_pass
+from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.view import View
 from tests.dialects.render_checks import check_anthropic
@@ -20,7 +20,7 @@ MARK = {"type": "ephemeral"}
 
 
 def last_view(*turns: Turn, start: Head | None = None, spec: str = "raw") -> View:
-    newest = run_session(spec, turns, start=start).newest
+    newest = run_session(spec, turns, start=start).newest_call
     assert newest is not None
     return newest.view
 
@@ -65,7 +65,7 @@ def test_parallel_results_share_one_message() -> None:
 
 def test_a_conversation_begins_with_the_user() -> None:
     """An agent that speaks first is given something to answer, at the first call too."""
-    silent = Head(messages=(Message(role="system", content=content("Greet.")),))
+    silent = Head(messages=(Message(role="system", content=make_content("Greet.")),))
     assert sent(start=silent) == [{"role": "user", "content": [text(OPENING_TEXT)]}]
     messages = sent(turn(1, text="Hello!", said=[user("Hi.")]), start=silent)
     assert [message["content"][0]["text"] for message in messages] == [OPENING_TEXT, "Hello!", "Hi."]
@@ -109,7 +109,7 @@ def test_no_arguments_are_an_empty_object() -> None:
 def test_only_a_result_that_says_something_in_text_alone_is_marked_an_error() -> None:
     """An error with an image in it, or without content, is rejected."""
     picture = Opaque("image", 9, {"type": "image", "data": "AAAA", "mimeType": "image/png"})
-    for parts, marked in ((content("boom"), True), ((), False), ((Text("boom"), picture), False)):
+    for parts, marked in ((make_content("boom"), True), ((), False), ((Text("boom"), picture), False)):
         shown = sent(turn(1, (CALL, result(parts, id="toolu_1", error=True))))
         assert ("is_error" in shown[2]["content"][0]) is marked
 
@@ -140,7 +140,7 @@ def test_sealed_thinking_goes_back_as_recorded_and_clear_reasoning_does_not() ->
 
 def test_a_system_message_between_turns_is_the_users_and_says_what_it_is() -> None:
     """Few models take the role there, and it must not be lost."""
-    late = Message(role="system", content=content("Be brief."))
+    late = Message(role="system", content=make_content("Be brief."))
     shown = sent(turn(1, text="Hello.", said=[late]))
     assert shown[2] == {"role": "user", "content": [text("[System message]"), text("Be brief.")]}
 
@@ -188,7 +188,7 @@ def test_a_mark_between_parallel_results_stands_on_a_block_inside_the_message() 
 
 def test_a_mark_in_front_of_all_messages_stands_on_the_system_prompt() -> None:
     """The head may end with it."""
-    silent = Head(messages=(Message(role="system", content=content("Greet.")),), hidden_tokens=500)
+    silent = Head(messages=(Message(role="system", content=make_content("Greet.")),), hidden_tokens=500)
     view = at(last_view(turn(1, text="Hello.", said=[user("Hi.")]), start=silent), 2, 4)
     assert AnthropicRenderer().render_system(view) == [{**text("Greet."), "cache_control": MARK}]
     assert marked(AnthropicRenderer().render_messages(view)) == [(2, 0)]
@@ -209,21 +209,21 @@ def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one
     session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
     renderer = AnthropicRenderer()
     for index in range(1, 20):
-        view = drive(session.prepare(), write_brief_summary)
+        view = run_pass(session.prepare_view(), write_brief_summary)
         messages = renderer.render_messages(view)
         check_anthropic(messages, renderer.render_system(view))
         places = marked(messages)
         assert 1 <= len(places) <= 4
         assert places[-1] == (len(messages) - 1, len(messages[-1]["content"]) - 1)
         assert messages == AnthropicRenderer().render_messages(view)
-        session.add(step(index))
+        session.add_turn(step(index))
 
 
 def test_messages_that_were_returned_are_not_touched_by_later_marks() -> None:
     """Markers move from call to call, on copies."""
     session, renderer = begin_session("raw"), AnthropicRenderer()
-    first = renderer.render_messages(drive(session.prepare(), write_brief_summary))
+    first = renderer.render_messages(run_pass(session.prepare_view(), write_brief_summary))
     before = repr(first)
-    session.add(step(1))
-    renderer.render_messages(drive(session.prepare(), write_brief_summary))
+    session.add_turn(step(1))
+    renderer.render_messages(run_pass(session.prepare_view(), write_brief_summary))
     assert repr(first) == before

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from elision.dialects.breakpoints import add_breakpoints, choose_breakpoints
 from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.dialects.rules import list_violations
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
@@ -29,7 +29,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
 from tests.dialects.render_checks import validate_elements
@@ -52,7 +52,7 @@ SPECS = (
 )
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 # An estimate is as good here, and fast.
-SIZER = Sizer(counter("estimate"))
+SIZER = Sizer(make_counter("estimate"))
 TYPES: Mapping[str, TypeAdapter[Any]] = {
     "openai": TypeAdapter(ChatCompletionMessageParam),
     "openai-responses": TypeAdapter(ResponseInputItemParam),
@@ -133,15 +133,15 @@ def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
     checked = [Checked(dialect) for dialect in RENDERERS]
     session = Session(parse_strategy(spec), find_price_set("anthropic"), SIZER)
-    session.begin(run.head)
+    session.set_head(run.head)
     epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):
         try:
-            view = drive(session.prepare(now, model), model_free_summarizer(SIZER))
+            view = run_pass(session.prepare_view(now, model), model_free_summarizer(SIZER))
         except BudgetError:
             return  # Said, with numbers (I7): there is no request.
         begins = view.epoch > epochs and view.epoch < 5
         epochs = view.epoch
         for each in checked:
             each.follow(view, whole=WHOLE or begins or view.call in samples)
-        session.add(turn)
+        session.add_turn(turn)

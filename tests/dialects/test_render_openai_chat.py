@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from elision.dialects.render_openai_chat import OpenAIChatRenderer
-from elision.trajectory.content import Opaque, Text, content
+from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.dialects.render_checks import check_openai
 from tests.properties.builders import head, result, run_session, turn, user
@@ -16,7 +16,7 @@ CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 
 
 def sent(*turns: Turn, start: Head | None = None, renderer: OpenAIChatRenderer | None = None) -> list[dict[str, Any]]:
-    newest = run_session("raw", turns, start=start).newest
+    newest = run_session("raw", turns, start=start).newest_call
     assert newest is not None
     messages = (renderer or OpenAIChatRenderer()).render_messages(newest.view)
     check_openai(messages)
@@ -25,7 +25,7 @@ def sent(*turns: Turn, start: Head | None = None, renderer: OpenAIChatRenderer |
 
 def test_a_whole_conversation() -> None:
     """System, task, a call with its result and what the user said then, in the provider's own words."""
-    start = Head(messages=(Message(role="developer", content=content("Be brief.")), user("Look.")))
+    start = Head(messages=(Message(role="developer", content=make_content("Be brief.")), user("Look.")))
     messages = sent(turn(1, (CALL, result("a.py", id="call_1")), text="I look.", said=[user("Thanks.")]), start=start)
     assert messages == [
         {"role": "developer", "content": "Be brief."},

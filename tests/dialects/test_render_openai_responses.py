@@ -9,8 +9,8 @@ import pytest
 
 from elision.dialects.render import NO_RESULT_TEXT
 from elision.dialects.render_openai_responses import OpenAIResponsesRenderer
-from elision.engine import drive
-from elision.trajectory.content import Opaque, Text, content
+from elision.engine import run_pass
+from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.dialects.render_checks import check_responses
 from tests.properties.builders import begin_session, head, result, run_session, step, turn, user, write_brief_summary
@@ -23,7 +23,7 @@ SENT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "
 
 
 def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    newest = run_session("raw", turns, start=start).newest
+    newest = run_session("raw", turns, start=start).newest_call
     assert newest is not None
     items = OpenAIResponsesRenderer().render_messages(newest.view)
     check_responses(items)
@@ -40,7 +40,7 @@ def output(said: Any, id: str = "call_1") -> dict[str, Any]:
 
 def test_a_whole_conversation() -> None:
     """Every message, call and output an item of its own."""
-    start = Head(messages=(Message(role="developer", content=content("Be brief.")), user("Look.")))
+    start = Head(messages=(Message(role="developer", content=make_content("Be brief.")), user("Look.")))
     items = sent(turn(1, (CALL, result("a.py", id="call_1")), text="I look.", said=[user("Thanks.")]), start=start)
     assert items == [
         {"role": "developer", "content": "Be brief."},
@@ -138,11 +138,11 @@ def test_a_follower_says_what_a_fresh_renderer_says() -> None:
     renderer = OpenAIResponsesRenderer()
     told: list[tuple[str, list[dict[str, Any]]]] = []
     for index in range(1, 20):
-        view = drive(session.prepare(), write_brief_summary)
+        view = run_pass(session.prepare_view(), write_brief_summary)
         items = renderer.render_messages(view)
         check_responses(items)
         assert items == OpenAIResponsesRenderer().render_messages(view)
         told.append((repr(items), items))
-        session.add(step(index))
+        session.add_turn(step(index))
     assert all(repr(items) == before for before, items in told)
     assert head().messages[0].text == told[0][1][0]["content"]

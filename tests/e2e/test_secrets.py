@@ -24,7 +24,7 @@ from elision.stores.store import NewSession
 from elision.stores.store_urls import open_existing, open_store
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.logs import PassLog
-from elision.trajectory.events import Attempted, Decided
+from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
 from tests.manager.agents import make_history, make_openai_step
@@ -115,7 +115,7 @@ def walked(steps: int = 14, strategy: str = FOLDING, **options: Any) -> list[Con
 def summaries(url: str = URL) -> list[str]:
     """The text of every summary in the store, and the block in which it stands."""
     store = open_existing(url)
-    found = [each.summary for each in store.events("s") if isinstance(each, Decided) and each.summary is not None]
+    found = [each.summary for each in store.events("s") if isinstance(each, PassDecided) and each.summary is not None]
     store.close()
     return [text for each in found for text in (each.text, each.block)]
 
@@ -239,7 +239,7 @@ def test_a_summarizer_that_fails_tells_none() -> None:
     assert any(view.diagnostics.faults for view in views)
     assert leaks(everything(faults(views))) == []
     store = open_existing(URL)
-    attempts = [each for each in store.events("s") if isinstance(each, Attempted)]
+    attempts = [each for each in store.events("s") if isinstance(each, SummaryFailed)]
     store.close()
     assert attempts
     assert leaks(everything([each.reason for each in attempts])) == []

@@ -43,8 +43,8 @@ class Played:
 
 def cost(usage: Usage, prices: Prices) -> float:
     """USD of one call as a bill would say it."""
-    rates = prices.rates(usage.prompt)
-    prompt = usage.input * rates.input + usage.cache_write * rates.write + usage.cache_read * rates.read
+    rates = prices.find_rates(usage.prompt)
+    prompt = usage.input * rates.input + usage.cache_write * rates.write_price + usage.cache_read * rates.read_price
     return (prompt + usage.output * rates.output) / 1e6
 
 

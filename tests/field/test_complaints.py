@@ -21,7 +21,7 @@ from elision.strategies.rules import Rule
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.events import Attempted
+from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
@@ -444,7 +444,7 @@ def test_inspect_a_run_does_not_die_of_its_compaction() -> None:
     context = manager(FOLDING, summarizer=refuse, store=(store := MemoryStore()), **limits)
     views = walk(context, 60)
     assert max(view.diagnostics.after for view in views) <= 5_000
-    assert sum(isinstance(event, Attempted) for event in store.events("s")) >= 2
+    assert sum(isinstance(event, SummaryFailed) for event in store.events("s")) >= 2
     with pytest.raises(BudgetError) as caught:
         context.prepare([{"role": "system", "content": "word " * 6_000}, *make_history("openai", 60)])
     assert caught.value.needed > caught.value.usable == 5_000

@@ -47,7 +47,7 @@ def test_a_recorded_run() -> None:
     assert (run.model, len(run.head.tools), first.reasoning) == ("claude-opus-5-5", 1, "Look first.")
     kinds = [part.kind if isinstance(part, Opaque) else part.text for part in first.content]
     assert kinds == ["redacted_thinking", "Looking.", "server_tool_use", "web_search_tool_result"]
-    assert [(action.id, action.decoded) for action in first.actions] == [
+    assert [(action.id, action.decoded_arguments) for action in first.actions] == [
         ("tu_1", {"command": "ls"}),
         ("tu_2", {"command": "cat nothing"}),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elision.formats.assembler import Assembler
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action
 
@@ -24,9 +24,9 @@ def test_parallel_calls_and_late_results_are_one_turn() -> None:
     """A result joins the turn of its call, wherever it comes."""
     assembler = Assembler("f")
     assembler.add_assistant(actions=[call("a"), call("b")])
-    assembler.add_result("b", content("two"))
-    assembler.add_assistant(content("next"))
-    assembler.add_result("a", content("one"))
+    assembler.add_result("b", make_content("two"))
+    assembler.add_assistant(make_content("next"))
+    assembler.add_result("a", make_content("one"))
     first, second = finished(assembler).turns
     assert [observation.text for observation in first.observations] == ["two", "one"]
     assert second.observations == ()
@@ -36,10 +36,10 @@ def test_parallel_calls_and_late_results_are_one_turn() -> None:
 def test_what_does_not_fit_is_reported_and_the_rest_is_kept() -> None:
     """Results without calls, second results and repeated ids each name their line."""
     assembler = Assembler("f")
-    assembler.add_result("x", content("lost"), line=1)
+    assembler.add_result("x", make_content("lost"), line=1)
     assembler.add_assistant(actions=[call("a"), call("a")], line=2)
-    assembler.add_result("a", content("one"), line=3)
-    assembler.add_result("a", content("again"), line=4)
+    assembler.add_result("a", make_content("one"), line=3)
+    assembler.add_result("a", make_content("again"), line=4)
     assert [observation.text for observation in finished(assembler).turns[0].observations] == ["one"]
     assert [problem.line for problem in assembler.problems] == [1, 2, 4]
 
@@ -47,10 +47,10 @@ def test_what_does_not_fit_is_reported_and_the_rest_is_kept() -> None:
 def test_head_and_interjections() -> None:
     """What comes before the first assistant message is the head; later words of the user stand behind their turn."""
     assembler = Assembler("f")
-    assembler.add_system(content("rules"))
-    assembler.add_user(content("task"))
-    assembler.add_assistant(content("hello"))
-    assembler.add_user(content("go on"))
+    assembler.add_system(make_content("rules"))
+    assembler.add_user(make_content("task"))
+    assembler.add_assistant(make_content("hello"))
+    assembler.add_user(make_content("go on"))
     found = finished(assembler)
     assert [message.text for message in found.head.messages] == ["rules", "task"]
     assert [message.text for message in found.turns[0].interjections] == ["go on"]
@@ -60,9 +60,9 @@ def test_head_and_interjections() -> None:
 def test_an_agent_that_acts_in_text() -> None:
     """The user message that answers an action is its observation, and the run says that it was read so."""
     assembler = Assembler("f")
-    assembler.add_user(content("task"))
-    assembler.add_assistant(content(RUN_LS))
-    assembler.add_user(content("a.py"))
+    assembler.add_user(make_content("task"))
+    assembler.add_assistant(make_content(RUN_LS))
+    assembler.add_user(make_content("a.py"))
     found = finished(assembler)
     (turn,) = found.turns
     assert found.observations == "user"
@@ -74,22 +74,22 @@ def test_an_agent_that_acts_in_text() -> None:
 def test_thinking_aloud_first_does_not_make_it_a_chat() -> None:
     """The first answered message that holds an action decides, among the opening ones."""
     assembler = Assembler("f")
-    assembler.add_assistant(content("Let me think first."))
-    assembler.add_user(content("Go on."))
-    assembler.add_assistant(content(RUN_LS))
-    assembler.add_user(content("a.py"))
+    assembler.add_assistant(make_content("Let me think first."))
+    assembler.add_user(make_content("Go on."))
+    assembler.add_assistant(make_content(RUN_LS))
+    assembler.add_user(make_content("a.py"))
     found = finished(assembler)
     assert found.observations == "user"
-    assert [turn.finished for turn in found.turns] == [False, True]
+    assert [turn.is_finished for turn in found.turns] == [False, True]
     assert [message.text for message in found.turns[0].interjections] == ["Go on."]
 
 
 def test_only_a_user_message_answers_in_text() -> None:
     """A system message between action and answer is no observation."""
     assembler = Assembler("f")
-    assembler.add_assistant(content(RUN_LS))
-    assembler.add_system(content("be nice"))
-    assembler.add_user(content("a.py"))
+    assembler.add_assistant(make_content(RUN_LS))
+    assembler.add_system(make_content("be nice"))
+    assembler.add_user(make_content("a.py"))
     (turn,) = finished(assembler).turns
     assert [observation.text for observation in turn.observations] == ["a.py"]
     assert [message.text for message in turn.interjections] == ["be nice"]
@@ -98,10 +98,10 @@ def test_only_a_user_message_answers_in_text() -> None:
 def test_tools_win_where_both_occur() -> None:
     """With tool results in the run, user messages are no observations."""
     assembler = Assembler("f")
-    assembler.add_assistant(content(RUN_LS))
-    assembler.add_user(content("hm"))
+    assembler.add_assistant(make_content(RUN_LS))
+    assembler.add_user(make_content("hm"))
     assembler.add_assistant(actions=[call("a")])
-    assembler.add_result("a", content("b.py"))
+    assembler.add_result("a", make_content("b.py"))
     found = finished(assembler)
     assert found.observations == "tools"
     assert found.turns[0].observations == ()
@@ -110,7 +110,7 @@ def test_tools_win_where_both_occur() -> None:
 def test_no_assistant_is_no_run() -> None:
     """A file of user messages alone holds no trajectory."""
     assembler = Assembler("f")
-    assembler.add_user(content("hello?"))
+    assembler.add_user(make_content("hello?"))
     assert assembler.finish("run", format="test") is None
 
 
@@ -119,12 +119,12 @@ def test_calls_without_a_model_have_that_of_their_neighbours() -> None:
     models a call without a name is the earlier one's."""
     assembler = Assembler("x")
     for model in ("", "", "m"):
-        assembler.add_assistant(content("a"), model=model)
+        assembler.add_assistant(make_content("a"), model=model)
     run = assembler.finish("r", format="f", model="asked-for")
     assert run is not None
     assert [turn.model for turn in run.turns] == ["m", "m", "m"]
     for model in ("", "n"):
-        assembler.add_assistant(content("a"), model=model)
+        assembler.add_assistant(make_content("a"), model=model)
     run = assembler.finish("r", format="f")
     assert run is not None
     assert [turn.model for turn in run.turns] == ["m", "m", "m", "m", "n"]

@@ -39,7 +39,7 @@ def test_the_orchestrator_is_the_agent() -> None:
         [],
         ["Assistant"],
     ]
-    assert run.turns[1].actions[0].decoded == {"instruction": "Please search."}
+    assert run.turns[1].actions[0].decoded_arguments == {"instruction": "Please search."}
     assert [o.text for turn in run.turns for o in turn.observations] == ["I typed 'first'. Here is a page.", "1976"]
     assert not any(turn.interjections for turn in run.turns)
 

@@ -95,7 +95,7 @@ def test_responses_objects() -> None:
     run = one(load("responses.traj.json"))
     turn = run.turns[0]
     assert (turn.text, turn.reasoning, turn.model) == ("Looking.", "Look first.", "gpt-5-mini")
-    assert [(action.id, action.decoded) for action in turn.actions] == [("c1", {"command": "ls"})]
+    assert [(action.id, action.decoded_arguments) for action in turn.actions] == [("c1", {"command": "ls"})]
     assert [seen.text for seen in turn.observations] == ["a.py"]
     assert turn.usage == Usage(input=36, cache_read=64, output=10, usd=0.001)
 
@@ -107,7 +107,7 @@ def test_an_action_that_only_extra_names() -> None:
     value["messages"][2]["extra"]["actions"] = [{"command": "ls -la"}]
     turn = one(value).turns[0]
     assert [(action.arguments, action.implicit) for action in turn.actions] == [("ls -la", True)]
-    assert turn.finished
+    assert turn.is_finished
 
 
 def test_broken_messages_are_reported() -> None:

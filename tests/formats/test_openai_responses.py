@@ -95,7 +95,7 @@ def test_response_objects_among_items_bring_usage_and_bounds() -> None:
     assert not problems
     assert OpenAIResponsesReader().sniff(made)
     assert [turn.usage.cache_read if turn.usage else None for turn in run.turns] == [40, 40]
-    assert [turn.finished for turn in run.turns] == [True, False]
+    assert [turn.is_finished for turn in run.turns] == [True, False]
     assert [message.text for message in run.head.messages] == ["go", "sys"]
 
 

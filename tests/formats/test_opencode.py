@@ -54,7 +54,7 @@ def test_each_step_is_a_turn() -> None:
         ["bash"],
         [],
     ]
-    assert run.turns[0].actions[0].decoded == {"command": "ls"}
+    assert run.turns[0].actions[0].decoded_arguments == {"command": "ls"}
 
 
 def test_results_as_they_were_sent() -> None:

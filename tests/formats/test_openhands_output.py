@@ -65,7 +65,7 @@ def test_parallel_calls_of_one_answer(runs: dict[str, Trajectory]) -> None:
     """Actions that repeat one provider answer are one turn, whose text and usage count once."""
     turn = runs["flat-1"].turns[0]
     assert turn.text == "Looking."
-    assert [(action.id, action.decoded) for action in turn.actions] == [
+    assert [(action.id, action.decoded_arguments) for action in turn.actions] == [
         ("c1", {"command": "ls"}),
         ("c2", {"command": "false"}),
     ]
@@ -86,7 +86,7 @@ def test_model_times_and_compactions(runs: dict[str, Trajectory]) -> None:
 def test_pairs_without_call_metadata(runs: dict[str, Trajectory]) -> None:
     """In pairs an action is a call and the observation beside it answers it; messages and finish only speak."""
     first, second, last = runs["pairs-1"].turns
-    assert (first.text, [(action.name, action.decoded) for action in first.actions]) == (
+    assert (first.text, [(action.name, action.decoded_arguments) for action in first.actions]) == (
         "Looking.",
         [("run", {"command": "ls"})],
     )
@@ -158,7 +158,7 @@ def test_stripped_answers() -> None:
     found, problems = of(events)
     assert problems == []
     turns = found["history"].turns
-    assert [(turn.text, [action.id for action in turn.actions], turn.finished) for turn in turns] == [
+    assert [(turn.text, [action.id for action in turn.actions], turn.is_finished) for turn in turns] == [
         ("Looking.", ["c1"], True),
         ("", ["c2"], True),
         ("Finished.", ["c3"], False),
@@ -183,7 +183,7 @@ def test_events_of_the_resolver() -> None:
     assert [turn.text for turn in run.turns][::2] == ["I create the file.", "Shall I go on?", "The file is there."]
     assert [message.text for message in run.turns[2].interjections] == ["Please continue."]
     assert [o.error for turn in run.turns for o in turn.observations] == [False, None, True]
-    assert run.turns[0].actions[0].decoded["command"] == "touch LICENSE"
+    assert run.turns[0].actions[0].decoded_arguments["command"] == "touch LICENSE"
 
 
 def test_a_broken_record_costs_itself_alone() -> None:

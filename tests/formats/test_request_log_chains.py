@@ -10,7 +10,7 @@ from elision.formats.registry import read_runs
 from elision.lab.hindsight import find_cheapest_plan
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 
@@ -50,7 +50,7 @@ def test_one_request_is_one_model_s(tmp_path: Path) -> None:
     (run,) = _runs(tmp_path, [_request(5)])
     assert {turn.model for turn in run.turns} == {"gpt-5"}
     assert (
-        find_cheapest_plan(run, parse_strategy("masking"), find_price_set("openai"), Sizer(counter("o200k")))
+        find_cheapest_plan(run, parse_strategy("masking"), find_price_set("openai"), Sizer(make_counter("o200k")))
         is not None
     )
 

@@ -8,8 +8,8 @@ from elision.errors import FormatError, UnknownHandle
 from elision.formats.stored_session import load_stored_session
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from elision.trajectory.content import content
-from elision.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.content import make_content
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended, UsageReported
 from elision.trajectory.plan import Summary
 from elision.trajectory.trajectory import Compaction, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -24,16 +24,16 @@ def stored(*events: Event, parent: str = "") -> Trajectory:
 
 
 def turn(index: int, said: str = "", model: str = "") -> Turn:
-    return Turn(index=index, content=content(said), model=model)
+    return Turn(index=index, content=make_content(said), model=model)
 
 
 def head(text: str) -> HeadSet:
-    return HeadSet(Head(messages=(Message(role="user", content=content(text)),)))
+    return HeadSet(Head(messages=(Message(role="user", content=make_content(text)),)))
 
 
 def test_turns_stand_as_they_are_now() -> None:
     """Under the newest head; an amended turn once."""
-    run = stored(head("old"), TurnAdded(turn(1)), TurnAdded(turn(2, "a")), Amended(turn(2, "b")), head("new"))
+    run = stored(head("old"), TurnAdded(turn(1)), TurnAdded(turn(2, "a")), TurnAmended(turn(2, "b")), head("new"))
     assert run.id == "s"
     assert run.head.messages[0].text == "new"
     assert run.turns == (turn(1), turn(2, "b"))
@@ -45,10 +45,10 @@ def test_calls_fill_what_turns_leave_open() -> None:
     usage = Usage(input=5, output=2)
     known = Turn(index=2, usage=Usage(input=9), at=7.0, model="own")
     run = stored(
-        Called(call=1, at=3.0, model="m", tokens=5),
-        Answered(call=1, usage=usage),
+        RequestSent(call=1, at=3.0, model="m", tokens=5),
+        UsageReported(call=1, usage=usage),
         TurnAdded(turn(1)),
-        Called(call=2, at=4.0, model="m", tokens=5),
+        RequestSent(call=2, at=4.0, model="m", tokens=5),
         TurnAdded(known),
         TurnAdded(turn(3, model="m")),
     )
@@ -62,7 +62,7 @@ def test_calls_fill_what_turns_leave_open() -> None:
 def test_summaries_are_compactions() -> None:
     """The run was recorded with them; decisions that only mask are not."""
     summary = Summary(covers=1, text="all well", block="[summary] all well")
-    run = stored(TurnAdded(turn(1)), Decided(2, "due"), Decided(3, "due", summary=summary), parent="p")
+    run = stored(TurnAdded(turn(1)), PassDecided(2, "due"), PassDecided(3, "due", summary=summary), parent="p")
     assert run.compactions == (Compaction(before=3, summary="all well"),)
     assert run.parent == "p"
 
@@ -70,7 +70,7 @@ def test_summaries_are_compactions() -> None:
 def test_a_text_protocol_is_told_by_its_results() -> None:
     """Where all results came as user messages."""
     action = Action(id="", name="bash", implicit=True)
-    result = Observation(action_id="", tool="bash", content=content("ok"), role="user")
+    result = Observation(action_id="", tool="bash", content=make_content("ok"), role="user")
     whole = Turn(index=1, actions=(action,), observations=(result,))
     assert stored(TurnAdded(whole)).observations == "user"
     assert stored(TurnAdded(turn(1))).observations == "tools"

@@ -17,7 +17,7 @@ from elision.gateway.routes import Api
 from elision.manager.context_options import Options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession, SessionInfo
-from elision.trajectory.events import Answered, Called, Event, HeadSet
+from elision.trajectory.events import Event, HeadSet, RequestSent, UsageReported
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
 from tests.gateway.conversation_bytes import (
@@ -148,7 +148,7 @@ def test_what_was_refused_is_kept() -> None:
             store = gateway.worker.store
             (info,) = store.sessions()
             assert info.turns == 1
-            assert sum(isinstance(event, Called) for event in store.events(info.key)) == 1
+            assert sum(isinstance(event, RequestSent) for event in store.events(info.key)) == 1
 
     run(test)
 
@@ -464,9 +464,9 @@ def log(calls: int, first: int = 1, usage: bool = True) -> list[Event]:
     """So many calls, each of 1,000 tokens more than the one before, a second apart."""
     events: list[Event] = []
     for call in range(first, first + calls):
-        events.append(Called(call=call, at=float(call), model=MODEL, tokens=1_000 * call))
+        events.append(RequestSent(call=call, at=float(call), model=MODEL, tokens=1_000 * call))
         if usage:
-            events.append(Answered(call=call, usage=Usage(input=1_000, output=20)))
+            events.append(UsageReported(call=call, usage=Usage(input=1_000, output=20)))
     return events
 
 
@@ -495,7 +495,7 @@ def test_a_log_is_read_on() -> None:
 def test_models_are_billed_apart() -> None:
     """A session that goes on with another model is billed at that model's prices from there on."""
     changing = account()
-    cheap = [replace(event, model="gpt-5-nano") if isinstance(event, Called) else event for event in log(1)]
+    cheap = [replace(event, model="gpt-5-nano") if isinstance(event, RequestSent) else event for event in log(1)]
     changing.add_events(info(), [*cheap, *log(2, first=2)])
     assert changing.usd == pytest.approx((1_000 * 0.05 + 20 * 0.40) / 1e6 + 2 * ANSWER_USD)
 
@@ -520,7 +520,7 @@ def test_usage_that_is_reported_now_and_then() -> None:
     mixed = account()
     mixed.add_events(info(), [*log(1), *log(1, first=2, usage=False)])
     assert mixed.usd == pytest.approx(ANSWER_USD + (1_000 * 3.75 + 1_000 * 0.30) / 1e6)
-    mixed.add_events(info(), [Answered(call=2, usage=Usage(input=1_000, output=20))])
+    mixed.add_events(info(), [UsageReported(call=2, usage=Usage(input=1_000, output=20))])
     assert mixed.usd == pytest.approx(2 * ANSWER_USD)
 
 
@@ -528,6 +528,6 @@ def test_prompts_that_ask_for_no_cache() -> None:
     """Where caches want breakpoints, a prompt without any is plain input at every call."""
     silent = account()
     silent.add_events(
-        info(), [replace(event, unmarked=True) for event in log(2, usage=False) if isinstance(event, Called)]
+        info(), [replace(event, unmarked=True) for event in log(2, usage=False) if isinstance(event, RequestSent)]
     )
     assert silent.usd == pytest.approx((1_000 + 2_000) * 3 / 1e6)

@@ -11,7 +11,7 @@ from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages
-from elision.trajectory.events import Exchanged
+from elision.trajectory.events import RecallExchanged
 
 Json = dict[str, Any]
 TASK = {"role": "user", "content": "Mend the parser."}
@@ -48,9 +48,9 @@ class Conversation:
         new = (each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages)
         self.transcript.adopt_messages(IncomingMessages(self.transcript.dialect, [*self.transcript.raws, *new]))
 
-    def exchanged(self, *messages: Json, after: int, results: tuple[Json, ...] = ()) -> Exchanged:
+    def exchanged(self, *messages: Json, after: int, results: tuple[Json, ...] = ()) -> RecallExchanged:
         """What stands in place of message `after`."""
-        event = Exchanged(
+        event = RecallExchanged(
             call=1,
             node=self.transcript.entries[after].node.hex(),
             messages=tuple(map(json.dumps, messages)),

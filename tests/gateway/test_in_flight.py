@@ -15,7 +15,7 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.routes import Api
 from elision.stores.memory import MemoryStore
-from elision.trajectory.events import Answered
+from elision.trajectory.events import UsageReported
 from tests.gateway.conversation_bytes import (
     APIS,
     EAGER,
@@ -133,7 +133,7 @@ def test_usage_of_each_of_them_is_billed() -> None:
             await until(lambda: not any(live.requests_in_flight for live in gateway.worker.gateway.sessions))
             store = gateway.worker.store
             (info,) = store.sessions()
-            noted = [event.call for event in store.events(info.key) if isinstance(event, Answered)]
+            noted = [event.call for event in store.events(info.key) if isinstance(event, UsageReported)]
             assert sorted(noted) == [2, 3]
 
     run(test)
@@ -190,7 +190,7 @@ def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -
             await until(lambda: told)
             store = gateway.worker.store
             events = [event for info in store.sessions() for event in store.events(info.key)]
-            assert [event.usage.prompt for event in events if isinstance(event, Answered)] == [1_000]
+            assert [event.usage.prompt for event in events if isinstance(event, UsageReported)] == [1_000]
             assert getattr(told[-1].usage, "prompt", 0) == 1_000
 
     run(test)

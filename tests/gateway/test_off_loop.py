@@ -23,9 +23,9 @@ from elision.gateway.request_handler import MAX_INLINE_BYTES
 from elision.gateway.routes import Api
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
-from elision.trajectory.events import Answered
+from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
-from elision.trajectory.tokens import Estimate
+from elision.trajectory.tokens import EstimatingCounter
 from elision.trajectory.usage import Usage
 from tests.gateway.conversation_bytes import (
     APIS,
@@ -74,8 +74,8 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
     watch(response_observer, "_decode_object", len)
     watch(response_observer, "_decode_without_text", len)
-    watch(Estimate, "count", lambda self, text: len(text))
-    watch(Redaction, "counted", lambda self, text: len(text))
+    watch(EstimatingCounter, "count", lambda self, text: len(text))
+    watch(Redaction, "redact_and_count", lambda self, text: len(text))
     watch(History, "extend", lambda self, messages: estimate_size(LARGE_BYTES, messages))
     # Most of what these are given they only pass on.
     watch(
@@ -204,7 +204,7 @@ def test_a_large_answer(api: Api, on_loop: Watched) -> None:
         for steps in (1, 6, 7):
             await answered(client, api, make_body(api, steps))
         (info,) = gateway.worker.store.sessions()
-        found = [event.usage for event in gateway.worker.store.events(info.key) if isinstance(event, Answered)]
+        found = [event.usage for event in gateway.worker.store.events(info.key) if isinstance(event, UsageReported)]
         # The newest one's may not be written yet.
         assert found[:2] == [Usage(input=1_000, output=20)] * 2
 

@@ -12,7 +12,7 @@ import pytest
 
 from elision.gateway.request_record import RequestRecord
 from elision.manager import ContextManager
-from elision.trajectory.events import Answered, Called
+from elision.trajectory.events import RequestSent, UsageReported
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_refusal, render_whole
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpResponse, RunningGateway, make_settings, run_gateway
 from tests.gateway.scripted_upstream import (
@@ -70,7 +70,7 @@ class Front:
         """Calls and answers as the only session has them."""
         store = self.gateway.worker.store
         (info,) = store.sessions()
-        kept = (event for event in store.events(info.key) if isinstance(event, Called | Answered))
+        kept = (event for event in store.events(info.key) if isinstance(event, RequestSent | UsageReported))
         return [(type(event).__name__, event.call) for event in kept]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from elision.summarizers import write_digest
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Action, Message, Observation, Turn
 
 FOLDER = Path(__file__).parent / "digest"
@@ -29,7 +29,7 @@ def golden(case: Path) -> Path:
 def digested(case: Path) -> str:
     """The last of the rolling digests of `case`."""
     data = json.loads(case.read_text(encoding="utf-8"))
-    text, count = "", counter("o200k").count
+    text, count = "", make_counter("o200k").count
     for turns in _stretches(data):
         request = SummaryRequest(previous=text, task=data["task"], turns=turns, max_tokens=data["max_tokens"])
         text = write_digest(request, count)
@@ -46,15 +46,15 @@ def _stretches(data: dict[str, Any]) -> Iterator[tuple[Turn, ...]]:
 def _turn(value: dict[str, Any]) -> Turn:
     return Turn(
         index=value["index"],
-        content=content(value["text"]),
+        content=make_content(value["text"]),
         actions=tuple(Action(**action) for action in value["actions"]),
         observations=tuple(_observation(dict(seen)) for seen in value["observations"]),
-        interjections=tuple(Message(role="user", content=content(text)) for text in value["interjections"]),
+        interjections=tuple(Message(role="user", content=make_content(text)) for text in value["interjections"]),
     )
 
 
 def _observation(value: dict[str, Any]) -> Observation:
-    return Observation(content=content(value.pop("text")), **value)
+    return Observation(content=make_content(value.pop("text")), **value)
 
 
 if __name__ == "__main__":

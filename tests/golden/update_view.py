@@ -18,7 +18,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 FOLDER = Path(__file__).parent / "view"
@@ -26,7 +26,7 @@ EXCERPT = Path(__file__).parents[1] / "data" / "claude_code" / "excerpt.jsonl"
 #: The published placeholder: these are golden views, not golden placeholders.
 SPEC = 'masking(window=2, schedule=every-turn, gist=0, placeholder="[Observation omitted for brevity]")'
 CALL = 5
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 
 
 def _run() -> Trajectory:

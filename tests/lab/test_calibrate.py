@@ -12,8 +12,8 @@ import pytest
 from elision.formats.registry import read_runs
 from elision.lab.calibrate import CAUSES, Calibration, CalibrationStudy, calibrate_run, open_billing, read_share
 from elision.lab.recorded_requests import list_requests
-from elision.trajectory.content import Content, content
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.content import Content, make_content
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
@@ -40,7 +40,7 @@ SIZER = Sizer(Letters())
 
 def said(tokens: int) -> Content:
     """Content of a message of so many tokens, frame (4) included."""
-    return content("x" * (tokens - 4))
+    return make_content("x" * (tokens - 4))
 
 
 def call(prompt: int, read: int, *, at: float = 0, model: str = "", output: int = 10) -> tuple[Usage, float, str]:
@@ -351,7 +351,7 @@ RECORDINGS = [
 
 @pytest.fixture(scope="module")
 def sizer() -> Sizer:
-    return Sizer(counter())
+    return Sizer(make_counter())
 
 
 def of_corpus(name: str, sizer: Sizer) -> list[Calibration]:

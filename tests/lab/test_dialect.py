@@ -13,7 +13,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.study import load_runs
 from elision.lab.views import list_views
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
@@ -44,7 +44,7 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
         add_recorded_head(run, count), parse_strategy(spec), find_price_set("anthropic"), count, renderer(dialect)
     ):
         if before is not None:
-            common = seen.view.common(before.view)
+            common = seen.view.count_common(before.view)
             shared = renderer(dialect).render_unmarked(_front(seen.view, common))
             equal = _equal(list(before.plain), list(seen.plain))
             # A message of which only a part is shared (Anthropic: results of one turn) is not equal as a whole.
@@ -56,9 +56,9 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
 
 def test_anthropic_does_not_count_reasoning() -> None:
     """Clear reasoning is not sent back there, so it is not billed."""
-    turn = Turn(index=1, content=content("I look."), reasoning="First I should look around.")
+    turn = Turn(index=1, content=make_content("I look."), reasoning="First I should look around.")
     ours, theirs = sizer("openai", "o200k"), sizer("anthropic", "o200k")
-    assert ours.assistant(turn) - theirs.assistant(turn) == ours.count(turn.reasoning) > 0
+    assert ours.count_assistant(turn) - theirs.count_assistant(turn) == ours.count(turn.reasoning) > 0
 
 
 def test_an_unknown_dialect_lists_what_exists() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from elision.lab import evidence as measure
 from elision.lab.evidence import PARTNERS, Evidence, Use, collect_evidence, measure_noise
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Observation, Turn
 
@@ -19,7 +19,7 @@ def turn(index: int, command: str, result: str) -> Turn:
         index=index,
         content=(),
         actions=(action,),
-        observations=(Observation(action_id=f"c{index}", tool="bash", content=content(result)),),
+        observations=(Observation(action_id=f"c{index}", tool="bash", content=make_content(result)),),
     )
 
 

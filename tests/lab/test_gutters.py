@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.lab.gutters import strip_gutters
-from elision.trajectory.items import items
+from elision.trajectory.items import find_items
 
 CODE = ("def run_it(self):", "    return self.result_of", "", "class Other:")
 
@@ -21,8 +21,8 @@ def numbered(form: str, start: int = 3451) -> str:
 def test_gutters_are_no_items(form: str) -> None:
     """Whoever numbered the lines, the numbers go and the code stays."""
     text = numbered(form)
-    assert any("345" in item for item in items(text))
-    left = items(strip_gutters(text))
+    assert any("345" in item for item in find_items(text))
+    left = find_items(strip_gutters(text))
     assert not any("345" in item for item in left)
     assert {"run_it", "self.result_of"} <= set(left)
     assert ("src/app.py" in left) == ("src/app.py" in form)
@@ -70,7 +70,7 @@ def test_other_numbers_stay(text: str) -> None:
 
 def test_a_number_that_is_said_too_stays() -> None:
     """Only the gutter goes: the same number within a line is evidence."""
-    assert "3451" in items(strip_gutters("3451:port = 3451"))
+    assert "3451" in find_items(strip_gutters("3451:port = 3451"))
 
 
 def test_numbers_as_long_as_a_blob() -> None:

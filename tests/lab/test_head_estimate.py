@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from elision.lab.head_estimate import add_recorded_head
-from elision.trajectory.content import content
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.content import make_content
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
 
-SIZER = Sizer(counter("estimate"))
-TASK = Message(role="user", content=content("x" * 384))  # 96 tokens and a frame of 4
+SIZER = Sizer(make_counter("estimate"))
+TASK = Message(role="user", content=make_content("x" * 384))  # 96 tokens and a frame of 4
 
 
 def test_first_call_with_usage() -> None:
@@ -22,7 +22,7 @@ def test_first_call_with_usage() -> None:
 
 def test_greeting_without_usage() -> None:
     """Turns before the first billed call count to its prompt; what a later call reads is the run's own, not warmth."""
-    greeting = Turn(index=1, content=content("y" * 384))
+    greeting = Turn(index=1, content=make_content("y" * 384))
     turns = (greeting, Turn(index=2, usage=Usage(input=500, cache_read=400)))
     head = add_recorded_head(Trajectory(id="a", head=Head(messages=(TASK,)), turns=turns), SIZER).head
     assert (head.hidden_tokens, head.warm_tokens) == (700, 0)

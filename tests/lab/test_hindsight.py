@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, drive, output_tokens
+from elision.engine import Session, count_output_tokens, run_pass
 from elision.errors import SummaryError
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import replay_run
@@ -24,28 +24,28 @@ from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
-SIZER = Sizer(counter("estimate"))
+SIZER = Sizer(make_counter("estimate"))
 
 
 def _turn(index: int, letters: list[int], at: float, said: bool) -> Turn:
     ids = [f"c{index}_{place}" for place in range(len(letters))]
     return Turn(
         index=index,
-        content=content("step " * 3),
+        content=make_content("step " * 3),
         actions=tuple(Action(id=id, name="bash", arguments='{"command": "ls"}') for id in ids),
         observations=tuple(
-            Observation(action_id=id, tool="bash", content=content("x " * count))
+            Observation(action_id=id, tool="bash", content=make_content("x " * count))
             for id, count in zip(ids, letters, strict=True)
         ),
-        interjections=(Message(role="user", content=content("go on")),) if said else (),
+        interjections=(Message(role="user", content=make_content("go on")),) if said else (),
         at=at,
     )
 
@@ -59,7 +59,7 @@ def runs(draw: st.DrawFn, longest: int = 12) -> Trajectory:
         at += draw(st.sampled_from([10.0, 10.0, 10.0, 400.0]))
         letters = draw(st.lists(st.sampled_from([1, 40, 200, 900, 4000]), min_size=0, max_size=2))
         turns.append(_turn(index, letters, at, draw(st.booleans())))
-    task = Message(role="user", content=content("task " * draw(st.sampled_from([5, 300]))))
+    task = Message(role="user", content=make_content("task " * draw(st.sampled_from([5, 300]))))
     # A recording without a head sends an empty prompt at its first call.
     messages = draw(st.sampled_from([(task,), (task,), ()]))
     warm = draw(st.sampled_from([0, 30]))
@@ -103,10 +103,10 @@ class _State:
 def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int, int], MaskCandidate]:
     """What may be hidden, from when on, and what it saves: asked of the strategy itself."""
     session = Session(replace(strategy, schedule=FixedSchedule()), prices, SIZER)
-    session.begin(run.head)
+    session.set_head(run.head)
     for turn in run.turns:
-        drive(session.prepare(turn.at), _none)
-        session.add(turn)
+        run_pass(session.prepare_view(turn.at), _none)
+        session.add_turn(turn)
     return dict(session.policy.pending)
 
 
@@ -120,7 +120,7 @@ class _Plain:
     def __init__(self, run: Trajectory, strategy: Strategy, prices: Prices) -> None:
         self.run, self.strategy, self.prices = run, strategy, prices
         self.hide = _seen(run, strategy, prices)
-        self.head = sum(SIZER.message(message) for message in run.head.messages)
+        self.head = sum(SIZER.count_message(message) for message in run.head.messages)
 
     def _view(self, call: int, masked: frozenset[tuple[int, int]], covers: int, stamp: int) -> View:
         view: list[tuple[object, int]] = [("head", self.head)]
@@ -128,14 +128,14 @@ class _Plain:
             view.append((("summary", stamp), BLOCK_TOKENS + self.strategy.summary_max_tokens))
         for turn in self.run.turns[: call - 1]:
             if turn.index > covers:
-                view.append((("turn", turn.index), SIZER.assistant(turn)))
+                view.append((("turn", turn.index), SIZER.count_assistant(turn)))
                 for place, observation in enumerate(turn.observations, start=1):
                     key = (turn.index, place)
-                    size = SIZER.observation(observation)
+                    size = SIZER.count_observation(observation)
                     view.append((("mask", key), size - self.hide[key].saved_tokens) if key in masked else (key, size))
             for message in turn.interjections:
                 # Behind a summary a kept message is a new segment: it stands elsewhere.
-                view.append((("said", turn.index, stamp if turn.index <= covers else 0), SIZER.message(message)))
+                view.append((("said", turn.index, stamp if turn.index <= covers else 0), SIZER.count_message(message)))
         return tuple(view)
 
     def act(self, state: _State, call: int, act: str) -> tuple[_State, float] | None:
@@ -163,7 +163,7 @@ class _Plain:
         view = self._view(call, masked, covers, stamp)
         size = self._size(view)
         cost += self._prompt(view, state.before, cold)
-        cost += output_tokens(turn, SIZER) * self.prices.rates(size).output / 1e6
+        cost += count_output_tokens(turn, SIZER) * self.prices.find_rates(size).output / 1e6
         return _State(masked, covers, stamp, view, turn.at), cost
 
     def _due(self, call: int, covers: int) -> int:
@@ -175,14 +175,14 @@ class _Plain:
         return sum(size for _, size in view)
 
     def _read(self, view: View, before: View, cold: bool) -> int:
-        warm = self.prices.cache.usable(min(self.run.head.warm_tokens, self._size(view)))
+        warm = self.prices.cache.count_usable(min(self.run.head.warm_tokens, self._size(view)))
         if cold:
             return warm
         pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(view, before, strict=False))
-        return max(warm, self.prices.cache.usable(sum(ours[1] for ours, _ in pairs)))
+        return max(warm, self.prices.cache.count_usable(sum(ours[1] for ours, _ in pairs)))
 
     def _prompt(self, view: View, before: View, cold: bool) -> float:
-        return self.prices.prompt_usd(self._size(view), self._read(view, before, cold))
+        return self.prices.cost_prompt(self._size(view), self._read(view, before, cold))
 
     def _written(
         self,
@@ -196,16 +196,18 @@ class _Plain:
     ) -> float:
         limit = self.strategy.summary_max_tokens
         turns = self.run.turns[covers:reach]
-        raw = sum(SIZER.assistant(turn) for turn in turns)
-        raw += sum(SIZER.observation(observation) for turn in turns for observation in turn.observations)
-        raw += sum(SIZER.message(message) for turn in turns for message in turn.interjections)
+        raw = sum(SIZER.count_assistant(turn) for turn in turns)
+        raw += sum(SIZER.count_observation(observation) for turn in turns for observation in turn.observations)
+        raw += sum(SIZER.count_message(message) for turn in turns for message in turn.interjections)
         fresh = INSTRUCTION_TOKENS + (limit if stamp else self.head) + raw
         again = sum(
-            SIZER.observation(self.run.turns[key[0] - 1].observations[key[1] - 1]) for key in masked if key[0] <= reach
+            SIZER.count_observation(self.run.turns[key[0] - 1].observations[key[1] - 1])
+            for key in masked
+            if key[0] <= reach
         )
         extend = INSTRUCTION_TOKENS + self._size(held) + again
         cached = self._read(held, before, cold)
-        return min(self.prices.bill(fresh, 0, limit).usd, self.prices.bill(extend, cached, limit).usd)
+        return min(self.prices.bill_call(fresh, 0, limit).usd, self.prices.bill_call(extend, cached, limit).usd)
 
     def best(self, words: tuple[str, ...]) -> float:
         """The cost of the cheapest sequence of acts, in USD. Of several to the same state only the cheapest goes on."""
@@ -277,7 +279,7 @@ def test_an_empty_prompt_pays_for_its_answer() -> None:
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
     best = find_cheapest_plan(run, parse_strategy("masking"), prices, SIZER)
     assert best is not None
-    assert best.usd == pytest.approx(output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
+    assert best.usd == pytest.approx(count_output_tokens(run.turns[0], SIZER) * 5 / 1e6, rel=1e-12)
 
 
 def test_entries_of_an_hour_are_priced_alike() -> None:
@@ -286,7 +288,7 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     prices = find_price_set("anthropic")
     usage = Usage(input=1, cache_write=900, cache_write_1h=900, output=20)
     turns = tuple(replace(_turn(index, [4000], 600.0 * index, said=False), usage=usage) for index in range(1, 31))
-    task = Message(role="user", content=content("task " * 2_000))
+    task = Message(role="user", content=make_content("task " * 2_000))
     trajectory = Trajectory(id="hourly", head=Head(messages=(task,)), turns=turns)
     brief = replace(trajectory, turns=tuple(replace(turn, usage=replace(usage, cache_write_1h=0)) for turn in turns))
     found = {}

@@ -49,11 +49,11 @@ def test_json_shape(one: Study) -> None:
 
 def test_tokens_add_up(one: Study) -> None:
     """What was sent was billed once, at one of the three rates, and the bill is what the rates say."""
-    rates = one.prices.rates(0)
+    rates = one.prices.find_rates(0)
     for row in one.rows:
         bill = row.bill
-        assert bill.sent == bill.input + bill.cache_write + bill.cache_read
-        usd = bill.input * rates.input + bill.cache_write * rates.write + bill.cache_read * rates.read
+        assert bill.prompt_tokens == bill.input + bill.cache_write + bill.cache_read
+        usd = bill.input * rates.input + bill.cache_write * rates.write_price + bill.cache_read * rates.read_price
         assert row.bill.usd == pytest.approx((usd + bill.output * rates.output) / 1e6)
 
 

@@ -91,7 +91,7 @@ def test_where_the_first_rewrite_is() -> None:
     rewrite = found[3].rewrite
     assert rewrite is not None
     assert (rewrite.place, rewrite.message, rewrite.character) == (3, 4, 0)
-    assert rewrite.tokens == found[2].view.track.start(3)
+    assert rewrite.tokens == found[2].view.track.count_tokens_before(3)
     assert json.loads(to_json(found[3].plain))[3]["content"].startswith("[t1.1 bash")
 
 
@@ -172,4 +172,4 @@ def test_json_text_is_readable_and_always_sound() -> None:
 def test_the_named_sets_bill_the_views() -> None:
     """The bill of a view is its prompt's."""
     shown = seen("raw", *long_turns(6), prices=find_price_set("anthropic"))[-1]
-    assert shown.bill.sent == shown.view.tokens == shown.raw.sent
+    assert shown.bill.prompt_tokens == shown.view.tokens == shown.raw.prompt_tokens

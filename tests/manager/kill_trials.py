@@ -25,9 +25,9 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Decided
-from elision.trajectory.plan import handle
-from elision.trajectory.tokens import counter
+from elision.trajectory.events import PassDecided
+from elision.trajectory.plan import make_handle
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Turn
 
 #: Hides and summarizes as early as it may: nearly every call decides something.
@@ -36,7 +36,7 @@ STRATEGY = "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, sch
 PATIENCE = 60.0
 
 # Loaded once, where children are forked from.
-_WARM = counter().count("warm")
+_WARM = make_counter().count("warm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +199,8 @@ def _find_lost(url: str, session: str, run: Run, done: int) -> list[str]:
 def _list_stored_edits(store: Store, session: str) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for event in store.events(session):
-        if isinstance(event, Decided):
-            found |= {(handle(mask.key), mask.text) for mask in event.masks}
+        if isinstance(event, PassDecided):
+            found |= {(make_handle(mask.key), mask.text) for mask in event.masks}
             found |= {(f"summary to t{event.summary.covers}", "")} if event.summary else set()
     return found
 

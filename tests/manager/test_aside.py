@@ -74,10 +74,10 @@ def test_a_history_that_is_being_summarized_is_redacted_once() -> None:
     begun, go, redacted = threading.Event(), threading.Event(), list[int]()
 
     class Watched(Redaction):
-        def counted(self, text: str) -> tuple[str, int]:
+        def redact_and_count(self, text: str) -> tuple[str, int]:
             if text.startswith("1\n"):
                 redacted.append(threading.get_ident())
-            return super().counted(text)
+            return super().redact_and_count(text)
 
     def write(request: SummaryRequest) -> str:
         begun.set()

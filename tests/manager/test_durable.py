@@ -15,7 +15,7 @@ from elision.lab.views import list_views
 from elision.stores.store_urls import open_store
 from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.manager.kill_trials import Run, run_kill_trials
 from tests.stores.implementations import STORES
@@ -34,7 +34,8 @@ def recorded() -> Run:
     found = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
     sent = [
-        each.plain for each in list_views(run, Raw(), find_price_set("anthropic"), Sizer(counter()), renderer("openai"))
+        each.plain
+        for each in list_views(run, Raw(), find_price_set("anthropic"), Sizer(make_counter()), renderer("openai"))
     ]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
     return Run.record_undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])

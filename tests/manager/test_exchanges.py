@@ -11,7 +11,7 @@ import pytest
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Exchanged
+from elision.trajectory.events import RecallExchanged
 from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -21,7 +21,7 @@ def manager(store: Any, session: str = "s", **options: Any) -> ContextManager:
     return ContextManager(EAGER, store=store, session=session, **options)
 
 
-def noted(context: ContextManager, node: str) -> Exchanged:
+def noted(context: ContextManager, node: str) -> RecallExchanged:
     assert context.exchanged(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
     return context.exchanges()[-1]
 
@@ -31,7 +31,7 @@ def test_an_exchange_is_noted_at_its_call() -> None:
     context = manager(MemoryStore())
     view = context.prepare(make_history("openai", 3))
     event = noted(context, "n")
-    assert event == Exchanged(call=4, node="n", messages=('{"role":"assistant"}', "{}"), results=("[]",))
+    assert event == RecallExchanged(call=4, node="n", messages=('{"role":"assistant"}', "{}"), results=("[]",))
     assert context.prepare(make_history("openai", 3)).messages == view.messages
 
 

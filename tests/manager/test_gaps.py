@@ -12,7 +12,7 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.session_history import load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
-from elision.trajectory.events import Called
+from elision.trajectory.events import RequestSent
 from elision.trajectory.prices import Bill
 from tests.manager.agents import make_history
 
@@ -67,7 +67,7 @@ def test_a_client_s_own_breakpoints_are_reckoned_with(own: bool) -> None:
         request = {"cache_control": {"type": "ephemeral"}} if own else {}
         assert context.prepare(given, request=request).messages == given
     context.settle()
-    called = [event for event in store.events("s") if isinstance(event, Called)]
+    called = [event for event in store.events("s") if isinstance(event, RequestSent)]
     assert [event.unmarked for event in called] == [not own] * 4
 
 
@@ -85,7 +85,7 @@ def test_what_is_not_marked_is_plain_input(own: bool) -> None:
     raw = sum((each.bills.raw for each in account.calls), Bill())
     assert (raw.cache_write > 0, raw.cache_read > 0) == (own, own)
     if not own:
-        assert raw.usd == pytest.approx(raw.input * account.prices.rates(0).input / 1e6)
+        assert raw.usd == pytest.approx(raw.input * account.prices.find_rates(0).input / 1e6)
 
 
 def test_the_bill_is_the_same_in_any_process() -> None:

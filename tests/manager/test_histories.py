@@ -18,7 +18,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.stores.store_urls import open_store
 from elision.strategies.policy import Policy
-from elision.trajectory.events import Opened
+from elision.trajectory.events import SessionOpened
 from elision.trajectory.state import State
 from tests.manager.agents import LONG, SHAPES, make_history
 
@@ -398,7 +398,7 @@ def test_a_session_that_was_only_begun() -> None:
     store.create(NewSession(key="s", family="s", at=0.0))
     context = manager(store)
     walk(context, "openai", 0, 4)
-    assert isinstance(next(iter(store.events("s"))), Opened)
+    assert isinstance(next(iter(store.events("s"))), SessionOpened)
 
 
 @pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
@@ -457,8 +457,8 @@ def test_words_taken_back_cost_no_cache() -> None:
         assert view.diagnostics.branch == "s"
         branch = context._preparer.branch
         assert branch is not None
-        assert branch.session.newest is not None
-        written.append(branch.session.newest.bill.cache_write)
+        assert branch.session.newest_call is not None
+        written.append(branch.session.newest_call.bill.cache_write)
     assert len(set(written[4:])) == 1
 
 

@@ -12,7 +12,7 @@ from elision.manager.session_history import SessionReport, load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs
-from elision.trajectory.events import Called
+from elision.trajectory.events import RequestSent
 from elision.trajectory.usage import Usage
 from tests.manager.agents import make_history
 
@@ -57,7 +57,7 @@ class Client:
 
     @property
     def hours(self) -> list[int | None]:
-        return [event.hour_turn for event in self.store.events("s") if isinstance(event, Called)]
+        return [event.hour_turn for event in self.store.events("s") if isinstance(event, RequestSent)]
 
 
 def test_a_pause_within_the_hour_is_no_cold_cache() -> None:
@@ -70,7 +70,7 @@ def test_a_pause_within_the_hour_is_no_cold_cache() -> None:
     assert found["minutes"].reasons[-1] == "cold cache"
     assert found["hour"].reasons[-1] != "cold cache"
     newest = {name: client.account.calls[-1].bills.ours for name, client in found.items()}
-    assert newest["hour"].cache_read > 0.8 * newest["hour"].sent
+    assert newest["hour"].cache_read > 0.8 * newest["hour"].prompt_tokens
     assert newest["minutes"].cache_read == 0
 
 

@@ -24,14 +24,14 @@ from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(path for path in (ROOT / "examples" / "runs").iterdir() if path.suffix != ".md")
 CORPUS = ROOT.parent / "shared" / "corpus"
 SOAK = os.environ.get("ELISION_SOAK") == "1"
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 PRICES = find_price_set("anthropic")
 STRATEGIES = [
     "raw",

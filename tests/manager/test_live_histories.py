@@ -278,7 +278,7 @@ class Clients(RuleBasedStateMachine):
                 head = next((at for at, each in enumerate(given) if each.turn), len(given))
                 assert place == head
                 continue
-            while given[place].turn and given[place].turn <= state.covered and not same(given[place], atom):
+            while given[place].turn and given[place].turn <= state.covered_turns and not same(given[place], atom):
                 place += 1
             expected = given[place]
             if not same(expected, atom):
@@ -287,7 +287,7 @@ class Clients(RuleBasedStateMachine):
             elif atom.whole == expected.whole:
                 assert atom.whole is expected.whole, "an untouched message was copied"
             place += 1
-        while place < len(given) and given[place].turn <= state.covered:
+        while place < len(given) and given[place].turn <= state.covered_turns:
             place += 1
         assert place == len(given), given[place:]
         self.recalls(given)
@@ -306,10 +306,10 @@ class Clients(RuleBasedStateMachine):
         state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
         before = self.hidden.get(view.diagnostics.branch, {})
         for key, text in before.items():
-            if key[0] < len(state.turns) and key[0] > state.covered:
+            if key[0] < len(state.turns) and key[0] > state.covered_turns:
                 assert state.hidden.get(key) == text
         self.hidden[view.diagnostics.branch] = {
-            key: text for key, text in state.hidden.items() if state.segment(key).kind == "placeholder"
+            key: text for key, text in state.hidden.items() if state.find_segment(key).kind == "placeholder"
         }
 
     def stored(self, view: ContextView, messages: list[Message]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import Session, Terms
+from elision.engine import CallTerms, Session
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
 from elision.manager.branch import SessionBranch
@@ -26,7 +26,7 @@ from elision.manager.summary_worker import SummaryRunner
 from elision.strategies.guards import Guards
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
-from elision.trajectory.events import Attempted, Called, Decided, Event, Learned
+from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, WindowLearned
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
@@ -239,15 +239,15 @@ def undo(passes: CallPreparer, branch: SessionBranch) -> None:
 
 
 def go_on_behind_own_write(passes: CallPreparer, branch: SessionBranch) -> None:
-    branch.session.note(Learned(call=1, window=100_000))
+    branch.session.record_event(WindowLearned(call=1, window=100_000))
     passes.store.append("s", branch.unsaved, after=branch.saved_events, at=0.0)
     branch.pending_attempts = [branch.unsaved]
     run_steps(passes.write_branch(branch, 0.0), SummaryRunner(lambda _: "", seconds=1, background=False))
 
 
 def catch_up_with_others(passes: CallPreparer, branch: SessionBranch) -> None:
-    branch.session.note(Learned(call=1, window=100_000))
-    apply_others(branch, [Learned(call=1, window=200_000)], passes.make_session, Guards())
+    branch.session.record_event(WindowLearned(call=1, window=100_000))
+    apply_others(branch, [WindowLearned(call=1, window=200_000)], passes.make_session, Guards())
 
 
 def give_up(passes: CallPreparer, branch: SessionBranch) -> None:
@@ -261,7 +261,7 @@ def test_a_session_made_anew_keeps_its_terms(remake: Callable[[CallPreparer, Ses
     for steps in range(5):
         context.prepare(make_history("openai", steps))
     passes, branch = context._preparer, context._preparer.open_manual_branch()
-    branch.session.terms = Terms(may_summarize=False, editable_from=3, recall_blocked=True, no_cache_marks=True)
+    branch.session.terms = CallTerms(may_summarize=False, editable_from=3, recall_blocked=True, no_cache_marks=True)
     before, terms = branch.session, branch.session.terms
     remake(passes, branch)
     assert branch.session is not before
@@ -276,7 +276,7 @@ def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, An
     for steps in range(3):
         store.plan = ["lost"] if steps == 0 else []
         context.prepare(make_history("anthropic", steps), request=sent)
-    called = [event for event in store.events("s") if isinstance(event, Called)]
+    called = [event for event in store.events("s") if isinstance(event, RequestSent)]
     assert [event.unmarked for event in called] == [not sent] * len(called)
 
 
@@ -300,13 +300,13 @@ def test_a_summary_that_cannot_be_stored_is_not_bought_at_each_turn() -> None:
         """It has no room for a summary."""
 
         def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-            if any(isinstance(event, Decided) and event.summary for event in events):
+            if any(isinstance(event, PassDecided) and event.summary for event in events):
                 raise StoreError("the disk is full: free some space")
             return super().append(session, events, after=after, at=at)
 
     store = Full()
     times, view = asks(store, 30, lambda _: [])
-    attempts = [event for event in store.events("s") if isinstance(event, Attempted)]
+    attempts = [event for event in store.events("s") if isinstance(event, SummaryFailed)]
     assert times == 3
     assert len(attempts) in (2, 3)
     assert {(event.cause, event.usd) for event in attempts} == {("other", 0.5)}
@@ -319,15 +319,15 @@ def test_a_summary_that_was_stored_after_all_is_no_loss() -> None:
     assert times == 1
     assert view.diagnostics.summaries == 1
     assert view.diagnostics.costs.summarizer == 0.5
-    assert not [event for event in store.events("s") if isinstance(event, Attempted)]
+    assert not [event for event in store.events("s") if isinstance(event, SummaryFailed)]
 
 
 #: What follows an answer.
 PLACES: dict[str, Callable[..., Any]] = {
     "elision.engine.accept_summary": accept_summary,
     "elision.engine.bill_call": bill_call,
-    "elision.engine.Session._send": Session._send,
-    "elision.engine.Session._offers": Session._offers,
+    "elision.engine.Session._finish_pass": Session._finish_pass,
+    "elision.engine.Session._brings_recall_tools": Session._brings_recall_tools,
 }
 
 

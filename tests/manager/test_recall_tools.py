@@ -15,8 +15,8 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.observation_text import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.observation_text import define_recall_tools
 from elision.stores.memory import MemoryStore
-from elision.trajectory.events import Decided, Opened
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.events import PassDecided, SessionOpened
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head
 from tests.manager.agents import LONG, SHAPES, make_history
 
@@ -29,7 +29,7 @@ TOOLS: dict[str, list[dict[str, Any]]] = {
     "anthropic": [{"name": "bash", "input_schema": {"type": "object"}}],
 }
 OURS = ["elision_recall", "elision_search"]
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 
 
 def manager(store: Any, offer: Any = "first", strategy: str = EAGER, **options: Any) -> ContextManager:
@@ -187,9 +187,9 @@ def test_the_log_says_when() -> None:
     context = manager(store)
     for steps in range(6):
         prepared(context, "openai", steps)
-    (opened,) = [event for event in store.events("s") if isinstance(event, Opened)]
+    (opened,) = [event for event in store.events("s") if isinstance(event, SessionOpened)]
     assert (opened.offer, [tool["name"] for tool in opened.tools]) == ("first", OURS)
-    passes = [event for event in store.events("s") if isinstance(event, Decided)]
+    passes = [event for event in store.events("s") if isinstance(event, PassDecided)]
     assert [event.offers for event in passes] == [False] * 3 + [True, False, False]
 
 
@@ -271,7 +271,7 @@ def test_the_pass_is_told() -> None:
     assert [entered(view) for view in views] == [False, False, False, True, False, False]
     told = [view.diagnostics for view in views]
     saved = sum(each.tokens - each.left for each in told[3].masked)
-    assert told[3].after == told[3].before - saved + SIZER.tools(Head(tools=RECALL))
+    assert told[3].after == told[3].before - saved + SIZER.count_tools(Head(tools=RECALL))
 
 
 def test_a_word_that_is_none() -> None:

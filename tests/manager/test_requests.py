@@ -30,7 +30,7 @@ from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.testing.parsed_request import Api
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ MOST, RUNS = (10_000, 10_000) if WHOLE else (30, 1)
 #: Requests with edits of ours that are looked at in one session, unless all are.
 EDITED = 10_000 if WHOLE else 4
 #: An estimate is as good here, and fast.
-SIZER = Sizer(counter("estimate"))
+SIZER = Sizer(make_counter("estimate"))
 
 
 def runs(path: Path) -> list[Trajectory]:

@@ -16,14 +16,14 @@ from elision.manager.session_history import LogReader, SessionLog, SessionReport
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import SessionInfo
 from elision.strategies.guards import Guards
-from elision.trajectory.events import Amended, Answered, Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended, UsageReported
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
 from tests.cli import stored
 
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 GUARDS = Guards(plateau_window=2)
 
 
@@ -68,7 +68,7 @@ def test_piece_by_piece_is_the_same_as_at_once(
     """Wherever the log is cut, also amid a pass, the account is the one of the log read whole."""
     info, events = logs[data.draw(st.integers(0, len(logs) - 1))]
     # Before the first call nobody knows the model, hence no prices.
-    first = next(place for place, event in enumerate(events, start=1) if isinstance(event, Called))
+    first = next(place for place, event in enumerate(events, start=1) if isinstance(event, RequestSent))
     cuts = sorted(data.draw(st.lists(st.integers(first, len(events)), max_size=6)))
     read = reading(info)
     for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
@@ -100,8 +100,8 @@ def test_usage_belongs_to_the_request_that_was_answered(tmp_path: Path) -> None:
 def test_usage_that_comes_late(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
     """What is said of an earlier call behind a later one is no usage of the later one."""
     info, events = logs[0]
-    last = max(event.call for event in events if isinstance(event, Called))
-    late = Answered(call=last - 1, usage=Usage(input=7))
+    last = max(event.call for event in events if isinstance(event, RequestSent))
+    late = UsageReported(call=last - 1, usage=Usage(input=7))
     assert whole(info, [*events, late]).calls[-1].usage == whole(info, events).calls[-1].usage
     going = reading(info)
     going.read_events(events)
@@ -115,7 +115,7 @@ def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[
     read = reading(info)
     read.read_events(events)
     turn = [event.turn for event in events if isinstance(event, TurnAdded)][-1]
-    again: list[Event] = [Amended(turn)]
+    again: list[Event] = [TurnAmended(turn)]
     assert not read.can_continue_with(again)
     with pytest.raises(ValueError, match="read it anew"):
         read.read_events(again)
@@ -131,8 +131,8 @@ def test_another_model_sets_other_prices(logs: list[tuple[SessionInfo, list[Even
     read.read_events(events)
     calls: list[Event] = []
     for _ in range(20):
-        decided = Decided(call=8, reason="nothing eligible")
-        calls += [decided, Called(call=8, at=None, model="gpt-5", tokens=1)]
+        decided = PassDecided(call=8, reason="nothing eligible")
+        calls += [decided, RequestSent(call=8, at=None, model="gpt-5", tokens=1)]
     assert not read.can_continue_with(calls)
     assert read.can_continue_with(calls[:4])
 
@@ -140,11 +140,11 @@ def test_another_model_sets_other_prices(logs: list[tuple[SessionInfo, list[Even
 def test_what_is_reported_is_billed_at_the_models_own_prices(logs: list[tuple[SessionInfo, list[Event]]]) -> None:
     """A call of another model than the session's is billed at that one's, in the sums and by itself."""
     info, events = logs[0]
-    last = max(event.call for event in events if isinstance(event, Called))
+    last = max(event.call for event in events if isinstance(event, RequestSent))
     other: list[Event] = [
-        Decided(call=last + 1, reason="nothing eligible"),
-        Called(call=last + 1, at=None, model="gpt-5-nano", tokens=1_000),
-        Answered(call=last + 1, usage=Usage(input=1_000, output=20)),
+        PassDecided(call=last + 1, reason="nothing eligible"),
+        RequestSent(call=last + 1, at=None, model="gpt-5-nano", tokens=1_000),
+        UsageReported(call=last + 1, usage=Usage(input=1_000, output=20)),
     ]
     before, after = whole(info, events), whole(info, [*events, *other])
     assert before.final is not None
@@ -170,4 +170,4 @@ def test_a_log_that_is_none() -> None:
     """A call without a decision is no session's."""
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
     with pytest.raises(CorruptError, match="its log is no session's"):
-        reading(info).read_events([HeadSet(Head()), Called(call=1, at=None, model="", tokens=1)])
+        reading(info).read_events([HeadSet(Head()), RequestSent(call=1, at=None, model="", tokens=1)])

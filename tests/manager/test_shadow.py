@@ -9,7 +9,7 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.trajectory.events import Decided, Opened
+from elision.trajectory.events import PassDecided, SessionOpened
 from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -37,7 +37,7 @@ def test_what_goes_out_is_what_came(shape: str, offer: str) -> None:
         assert (view.tools is tools, view.system, dict(view.extra), view.betas) == (True, "Be careful.", {}, ())
         assert view.diagnostics.masked == seen.diagnostics.masked
         assert (view.diagnostics.shadow, seen.diagnostics.shadow) == (True, False)
-    decided = [[event for event in each.events("s") if isinstance(event, Decided)] for each in (store, open_)]
+    decided = [[event for event in each.events("s") if isinstance(event, PassDecided)] for each in (store, open_)]
     assert decided[0] == decided[1]
     assert sum(len(event.masks) for event in decided[0]) > 2
 
@@ -70,7 +70,7 @@ def test_out_of_the_shadow_and_into_it() -> None:
         assert context.prepare(make_history("openai", 6)).diagnostics.anchor == 50
     with manager(store) as context:
         assert context.prepare(make_history("openai", 7)).messages == make_history("openai", 7)
-    assert [event.shadow for event in store.events("s") if isinstance(event, Opened)] == [True, False, True]
+    assert [event.shadow for event in store.events("s") if isinstance(event, SessionOpened)] == [True, False, True]
 
 
 def test_no_budget_is_missed_in_the_shadow() -> None:

@@ -17,7 +17,7 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Answered, Called, Event, TurnAdded
+from elision.trajectory.events import Event, RequestSent, TurnAdded, UsageReported
 from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
 
@@ -111,7 +111,7 @@ def test_what_was_recorded_late_is_written_behind_what_others_wrote() -> None:
     assert one.settle() is None
     events = list(store.events("s"))
     assert turns(events) == [1, 2, 3, 4]
-    (answered,) = (event for event in events if isinstance(event, Answered))
+    (answered,) = (event for event in events if isinstance(event, UsageReported))
     assert answered.call == 4
     assert events[-1] is answered or events[-1] == answered
     assert two.prepare(make_history("openai", 4)).diagnostics.anchor == 0
@@ -135,8 +135,8 @@ def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     one.settle()
     events = list(store.events("s"))
     assert turns(events) == [1, 2, 3]
-    assert [event.call for event in events if isinstance(event, Called)] == [1, 2, 3, 3, 4]
-    assert [event.call for event in events if isinstance(event, Answered)] == [4]
+    assert [event.call for event in events if isinstance(event, RequestSent)] == [1, 2, 3, 3, 4]
+    assert [event.call for event in events if isinstance(event, UsageReported)] == [4]
     again = manager(store, "masking(window=9)").prepare(make_history("openai", 6))
     assert dumped(one.prepare(make_history("openai", 6))) == dumped(again)
 
@@ -216,7 +216,7 @@ class Hasty(MemoryStore):
 
     def append(self, session: str, events: Any, *, after: int, at: float) -> int:
         if after:
-            super().append(session, [Answered(call=1, usage=events_usage())], after=after, at=at)
+            super().append(session, [UsageReported(call=1, usage=events_usage())], after=after, at=at)
         return super().append(session, events, after=after, at=at)
 
 

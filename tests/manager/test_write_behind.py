@@ -12,7 +12,7 @@ import pytest
 
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-from elision.trajectory.events import Answered, Event
+from elision.trajectory.events import Event, UsageReported
 from tests.manager.agents import SHAPES, make_history
 from tests.manager.stores import FailingStore
 
@@ -88,7 +88,7 @@ def test_off_the_event_loop() -> None:
                 context.record({"input_tokens": 5_000, "output_tokens": 9})
 
     asyncio.run(agent())
-    assert [event.call for event in written(store) if isinstance(event, Answered)] == [1, 2, 3, 4]
+    assert [event.call for event in written(store) if isinstance(event, UsageReported)] == [1, 2, 3, 4]
 
 
 def test_a_store_that_fails_behind_the_pass() -> None:
@@ -216,4 +216,4 @@ def test_what_closes_writes() -> None:
     context.prepare(make_history("openai", 1))
     context.record({"input_tokens": 10, "output_tokens": 2})
     context.close()
-    assert isinstance(written(store)[-1], Answered)
+    assert isinstance(written(store)[-1], UsageReported)

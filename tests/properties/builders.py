@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from elision.engine import Session, Summarizer, drive
+from elision.engine import Session, Summarizer, run_pass
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, head, long_text, result, step, steps, turn, user
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
 
 __all__ = [
@@ -42,7 +42,7 @@ CACHED = Prices(
 #: No cache at all.
 PLAIN = Prices(name="plain", tiers=((0, Rates(input=1.0, output=5.0)),), cache=CacheRules(kind="none"))
 
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 
 
 def write_brief_summary(request: SummaryRequest) -> str:
@@ -52,7 +52,7 @@ def write_brief_summary(request: SummaryRequest) -> str:
 
 def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
     session = Session(parse_strategy(strategy) if isinstance(strategy, str) else strategy, prices, SIZER)
-    session.begin(start or head())
+    session.set_head(start or head())
     return session
 
 
@@ -68,11 +68,11 @@ def run_session(
     """A session that made a call before each of `turns`, and one behind the last."""
     session = begin_session(strategy, prices, start=start)
     for item in turns:
-        drive(session.prepare(item.at, item.model), summarizer)
+        run_pass(session.prepare_view(item.at, item.model), summarizer)
         if watch is not None:
             watch(session)
-        session.add(item)
-    drive(session.prepare(), summarizer)
+        session.add_turn(item)
+    run_pass(session.prepare_view(), summarizer)
     if watch is not None:
         watch(session)
     return session
@@ -80,11 +80,11 @@ def run_session(
 
 def find_mask_calls(session: Session) -> dict[tuple[int, int], int]:
     """Observation -> the call at which it gave way to a placeholder."""
-    passes = (event for event in session.events if isinstance(event, Decided))
+    passes = (event for event in session.events if isinstance(event, PassDecided))
     return {mask.key: event.call for event in passes for mask in event.masks}
 
 
 def list_summaries(session: Session) -> list[tuple[int, int]]:
     """(call, covers) of every summary made."""
-    passes = (event for event in session.events if isinstance(event, Decided))
+    passes = (event for event in session.events if isinstance(event, PassDecided))
     return [(event.call, event.summary.covers) for event in passes if event.summary is not None]

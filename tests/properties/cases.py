@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from elision.engine import Session, Summarizer, drive
+from elision.engine import Session, Summarizer, run_pass
 from elision.errors import SummaryError
 from elision.lab.clock import calls
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.events import Called, Decided, Opened
+from elision.trajectory.events import PassDecided, RequestSent, SessionOpened
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import Segment
@@ -72,7 +72,7 @@ SMALL: dict[str, Prices] = {
     for name, prices in load_price_table().sets.items()
 }
 
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 
 
 def write_summary(request: SummaryRequest) -> str:
@@ -94,7 +94,7 @@ class SentView:
     epoch: int
     tokens: int
     segments: tuple[Segment, ...]
-    decided: Decided
+    decided: PassDecided
     covered: int
 
 
@@ -121,28 +121,32 @@ def list_contents(segments: tuple[Segment, ...]) -> list[tuple[object, ...]]:
 
 
 def play_run(
-    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer = SIZER, opened: Opened | None = None
+    trajectory: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer = SIZER,
+    opened: SessionOpened | None = None,
 ) -> PlayedRun:
     """A session of `trajectory` under `strategy`, every view kept. opened: what its log begins with."""
     session = Session(strategy, prices, sizer)
     if opened is not None:
-        session.note(opened)
-    session.begin(trajectory.head)
+        session.record_event(opened)
+    session.set_head(trajectory.head)
     seen = []
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         seen.append(_make_call(session, now, model))
-        session.add(turn)
+        session.add_turn(turn)
     last = trajectory.turns[-1]
     seen.append(_make_call(session, last.at, last.model))
     return PlayedRun(trajectory, strategy, session, tuple(seen))
 
 
 def _make_call(session: Session, now: float | None, model: str) -> SentView:
-    view = drive(session.prepare(now, model), write_summary)
+    view = run_pass(session.prepare_view(now, model), write_summary)
     called, decided = session.events[-1], session.events[-2]
-    assert isinstance(called, Called)
-    assert isinstance(decided, Decided)
-    live = [event.summary.covers for event in session.events if isinstance(event, Decided) and event.summary]
+    assert isinstance(called, RequestSent)
+    assert isinstance(decided, PassDecided)
+    live = [event.summary.covers for event in session.events if isinstance(event, PassDecided) and event.summary]
     return SentView(view.call, view.epoch, view.tokens, tuple(view.segments), decided, max(live, default=0))
 
 
@@ -157,16 +161,16 @@ def find_rewrites(seen: tuple[SentView, ...]) -> list[int]:
 
 
 def find_worst_ratio(
-    strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer, opened: Opened | None = None
+    strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer, opened: SessionOpened | None = None
 ) -> float:
     """The highest bill so far / bill of sending everything so far, at any call."""
     session, worst = Session(strategy, prices, SIZER), 0.0
     if opened is not None:
-        session.note(opened)
-    session.begin(run.head)
+        session.record_event(opened)
+    session.set_head(run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
-        drive(session.prepare(now, model), summarizer)
-        raw = session.books.raw_spent_usd
-        worst = max(worst, session.books.spent_usd / raw if raw else 0.0)
-        session.add(item)
+        run_pass(session.prepare_view(now, model), summarizer)
+        raw = session.bill.raw_spent_usd
+        worst = max(worst, session.bill.spent_usd / raw if raw else 0.0)
+        session.add_turn(item)
     return worst

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.events import Called, Decided
-from elision.trajectory.plan import Key, handle
+from elision.trajectory.events import PassDecided, RequestSent
+from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.state import State
-from elision.trajectory.summary_block import older_words
+from elision.trajectory.summary_block import quote_older_words
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
@@ -71,7 +71,7 @@ def _list_kept(run: PlayedRun, covered: tuple[Turn, ...]) -> list[Turn]:
     """Covered turns whose interjections stay: pinned ones all, and the newest others within `keep_user_tokens`."""
     left, full, kept = run.strategy.keep_user_tokens, False, []
     for turn in reversed(covered):
-        size = sum(SIZER.message(message) for message in turn.interjections)
+        size = sum(SIZER.count_message(message) for message in turn.interjections)
         pinned = any(message.pinned for message in turn.interjections)
         full = full or (size > left and not pinned)
         if turn.interjections and (pinned or not full):
@@ -85,8 +85,8 @@ def check_events_give_the_views(run: PlayedRun) -> None:
     state = State(SIZER)
     views = iter(run.views)
     for event in run.session.events:
-        state.fold(event)
-        if isinstance(event, Called):
+        state.fold_event(event)
+        if isinstance(event, RequestSent):
             seen = next(views)
             assert list_contents(tuple(state.track.segments)) == list_contents(seen.segments)
             assert state.track.tokens == seen.tokens == sum(segment.tokens for segment in seen.segments)
@@ -123,7 +123,7 @@ def check_epochs_are_rewrites(run: PlayedRun) -> None:
 
 def check_one_decision_a_call(run: PlayedRun) -> None:
     """I4: a call has one decision, which says why, and one that hides nothing leaves the view as it was."""
-    decisions = [event for event in run.session.events if isinstance(event, Decided)]
+    decisions = [event for event in run.session.events if isinstance(event, PassDecided)]
     assert [decision.call for decision in decisions] == [seen.call for seen in run.views]
     for seen in run.views:
         assert seen.decided.reason
@@ -143,7 +143,7 @@ def check_protected_stays(run: PlayedRun) -> None:
                 if is_protected(run, turn, observation):
                     assert (turn.index, number) not in masked
                     if turn.index <= seen.covered:
-                        quote = f"{handle((turn.index, number))} {observation.tool}]\n{observation.text}"
+                        quote = f"{make_handle((turn.index, number))} {observation.tool}]\n{observation.text}"
                         assert make_encodable(quote) in block
 
 
@@ -161,10 +161,10 @@ def check_users_words_stay(run: PlayedRun) -> None:
                     assert turn.index <= seen.covered
                     assert not message.pinned
                     beyond.append(message)
-        wanted = [f"[User message of that time] {words}" for words in older_words(beyond, limit, SIZER)]
+        wanted = [f"[User message of that time] {words}" for words in quote_older_words(beyond, limit, SIZER)]
         quoted = [words for words in wanted if make_encodable(words) in block]
         assert quoted == wanted[len(wanted) - len(quoted) :]
-        assert quoted == wanted or run.session._usable is not None
+        assert quoted == wanted or run.session._view_limit is not None
 
 
 def check_raw_is_untouched(run: PlayedRun, before: str) -> None:
@@ -179,7 +179,7 @@ def check_placeholders_are_short(run: PlayedRun) -> None:
     for seen in run.views:
         for mask in seen.decided.masks:
             observation = run.trajectory.turns[mask.key[0] - 1].observations[mask.key[1] - 1]
-            assert SIZER.text(mask.text) < SIZER.observation(observation)
+            assert SIZER.count_text(mask.text) < SIZER.count_observation(observation)
 
 
 def has_same_bytes(ours: Segment, theirs: Segment) -> bool:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.errors import BudgetError
 from elision.lab.clock import calls
 from elision.strategies.budget import Budget
 from elision.strategies.strategy import Strategy
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
@@ -173,17 +173,17 @@ def fits_or_says_so(strategy: Strategy, tokens: int, prices: Prices, run: Trajec
         if too_much is not None:
             assert too_much.needed > too_much.usable == tokens
             return
-        newest, decided = session.newest, session.events[-2]
+        newest, decided = session.newest_call, session.events[-2]
         assert newest is not None
-        assert isinstance(decided, Decided)
+        assert isinstance(decided, PassDecided)
         assert newest.view.tokens <= tokens
         assert {clip.key[0] for clip in decided.clips} <= {newest.view.call - 1}
-        session.add(item)
+        session.add_turn(item)
 
 
 def _prepared(session: Session, now: float | None, model: str) -> BudgetError | None:
     try:
-        drive(session.prepare(now, model), write_brief_summary)
+        run_pass(session.prepare_view(now, model), write_brief_summary)
     except BudgetError as error:
         return error
     return None

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.lab.clock import calls
-from elision.trajectory.content import content
-from elision.trajectory.events import Decided, Event, Opened
+from elision.trajectory.content import make_content
+from elision.trajectory.events import Event, PassDecided, SessionOpened
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Message
 from tests.properties import invariants
@@ -36,9 +36,9 @@ PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
 SIZES = {"small": "Reads again.", "real": "Reads again what was hidden from this conversation. " * 20}
 
 
-def opened(offer: str, size: str = "small") -> Opened:
+def opened(offer: str, size: str = "small") -> SessionOpened:
     tool = {"name": "elision_recall", "description": SIZES[size], "input_schema": {"type": "object"}}
-    return Opened(strategy="", offer=offer, tools=(tool,))
+    return SessionOpened(strategy="", offer=offer, tools=(tool,))
 
 
 def _recall(seen: SentView) -> list[tuple[int, str]]:
@@ -55,7 +55,7 @@ def _names(seen: SentView) -> bool:
 def _stays(run: PlayedRun, expected: list[bool]) -> None:
     """The tools stand in the views that are expected to have them: behind the client's own, the same bytes."""
     front = bool(run.trajectory.head.hidden_tokens) + bool(run.trajectory.head.tools)
-    text = json.dumps(list(run.session.state.recall))
+    text = json.dumps(list(run.session.state.recall_tools))
     assert [_recall(seen) for seen in run.views] == [[(front, text)] if stands else [] for stands in expected]
 
 
@@ -67,7 +67,7 @@ def test_with_the_first_placeholder_and_then_always(case: str, run: Trajectory, 
     played = play_run(run, CASES[case], SMALL[prices], opened=opened("first"))
     named = [_names(seen) for seen in played.views]
     _stays(played, [any(named[: place + 1]) for place in range(len(named))])
-    assert sum(event.offers for event in played.session.events if isinstance(event, Decided)) == any(named)
+    assert sum(event.offers for event in played.session.events if isinstance(event, PassDecided)) == any(named)
     invariants.check_epochs_are_rewrites(played)
     invariants.check_events_give_the_views(played)
     invariants.check_raw_is_untouched(played, repr(run))
@@ -89,7 +89,7 @@ def test_from_the_start(case: str, run: Trajectory, prices: str) -> None:
 @given(run=trajectories(), case=st.sampled_from(sorted(CASES)), prices=st.sampled_from(sorted(SMALL)))
 def test_left_to_others_nothing_changes(offer: str, case: str, run: Trajectory, prices: str) -> None:
     """Where the tools are none of ours, every view and every decision is the one without them."""
-    one = play_run(run, CASES[case], SMALL[prices], opened=Opened(strategy="", offer=offer))
+    one = play_run(run, CASES[case], SMALL[prices], opened=SessionOpened(strategy="", offer=offer))
     other = play_run(run, CASES[case], SMALL[prices])
     assert [list_contents(seen.segments) for seen in one.views] == [
         list_contents(seen.segments) for seen in other.views
@@ -107,11 +107,11 @@ def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, dat
     events = _until(whole.session.events, cut)
     session = Session.resumed(events, CASES[case], SMALL[prices], SIZER)
     for item, (now, model) in list(zip(run.turns, calls(run), strict=True))[cut:]:
-        drive(session.prepare(now, model), write_summary)
-        session.add(item)
-    drive(session.prepare(run.turns[-1].at, run.turns[-1].model), write_summary)
+        run_pass(session.prepare_view(now, model), write_summary)
+        session.add_turn(item)
+    run_pass(session.prepare_view(run.turns[-1].at, run.turns[-1].model), write_summary)
     assert session.events == whole.session.events
-    assert session.books.spent_usd == pytest.approx(whole.session.books.spent_usd)
+    assert session.bill.spent_usd == pytest.approx(whole.session.bill.spent_usd)
 
 
 def _until(events: list[Event], turns: int) -> list[Event]:
@@ -152,10 +152,10 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
 @given(run=trajectories(most=40, one_model=True))
 def test_from_the_start_behind_a_head_of_usual_size(strategy: str, prices: str, run: Trajectory) -> None:
     """Tools that stand there anyway are no reason to exceed the cap: behind a head ten times their size it holds."""
-    system = Message(role="system", content=content("Be careful with what you do. " * 60))
+    system = Message(role="system", content=make_content("Be careful with what you do. " * 60))
     # No head of other runs, which is told in tokens from the front: tools would push words out of it that raw reads.
     whole = replace(run, head=replace(run.head, messages=(system, *run.head.messages), warm_tokens=0))
-    assert SIZER.tools(Head(tools=opened("start").tools)) * 10 < SIZER.message(system)
+    assert SIZER.count_tools(Head(tools=opened("start").tools)) * 10 < SIZER.count_message(system)
     assert (
         find_worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], whole, write_summary, opened("start"))
         <= 1.10 + 1e-9

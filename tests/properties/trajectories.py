@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from elision.trajectory.content import Content, Opaque, Text, content
+from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
@@ -48,7 +48,7 @@ def _make_text(number: int) -> str:
 
 def _make_pair(number: int, name: str, arguments: dict[str, object], **options: object) -> tuple[Action, Observation]:
     id = f"call_{number}_{name}"
-    parts: Content = options.pop("parts", content(_make_text(number)))  # type: ignore[assignment]
+    parts: Content = options.pop("parts", make_content(_make_text(number)))  # type: ignore[assignment]
     action = Action(id=id, name=name, arguments=json.dumps(arguments))
     return action, Observation(action_id=id, tool=name, content=parts, **options)  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def _make_talk_turn(index: int, number: int) -> Turn:
 def _make_interjected_turn(index: int, number: int) -> Turn:
     """The user speaks up behind a turn, once or more."""
     said = tuple(
-        Message(role="user", content=content(_make_text(number + k) or "go on"), pinned=(number + k) % 6 == 0)
+        Message(role="user", content=make_content(_make_text(number + k) or "go on"), pinned=(number + k) % 6 == 0)
         for k in range(1 + number % 2)
     )
     return replace(_make_call_turn(index, number), interjections=said)
@@ -138,7 +138,7 @@ def _make_empty_turn(index: int, number: int) -> Turn:
 def _make_spoken_turn(index: int, number: int) -> Turn:
     """Text protocol: the action stands in the text, its observation is a user message."""
     action = Action(id="", name="bash", arguments=f"cat src/file_{number % 3}.py", implicit=True)
-    seen = Observation(action_id="", tool="bash", content=content(_make_text(number)), role="user")
+    seen = Observation(action_id="", tool="bash", content=make_content(_make_text(number)), role="user")
     return _make_turn(index, number, ((action, seen),))
 
 
@@ -149,7 +149,7 @@ def _make_pinned_turn(index: int, number: int) -> Turn:
 def _make_turn(index: int, number: int, pairs: tuple[tuple[Action, Observation], ...]) -> Turn:
     return Turn(
         index=index,
-        content=content(f"Step {index}: now handle_{number}_1." if number % 4 else ""),
+        content=make_content(f"Step {index}: now handle_{number}_1." if number % 4 else ""),
         reasoning=_make_lines(number, 2) if number % 5 == 0 else "",
         actions=tuple(action for action, _ in pairs),
         observations=tuple(observation for _, observation in pairs),
@@ -177,9 +177,9 @@ _heads = st.builds(
     messages=st.sampled_from(
         (
             (),
-            (Message(role="user", content=content("Mend the parser.")),),
+            (Message(role="user", content=make_content("Mend the parser.")),),
             (
-                Message(role="system", content=content("You are an agent. " * 20)),
+                Message(role="system", content=make_content("You are an agent. " * 20)),
                 Message(role="user", content=(Text("Look at src/file_1.py"), Opaque("image", tokens=85)), pinned=True),
             ),
         )

@@ -22,7 +22,7 @@ from elision.manager.reported_usage import find_usage
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 from tests.recorded.cassettes import Exchange
 
 #: (model, kind) -> tokens; the model is "" for the one that answered.
@@ -43,7 +43,7 @@ def check_bill(exchange: Exchange) -> Iterator[str]:
     prices = find_known_prices(model)
     if bill is None or read is None or prices is None:
         return
-    cost, by_hand = usage_cost(read, prices), price_by_hand(bill, model)
+    cost, by_hand = cost_reported_usage(read, prices), price_by_hand(bill, model)
     if by_hand is not None and not isclose(cost, by_hand, rel_tol=1e-12):
         yield f"{cost} USD, the bill is {by_hand} USD"
 
@@ -171,7 +171,7 @@ def _add_up_openai(usage: Mapping[str, Any]) -> Bill:
 
 def _get_price(prices: Prices, kind: str, prompt: int) -> float:
     """USD per million tokens. An entry that lives an hour costs twice the input price (Anthropic)."""
-    rates = prices.rates(prompt)
+    rates = prices.find_rates(prompt)
     listed = {
         "input": rates.input,
         "cache_read": rates.input if rates.cache_read is None else rates.cache_read,

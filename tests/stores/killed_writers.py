@@ -19,7 +19,7 @@ from pathlib import Path
 from elision.errors import ConflictError, UnknownHandle
 from elision.stores.store import NewSession, Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Decided, Event
+from elision.trajectory.events import Event, PassDecided
 from elision.trajectory.plan import Mask
 from tests.processes import start_process
 from tests.stores.session_logs import add_turn
@@ -55,7 +55,7 @@ class KillReport:
 def make_event(number: int) -> Event:
     """Record `number` of the log, the same in every process: turns with results small and large, and decisions."""
     if number % 5 == 0:
-        return Decided(call=number, reason="due", masks=(Mask((number - 1, 1), f"[t{number - 1}.1]"),))
+        return PassDecided(call=number, reason="due", masks=(Mask((number - 1, 1), f"[t{number - 1}.1]"),))
     word = f"{number * 2_654_435_761 % 2**32:08x} "
     return add_turn(number, word * (1, 40, 400, 4_000)[number % 4], said=f"turn {number}", node=f"node {number}")
 

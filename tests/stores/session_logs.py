@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elision.stores.store import NewSession, Store
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.events import (
-    Amended,
-    Answered,
-    Attempted,
-    Called,
-    Decided,
     Event,
-    Exchanged,
     HeadSet,
-    Opened,
-    Recalled,
+    ObservationRecalled,
+    PassDecided,
+    RecallExchanged,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
     TurnAdded,
+    TurnAmended,
+    UsageReported,
 )
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -55,10 +55,10 @@ def make_turn(index: int, *results: str, said: str = "", tool: str = "bash") -> 
     ids = [f"call{position}" for position in range(len(results))]
     return Turn(
         index=index,
-        content=content(said),
+        content=make_content(said),
         actions=tuple(Action(id=each, name=tool) for each in ids),
         observations=tuple(
-            Observation(action_id=each, tool=tool, content=content(text))
+            Observation(action_id=each, tool=tool, content=make_content(text))
             for each, text in zip(ids, results, strict=True)
         ),
     )
@@ -68,22 +68,22 @@ def add_turn(index: int, *results: str, said: str = "", node: str = "") -> TurnA
     return TurnAdded(make_turn(index, *results, said=said), node)
 
 
-def amend_turn(index: int, *results: str, said: str = "", node: str = "") -> Amended:
-    return Amended(make_turn(index, *results, said=said), node)
+def amend_turn(index: int, *results: str, said: str = "", node: str = "") -> TurnAmended:
+    return TurnAmended(make_turn(index, *results, said=said), node)
 
 
 def list_every_event() -> tuple[Event, ...]:
     """One of each kind, with as much in it as it can hold."""
     said = (
-        Message(role="system", content=content("be brief")),
-        Message(role="user", content=content("go"), pinned=True),
+        Message(role="system", content=make_content("be brief")),
+        Message(role="user", content=make_content("go"), pinned=True),
     )
     key = (1, 1)
     summary = Summary(
         covers=1, text="all well", block="[summary] all well", interjections=(1,), input_tokens=5, output_tokens=2
     )
     return (
-        Opened(
+        SessionOpened(
             strategy="masking(window=10)",
             dialect="anthropic",
             offer="first",
@@ -92,12 +92,14 @@ def list_every_event() -> tuple[Event, ...]:
         HeadSet(Head(messages=said, tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=3)),
         add_turn(1, "out " * 400, said="I look", node="n1"),
         amend_turn(1, "out " * 401, "more", said="I look", node="n1b"),
-        Called(call=2, at=2.5, model="m", tokens=99),
-        Answered(call=2, usage=Usage(input=9, cache_read=90, output=4, usd=0.01)),
-        Decided(call=2, reason="due", masks=(Mask(key, "[t1.1]"),), clips=(Clip((1, 2), "mo…"),), summary=summary),
-        Attempted(call=3, cause="timeout", reason="no answer in 60 s", input=7, retry_at=5),
-        Recalled(call=3, key=key, tokens=50, by="user"),
-        Exchanged(call=3, node="n2", messages=('{"role": "assistant"}', '"' + "read " * 400 + '"'), results=("{}",)),
+        RequestSent(call=2, at=2.5, model="m", tokens=99),
+        UsageReported(call=2, usage=Usage(input=9, cache_read=90, output=4, usd=0.01)),
+        PassDecided(call=2, reason="due", masks=(Mask(key, "[t1.1]"),), clips=(Clip((1, 2), "mo…"),), summary=summary),
+        SummaryFailed(call=3, cause="timeout", reason="no answer in 60 s", input=7, retry_at=5),
+        ObservationRecalled(call=3, key=key, tokens=50, by="user"),
+        RecallExchanged(
+            call=3, node="n2", messages=('{"role": "assistant"}', '"' + "read " * 400 + '"'), results=("{}",)
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit, Store
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Action, Turn
 from tests.stores.session_logs import add_turn, amend_turn, begin_session
@@ -35,7 +35,7 @@ def test_what_was_said_and_called_is_found(store: Store) -> None:
     """Reasoning, text and arguments are position 0, named by the turn alone."""
     whole = Turn(
         index=1,
-        content=content("I open it"),
+        content=make_content("I open it"),
         reasoning="perhaps the parser",
         actions=(Action(id="a", name="bash", arguments='{"command": "cat setup.cfg"}'),),
     )

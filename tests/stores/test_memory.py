@@ -9,7 +9,7 @@ import pytest
 from elision.errors import StoreError
 from elision.stores import packing
 from elision.stores.memory import MemoryStore
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Turn
 from tests.stores.session_logs import new_session
@@ -33,7 +33,7 @@ def filled(sessions: int) -> MemoryStore:
     store = MemoryStore()
     for number in range(sessions):
         store.create(new_session(f"s{number}", at=float(number)))
-        added = [TurnAdded(Turn(index=turn, content=content("x")), f"{number}-{turn}") for turn in range(1, 21)]
+        added = [TurnAdded(Turn(index=turn, content=make_content("x")), f"{number}-{turn}") for turn in range(1, 21)]
         store.append(f"s{number}", added, after=0, at=float(number))
     return store
 
@@ -54,12 +54,12 @@ def test_nothing_is_hashed_or_compressed(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: object) -> bytes:
         raise AssertionError
 
-    expected = packing.Packer().pack(TurnAdded(Turn(index=1, content=content("x" * 9_000)), "n")).size
+    expected = packing.Packer().pack(TurnAdded(Turn(index=1, content=make_content("x" * 9_000)), "n")).size
     monkeypatch.setattr(packing, "hash_text", fail)
     monkeypatch.setattr(packing.Packer, "compress", fail)
     store = MemoryStore()
     store.create(new_session("s"))
-    store.append("s", [TurnAdded(Turn(index=1, content=content("x" * 9_000)), "n")], after=0, at=1.0)
+    store.append("s", [TurnAdded(Turn(index=1, content=make_content("x" * 9_000)), "n")], after=0, at=1.0)
     assert store.info("s").raw_bytes == expected > 9_000
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elision.errors import CorruptError
 from elision.stores.packing import LARGE, PackedEvent, Packer, list_blobs, measure_event
 from elision.trajectory.content import Opaque, Text
-from elision.trajectory.events import Event, Exchanged, HeadSet, TurnAdded
+from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 texts = st.text(max_size=40) | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
@@ -110,7 +110,7 @@ def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
 def test_large_exchanges_are_kept_once() -> None:
     """Long messages that the client never saw stand apart like every large text, and come back as they were."""
     said = json.dumps({"role": "tool", "content": "read again " * 200})
-    event = Exchanged(call=3, node="n", messages=('{"role":"assistant"}', said), results=(said,))
+    event = RecallExchanged(call=3, node="n", messages=('{"role":"assistant"}', said), results=(said,))
     packed = Packer().pack(event)
     assert [blob.size for blob in packed.blobs] == [len(said)]
     kept = blobs(packed)

@@ -17,7 +17,7 @@ from elision.stores.postgres import connection as link_module
 from elision.stores.postgres.store import PostgresStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Called, Event
+from elision.trajectory.events import Event, RequestSent
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import Server, shared_server, start_server
 from tests.stores.session_logs import add_turn, begin_session, new_session, read_log
@@ -102,7 +102,7 @@ def test_the_callers_second_try_of_an_unknown_append_is_recognised(proxy: Proxy)
     proxy.cut_at("answered", b"COMMIT")
     refusing = proxy.server_folder
     proxy.server_folder = Path("/nowhere")
-    events: tuple[Event, ...] = (add_turn(2, "y" * 600), Called(call=3, at=None, model="m", tokens=1))
+    events: tuple[Event, ...] = (add_turn(2, "y" * 600), RequestSent(call=3, at=None, model="m", tokens=1))
     with pytest.raises(StoreError, match="server runs"):
         store.append("s", events, after=1, at=2.0)
     proxy.server_folder = refusing

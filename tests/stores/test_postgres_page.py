@@ -12,8 +12,8 @@ import pytest
 from elision.stores.postgres.address import PostgresAddress, parse_address
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.content import content
-from elision.trajectory.events import Answered, Decided, TurnAdded
+from elision.trajectory.content import make_content
+from elision.trajectory.events import PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Mask
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
@@ -32,7 +32,7 @@ def server() -> Iterator[Server]:
 
 
 def turn(index: int, tool: str, arguments: str, result: str) -> TurnAdded:
-    observation = Observation(action_id="a", tool=tool, content=content(result))
+    observation = Observation(action_id="a", tool=tool, content=make_content(result))
     return TurnAdded(
         Turn(
             index=index,
@@ -52,8 +52,8 @@ def filled(store: Store) -> None:
         turn(1, "bash", '{"command": "ls"}', "a.py b.py test.py"),
         turn(2, "read_file", '{"path": "a.py"}', "import sys; " * 300),
         turn(3, "bash", '{"command": "pytest"}', "KeyError: 'x"),
-        Decided(call=4, reason="due", masks=masks),
-        Answered(call=3, usage=Usage(input=900, output=40)),
+        PassDecided(call=4, reason="due", masks=masks),
+        UsageReported(call=3, usage=Usage(input=900, output=40)),
         at=1_700_000_000.0,
     )
 

@@ -18,8 +18,8 @@ from elision.stores.postgres.store import PostgresStore
 from elision.stores.postgres.text_escapes import escape_name, make_readable
 from elision.stores.postgres.text_escapes import unescape_name as meant
 from elision.stores.store_urls import open_store
-from elision.trajectory.content import content
-from elision.trajectory.events import Answered, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.content import make_content
+from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.usage import Usage
@@ -45,16 +45,16 @@ def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]
     return [{name: value for name, value in row.items() if name not in ("session_id", "session")} for (row,) in rows]
 
 
-def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> Decided:
+def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
     summary = Summary(covers=covers, text="all", block="[all]") if covers else None
-    return Decided(
+    return PassDecided(
         call=call, reason="due", masks=tuple(Mask(key, f"[t{key[0]}.{key[1]}]") for key in keys), summary=summary
     )
 
 
 def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> None:
     """A masked result says the call and the placeholder, a turn since when a summary stands for it."""
-    clip = Decided(call=4, reason="fits", clips=(Clip((3, 1), "long…"),))
+    clip = PassDecided(call=4, reason="fits", clips=(Clip((3, 1), "long…"),))
     begin_session(
         store, "s", add_turn(1, "a", "b"), add_turn(2, "c"), add_turn(3, "long"), hidden((1, 2), call=3), clip
     )
@@ -80,9 +80,9 @@ def test_tokens_are_shown_whenever_they_come(store: PostgresStore) -> None:
     """With the turn, before it, or behind it."""
     usage = Usage(input=5, cache_read=90, cache_write=5, output=7)
     begin_session(store)
-    store.append("s", (Answered(call=1, usage=usage),), after=0, at=1.0)
+    store.append("s", (UsageReported(call=1, usage=usage),), after=0, at=1.0)
     store.append("s", (add_turn(1), add_turn(2)), after=1, at=1.0)
-    store.append("s", (Answered(call=2, usage=usage), TurnAdded(Turn(index=3, usage=usage))), after=3, at=1.0)
+    store.append("s", (UsageReported(call=2, usage=usage), TurnAdded(Turn(index=3, usage=usage))), after=3, at=1.0)
     store.append("s", (add_turn(4),), after=5, at=1.0)
     assert [(each["input_tokens"], each["output_tokens"]) for each in shown_turns(store)] == [
         (100, 7),
@@ -100,7 +100,7 @@ def test_a_fork_shows_its_turns_as_they_were(store: PostgresStore) -> None:
         add_turn(2, "two", node="n2"),
         hidden((1, 1), call=3),
         amend_turn(2, "two again", node="n2b"),
-        Answered(call=2, usage=usage),
+        UsageReported(call=2, usage=usage),
         add_turn(3, "three"),
         hidden((1, 2), (2, 1), call=4, covers=1),
         add_turn(4, "four"),
@@ -178,7 +178,7 @@ def test_long_texts_are_shown_by_their_beginning(store: PostgresStore) -> None:
 def test_a_text_is_found_that_was_first_stored_as_something_else(store: PostgresStore) -> None:
     """A prompt that was kept before anybody could search it is found once it is observed."""
     text = "a needle in the prompt " * 40
-    begin_session(store, "s", HeadSet(Head(messages=(Message(role="user", content=content(text)),))))
+    begin_session(store, "s", HeadSet(Head(messages=(Message(role="user", content=make_content(text)),))))
     assert store.search("s", "needle") == []
     store.append("s", (add_turn(1, text),), after=1, at=1.0)
     assert [hit.handle for hit in store.search("s", "needle")] == ["t1.1"]

@@ -13,8 +13,8 @@ from elision.stores.log_file import LogFile, format_log
 from elision.stores.memory import MemoryStore
 from elision.stores.session_copy import CopyResult, copy_all, copy_session
 from elision.stores.store import Store
-from elision.trajectory.event_json import event_in
-from elision.trajectory.events import Event, Exchanged
+from elision.trajectory.event_json import decode_event
+from elision.trajectory.events import Event, RecallExchanged
 from elision.trajectory.redact import DEFAULT
 from tests.stores.session_logs import ODD_KEYS, add_turn, begin_session, list_every_event, new_session, read_log
 
@@ -132,11 +132,11 @@ def test_secrets_within_exchanges_are_replaced() -> None:
     """What the client never saw is JSON within JSON: a secret behind an escaped line break is found."""
     store = MemoryStore()
     said = json.dumps({"role": "tool", "content": "key:\nAKIAQYLPMN5HHHFPZAM2"})
-    begin_session(store, "s", Exchanged(call=1, node="n", messages=("no JSON", said), results=(said,)))
+    begin_session(store, "s", RecallExchanged(call=1, node="n", messages=("no JSON", said), results=(said,)))
     lines = list(format_log(store.info("s"), store.events("s"), DEFAULT))
     assert "AKIA" not in "".join(lines)
-    event = event_in(json.loads(lines[1]))
-    assert isinstance(event, Exchanged)
+    event = decode_event(json.loads(lines[1]))
+    assert isinstance(event, RecallExchanged)
     assert event.messages[0] == "no JSON"
     assert json.loads(event.messages[1]) == {"role": "tool", "content": "key:\n[redacted: aws-key]"}
 

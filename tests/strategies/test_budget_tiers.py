@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import Session, Summarizer, drive
+from elision.engine import Session, Summarizer, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
@@ -19,7 +19,7 @@ from elision.strategies.raw import Raw
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.summary_cost import BLOCK_TOKENS
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.events import Attempted, Decided
+from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from tests.properties.builders import (
@@ -55,14 +55,14 @@ def budgeted(tokens: int, **options: float) -> Masking:
     return Masking(window=10, gist=0, schedule=NEVER, budget=budget, summary_max_tokens=50)
 
 
-def decisions(session: Session) -> list[Decided]:
-    return [event for event in session.events if isinstance(event, Decided)]
+def decisions(session: Session) -> list[PassDecided]:
+    return [event for event in session.events if isinstance(event, PassDecided)]
 
 
 def fits(session: Session) -> None:
-    assert session.newest is not None
-    assert session._usable is not None
-    assert session.newest.view.tokens <= session._usable
+    assert session.newest_call is not None
+    assert session._view_limit is not None
+    assert session.newest_call.view.tokens <= session._view_limit
 
 
 def test_pressure_overrides_the_schedule() -> None:
@@ -107,22 +107,22 @@ def test_then_the_newest_result_is_clipped() -> None:
     """A newest result that alone breaks the budget keeps head and tail, with its handle, as a recorded event."""
     huge = "FIRST " + long_text(3, 400) + " LAST"
     session = run_session(budgeted(1_500), [step(1), step(2), step(3, huge)], watch=fits)
-    assert session.newest is not None
-    clip = session.newest.decided.clips[0]
+    assert session.newest_call is not None
+    clip = session.newest_call.decided.clips[0]
     assert clip.key == (3, 1)
     assert clip.text.startswith("FIRST")
     assert clip.text.endswith("LAST")
     assert "[t3.1: " in clip.text
-    assert session.newest.view.tokens > 1_200
-    assert session.state.observation((3, 1)).text == huge
+    assert session.newest_call.view.tokens > 1_200
+    assert session.state.find_observation((3, 1)).text == huge
 
 
 def test_the_largest_results_are_clipped_first() -> None:
     """Of parallel results a small one stays whole."""
     pairs = ((call(id="a"), result("small", id="a")), (call(id="b"), result(long_text(1, 300), id="b")))
     session = run_session(budgeted(1_000), [turn(1, *pairs)], watch=fits)
-    assert session.newest is not None
-    assert [clip.key for clip in session.newest.decided.clips] == [(1, 2)]
+    assert session.newest_call is not None
+    assert [clip.key for clip in session.newest_call.decided.clips] == [(1, 2)]
 
 
 def test_the_floor_is_an_error_with_numbers() -> None:
@@ -148,11 +148,11 @@ def floor_of(session: Session) -> int:
     """Tokens of head, newest turn as it came, and the shortest block there is."""
     state = session.state
     return (
-        state.track.start(state.head_length)
+        state.track.count_tokens_before(state.head_length)
         + SHORTEST_SUMMARY_TOKENS
         + BLOCK_TOKENS
-        + state.raw.tokens
-        - state.raw_start(40)
+        + state.raw_track.tokens
+        - state.count_raw_tokens_before(40)
     )
 
 
@@ -172,7 +172,9 @@ def test_less_than_that_is_an_error_with_numbers() -> None:
     """What is needed then is counted with the shortest summary."""
     task, turns = head("task " * 600), [turn(index, text=f"thought {index} " * 60) for index in range(1, 15)]
     whole = run_session(Raw(), turns, start=task).state
-    needed = whole.track.start(whole.head_length) + whole.raw.tokens - whole.raw_start(14)
+    needed = (
+        whole.track.count_tokens_before(whole.head_length) + whole.raw_track.tokens - whole.count_raw_tokens_before(14)
+    )
     with pytest.raises(BudgetError, match="the view still needs") as caught:
         run_session(replace(budgeted(needed + 10), summary_max_tokens=1_000), turns, start=task)
     assert caught.value.usable < caught.value.needed <= needed + SHORTEST_SUMMARY_TOKENS + BLOCK_TOKENS
@@ -205,7 +207,7 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
     needed = floor_of(run_session(Raw(), turns, start=task))
     strategy = replace(budgeted(needed + SHORT_SUMMARY_TOKENS - SHORTEST_SUMMARY_TOKENS + 5), summary_max_tokens=1_000)
     session = run_session(strategy, turns, start=task, summarizer=long_winded, watch=fits)
-    reasons = [event.reason for event in session.events if isinstance(event, Attempted)]
+    reasons = [event.reason for event in session.events if isinstance(event, SummaryFailed)]
     assert any("where the budget leaves" in reason for reason in reasons)
     assert {event.summary.route for event in decisions(session) if event.summary} >= {"model-free"}
 
@@ -213,8 +215,8 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
 def test_raw_has_no_budget() -> None:
     """The identity stays the identity."""
     session = run_session(Raw(budget=Budget(tokens=100, reserved=0)), steps(9))
-    assert session.newest is not None
-    assert session.newest.view.tokens == session.state.raw.tokens
+    assert session.newest_call is not None
+    assert session.newest_call.view.tokens == session.state.raw_track.tokens
 
 
 def test_no_progress_is_no_loop() -> None:
@@ -256,11 +258,13 @@ def test_each_soft_rewrite_frees_its_share(tokens: int, share: float, low: float
 
     def watch(session: Session) -> None:
         fits(session)
-        assert session.newest is not None
-        if session.newest.decided.reason == "soft threshold":
-            keys = [mask.key for mask in session.newest.decided.masks]
-            freed = sum(SIZER.observation(session.state.observation(key)) for key in keys)
-            sizes.append((freed - sum(session.state.segment(key).tokens for key in keys), session.newest.view.tokens))
+        assert session.newest_call is not None
+        if session.newest_call.decided.reason == "soft threshold":
+            keys = [mask.key for mask in session.newest_call.decided.masks]
+            freed = sum(SIZER.count_observation(session.state.find_observation(key)) for key in keys)
+            sizes.append(
+                (freed - sum(session.state.find_segment(key).tokens for key in keys), session.newest_call.view.tokens)
+            )
 
     run_session(
         strategy, [step(index, long_text(index, 4 + lines * (index % 3))) for index in range(1, 31)], watch=watch
@@ -275,16 +279,16 @@ def test_an_error_leaves_no_candidates() -> None:
     """A view that cannot be made to fit makes no candidates of turns inside the window: a later call with room is
     decided as if it had not been tried."""
     session = run_session(budgeted(1_400), steps(6))
-    session.add(step(7, said=[user("word " * 2_000)]))
+    session.add_turn(step(7, said=[user("word " * 2_000)]))
     for _ in range(2):
         with pytest.raises(BudgetError, match="the view still needs"):
-            drive(session.prepare(), write_brief_summary)
+            run_pass(session.prepare_view(), write_brief_summary)
         assert session.policy.pending == {}
         assert session.policy.pending_tokens == 0
-    session._usable = 100_000
-    drive(session.prepare(), write_brief_summary)
-    assert session.newest is not None
-    assert session.newest.decided.masks == ()
+    session._view_limit = 100_000
+    run_pass(session.prepare_view(), write_brief_summary)
+    assert session.newest_call is not None
+    assert session.newest_call.decided.masks == ()
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=400), st.integers(30, 300))
@@ -293,7 +297,7 @@ def test_clipped(text: str, tokens: int) -> None:
     result = clip_text(text, tokens, "t3.2", SIZER)
     before, _, behind = result.partition("\n[t3.2: ")
     behind = behind.partition(" chars cut here to fit]\n")[2]
-    assert SIZER.text(result) <= tokens or (before, behind) == ("", "")
+    assert SIZER.count_text(result) <= tokens or (before, behind) == ("", "")
     assert make_encodable(text).startswith(before)
     assert make_encodable(text).endswith(behind)
     result.encode("utf-8")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from elision.strategies.gist import write_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
-from elision.trajectory.items import items
-from elision.trajectory.tokens import counter
+from elision.trajectory.items import find_items
+from elision.trajectory.tokens import make_counter
 from tests.properties.builders import head, long_text, turn
 from tests.work import assert_linear
 
-COUNTER = counter("o200k")
+COUNTER = make_counter("o200k")
 
 
 def told(text: str, budget: int = 50, *, written: str = "") -> list[str]:
@@ -66,7 +66,7 @@ def test_within_its_budget(text: str, budget: int) -> None:
     """However much there is to tell, a gist keeps within its tokens and tells items of the text, each once."""
     found = write_gist(text, KnownIdentifiers(), budget, COUNTER)
     assert sum(COUNTER.count(" " + item) for item in found.split(" ") if item) <= budget
-    assert set(found.split(" ")) - {""} <= {item for line in text.split("\n") for item in items(line)}
+    assert set(found.split(" ")) - {""} <= {item for line in text.split("\n") for item in find_items(line)}
 
 
 def test_it_depends_on_the_log_alone() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.content import Opaque
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.properties.builders import (
@@ -63,7 +63,7 @@ def test_a_summary_ends_what_was_pending() -> None:
     )
     assert len(list_summaries(session)) > 2
     assert session.policy.pending_tokens == sum(candidate.saved_tokens for candidate in session.policy.pending.values())
-    assert all(key[0] > session.state.covered for key in session.policy.pending)
+    assert all(key[0] > session.state.covered_turns for key in session.policy.pending)
 
 
 def test_masks_behind_a_summary_go_in_the_same_pass() -> None:
@@ -71,8 +71,8 @@ def test_masks_behind_a_summary_go_in_the_same_pass() -> None:
     session = run_session(
         "hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=batched(99))", steps(8)
     )
-    assert session.newest is not None
-    decided = session.newest.decided
+    assert session.newest_call is not None
+    decided = session.newest_call.decided
     assert decided.summary is not None
     assert [mask.key for mask in decided.masks] == [(index, 1) for index in (3, 4, 5, 6)]
 
@@ -82,9 +82,9 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
     session = begin_session("masking(window=2, schedule=batched(6))")
     for item in steps(12):
         before, promised = session.state.track.tokens, session.policy.pending_tokens
-        drive(session.prepare(), write_brief_summary)
+        run_pass(session.prepare_view(), write_brief_summary)
         decided = session.events[-2]
-        assert isinstance(decided, Decided)
+        assert isinstance(decided, PassDecided)
         if decided.masks:
             added = sum(
                 session.policy.pending[mask.key].saved_tokens
@@ -93,16 +93,16 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
             )
             assert session.policy.pending_tokens == added == 0
             assert before - session.state.track.tokens >= promised
-        session.add(item)
+        session.add_turn(item)
 
 
 def test_the_frontier_is_the_first_that_may_change() -> None:
     """A breakpoint stands in front of the first observation that a later pass may rewrite; protected ones never are."""
     rules = 'rules=rule(args="*step-1", keep=true)'
     session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(2))
-    assert session.policy.find_stable_length(session.state) == session.state.places[2, 1]
+    assert session.policy.find_stable_length(session.state) == session.state.observation_places[2, 1]
     session = run_session(f"masking(window=3, schedule=every-turn, {rules})", steps(6))
-    assert session.policy.find_stable_length(session.state) == session.state.places[4, 1]
+    assert session.policy.find_stable_length(session.state) == session.state.observation_places[4, 1]
 
 
 def test_a_long_run_masks_on() -> None:
@@ -131,8 +131,8 @@ def test_turns_that_came_without_a_call() -> None:
     """A session that begins with turns of the past masks them like any other."""
     session = begin_session("masking(window=2, schedule=every-turn)")
     for item in steps(8):
-        session.add(item)
-    drive(session.prepare(), write_brief_summary)
+        session.add_turn(item)
+    run_pass(session.prepare_view(), write_brief_summary)
     assert set(find_mask_calls(session)) == {(index, 1) for index in range(1, 7)}
 
 
@@ -141,11 +141,11 @@ def test_what_is_masked_does_not_depend_on_the_counter() -> None:
     turns = [step(index, "观察结果" * (index + 3)) for index in range(1, 40)]
 
     def masked(name: str) -> set[tuple[int, int]]:
-        session = Session(parse_strategy("masking(window=1, schedule=every-turn)"), CACHED, Sizer(counter(name)))
-        session.begin(head())
+        session = Session(parse_strategy("masking(window=1, schedule=every-turn)"), CACHED, Sizer(make_counter(name)))
+        session.set_head(head())
         for item in turns:
-            drive(session.prepare(), write_brief_summary)
-            session.add(item)
+            run_pass(session.prepare_view(), write_brief_summary)
+            session.add_turn(item)
         return set(find_mask_calls(session))
 
     assert masked("o200k") == masked("cl100k") == masked("estimate")
@@ -157,9 +157,11 @@ def test_what_is_hidden_behind_a_summary_still_counts() -> None:
         "hybrid(window=2, summarize_at=8, tail=6, summary_max_tokens=50, schedule=every-turn)", steps(8)
     )
     state = session.state
-    assert state.covered == 2
+    assert state.covered_turns == 2
     assert state.hidden
-    assert session.policy._hidden_raw_tokens == sum(SIZER.observation(state.observation(key)) for key in state.hidden)
+    assert session.policy._hidden_raw_tokens == sum(
+        SIZER.count_observation(state.find_observation(key)) for key in state.hidden
+    )
 
 
 def ratio(
@@ -221,7 +223,7 @@ def test_a_history_taken_up_late_has_the_same_placeholders() -> None:
     live = run_session("masking(window=2, schedule=every-turn)", turns)
     late = begin_session("masking(window=2, schedule=every-turn)")
     for item in turns:
-        late.add(item)
-    drive(late.prepare(), write_brief_summary)
-    drive(live.prepare(), write_brief_summary)
+        late.add_turn(item)
+    run_pass(late.prepare_view(), write_brief_summary)
+    run_pass(live.prepare_view(), write_brief_summary)
     assert late.state.hidden == live.state.hidden

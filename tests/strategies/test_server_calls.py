@@ -67,6 +67,6 @@ def test_no_strategy_parts_them(strategy: str, lines: int) -> None:
     said = [(Text(long_text(number, lines)),) if lines else () for number in range(9)]
     calls = [replace(turn, content=(*turn.content, *said[turn.index])) for turn in turns(**ADJACENT)]
     covered: list[int] = []
-    run_session(strategy, calls, watch=lambda session: covered.append(session.state.covered))
+    run_session(strategy, calls, watch=lambda session: covered.append(session.state.covered_turns))
     assert max(covered) > 0
     assert 4 not in covered

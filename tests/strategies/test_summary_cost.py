@@ -10,7 +10,7 @@ from elision.summarizers.prompt import build_prompt
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Prices
-from elision.trajectory.summary_block import block
+from elision.trajectory.summary_block import format_summary_block
 from tests.properties.builders import CACHED, PLAIN, SIZER, steps
 
 
@@ -41,19 +41,21 @@ def test_the_cheaper_route(name: str, covered: int, previous: int, live: int, hi
     """The route taken is never the dearer one, its bill is the price list's, and the fixed part is part of it."""
     prices = load_price_table().sets[name]
     call = cost(prices, covered=covered, previous=previous, live=live, live_cached=live, hidden=hidden, output=output)
-    fresh = prices.bill(INSTRUCTION_TOKENS + previous + covered, 0, output).usd
-    extend = prices.bill(INSTRUCTION_TOKENS + live + hidden, live, output).usd
-    assert call.usd == min(fresh, extend) == prices.bill(call.input, call.cached, call.output).usd
+    fresh = prices.bill_call(INSTRUCTION_TOKENS + previous + covered, 0, output).usd
+    extend = prices.bill_call(INSTRUCTION_TOKENS + live + hidden, live, output).usd
+    assert call.usd == min(fresh, extend) == prices.bill_call(call.input, call.cached, call.output).usd
     assert 0 <= call.fixed_usd <= call.usd
 
 
 def test_the_frame_is_what_it_is_taken_for() -> None:
     """A block's label and frame are within what they are counted as."""
-    assert SIZER.text(block("x", 123, [], [])) - SIZER.count("x") <= BLOCK_TOKENS
+    assert SIZER.count_text(format_summary_block("x", 123, [], [])) - SIZER.count("x") <= BLOCK_TOKENS
 
 
 def test_the_instructions_are_what_they_are_taken_for() -> None:
     """The prompt around the turns is within what it is counted as."""
     request = SummaryRequest(previous="", task="Mend it.", turns=steps(2), max_tokens=1_000)
-    said = sum(SIZER.assistant(turn) + sum(map(SIZER.observation, turn.observations)) for turn in request.turns)
+    said = sum(
+        SIZER.count_assistant(turn) + sum(map(SIZER.count_observation, turn.observations)) for turn in request.turns
+    )
     assert SIZER.count(build_prompt(request)) - said <= INSTRUCTION_TOKENS

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from elision.engine import drive
+from elision.engine import run_pass
 from tests.properties.builders import (
     PLAIN,
     begin_session,
@@ -116,8 +116,8 @@ def test_until() -> None:
     session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=batched(99))")
     left = []
     for item in steps(8):
-        drive(session.prepare(), write_brief_summary)
+        run_pass(session.prepare_view(), write_brief_summary)
         assert session.policy.trigger is not None
         left.append(session.policy.trigger.count_calls_until(session.state, item.index))
-        session.add(item)
+        session.add_turn(item)
     assert left[:7] == [6, 5, 4, 3, 2, 1, 4]

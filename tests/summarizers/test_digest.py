@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from elision.summarizers.attempts import count_failures
 from elision.summarizers.digest import count_source_tokens, merge_record, write_digest
 from elision.summarizers.digest_record import parse_digest
-from elision.trajectory.content import Opaque, content
-from elision.trajectory.items import items
-from elision.trajectory.tokens import counter
+from elision.trajectory.content import Opaque, make_content
+from elision.trajectory.items import find_items
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn
 
-COUNT = counter("o200k").count
+COUNT = make_counter("o200k").count
 
 _WORDS = st.sampled_from(
     [
@@ -57,19 +57,21 @@ def turns(draw: st.DrawFn, first: int = 1, most: int = 8) -> tuple[Turn, ...]:
         found.append(
             Turn(
                 index=index,
-                content=content(draw(_TEXTS)),
+                content=make_content(draw(_TEXTS)),
                 reasoning=draw(_TEXTS),
                 actions=actions,
                 observations=tuple(
                     Observation(
                         action_id=action.id,
                         tool=action.name,
-                        content=(*content(draw(_TEXTS)), *draw(st.sampled_from([(), (Opaque("image", 9),)]))),
+                        content=(*make_content(draw(_TEXTS)), *draw(st.sampled_from([(), (Opaque("image", 9),)]))),
                         error=draw(st.sampled_from([None, True, False])),
                     )
                     for action in answered
                 ),
-                interjections=(Message(role="user", content=content(draw(_TEXTS))),) if draw(st.booleans()) else (),
+                interjections=(Message(role="user", content=make_content(draw(_TEXTS))),)
+                if draw(st.booleans())
+                else (),
             )
         )
     return tuple(found)
@@ -210,7 +212,7 @@ def test_facts_are_what_later_actions_need() -> None:
     """Items of the observations that nobody has written are found in the digest by the lab's own extractor."""
     body = "def parse_header_block(stream):\n    return stream.read_exactly(4711)\n" + "plain words here\n" * 200
     text = write_digest(make_request(make_turn(1, "Let me look.", command="cat src/wire.py", result=body)), COUNT)
-    assert {"parse_header_block", "stream.read_exactly", "4711"} <= set(items(text))
+    assert {"parse_header_block", "stream.read_exactly", "4711"} <= set(find_items(text))
 
 
 def test_a_foreign_summary_is_quoted_head_and_tail() -> None:

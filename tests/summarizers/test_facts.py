@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, collect_facts, parse_facts, pick_facts, render_facts
-from elision.trajectory.items import items
+from elision.trajectory.items import find_items
 from tests.summarizers.turns import make_turn
 
 
@@ -42,7 +42,7 @@ def test_facts_survive_their_line() -> None:
     """Every fact is found again by the extractor in what is rendered, and by `parse_facts`."""
     chosen = [Fact("a.py", "some_name"), Fact("a.py", "word"), Fact("b.py", "src/x/y.py"), Fact("b.py", "4711")]
     lines = render_facts(chosen)
-    assert {fact.text for fact in chosen} <= set(items("\n".join(lines)))
+    assert {fact.text for fact in chosen} <= set(find_items("\n".join(lines)))
     assert sorted((fact for line in lines for fact in parse_facts(line)), key=str) == sorted(chosen, key=str)
 
 

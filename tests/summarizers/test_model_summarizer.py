@@ -89,7 +89,7 @@ def test_a_summary_with_its_bill() -> None:
     found, server, _ = written(reply_chat(GOOD), prices=PRICES)
     assert found.text == GOOD
     assert (found.input, found.cached, found.output, found.attempts, found.route) == (900, 300, 60, 1, "fresh")
-    assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * PRICES.rates(900).input)
+    assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * PRICES.find_rates(900).input)
     (body,) = server.bodies
     assert find_problems("openai", body) == []
     assert (body["temperature"], body["max_tokens"]) == (0, 1125)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from elision.summarizers.prompt import INSTRUCTIONS, LEAST, build_prompt, fit_prompt
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from tests.summarizers.turns import make_request, make_turn
 
 
@@ -60,7 +60,7 @@ def test_fitted_to_a_limit_in_tokens() -> None:
     asked = make_request(
         make_turn(1, command="cat log", result=body), make_turn(2, "Done.", command="ls", result="a.py")
     )
-    count = counter().count
+    count = make_counter().count
     assert body.strip() in fit_prompt(asked, 900_000, count)
     for limit in (100_000, 20_000, 5_000):
         assert limit // 2 < count(fit_prompt(asked, limit, count)) <= limit

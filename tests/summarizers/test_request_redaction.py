@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elision.summarizers.request_redaction import RequestRedactor
 from elision.trajectory.plan import LivePrefix, SummaryRequest
-from elision.trajectory.redact import DEFAULT, NOTHING
+from elision.trajectory.redact import DEFAULT, NO_REDACTION
 from tests.summarizers.turns import make_turn
 
 KEY = "sk-" + "proj-Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
@@ -24,12 +24,12 @@ def test_every_text_is_clean() -> None:
     assert KEY not in repr((clean.previous, clean.task, clean.turns))
     assert redactor.hits == 6
     assert clean.live is ASKED.live
-    assert clean.turns[0].actions[0].decoded == {"command": "export K=[redacted: openai-key]"}
+    assert clean.turns[0].actions[0].decoded_arguments == {"command": "export K=[redacted: openai-key]"}
 
 
 def test_switched_off() -> None:
     """With no rule in force the request is as it was."""
-    assert RequestRedactor(NOTHING).redact(ASKED) == ASKED
+    assert RequestRedactor(NO_REDACTION).redact(ASKED) == ASKED
 
 
 def test_what_is_clean_is_not_read_again() -> None:
@@ -37,7 +37,7 @@ def test_what_is_clean_is_not_read_again() -> None:
     clean = RequestRedactor(DEFAULT).redact(ASKED)
     again = RequestRedactor(DEFAULT)
     assert again.redact(clean) is clean
-    loose = RequestRedactor(NOTHING).redact(ASKED)
+    loose = RequestRedactor(NO_REDACTION).redact(ASKED)
     assert KEY not in repr(RequestRedactor(DEFAULT).redact(loose).turns)
 
 

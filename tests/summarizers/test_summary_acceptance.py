@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.factory import make_summarizer
-from elision.trajectory.content import content
-from elision.trajectory.events import Attempted
+from elision.trajectory.content import make_content
+from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Head, Message
@@ -28,10 +28,10 @@ STRATEGY = "summarization(every=3, tail=1, schedule=every-turn)"
 def session(turns: int = 4) -> Session:
     """A session whose next pass wants a summary; a key lies in every turn of it."""
     found = Session(parse_strategy(STRATEGY), find_price_set("uncached"))
-    found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
+    found.set_head(Head(messages=(Message(role="user", content=make_content("Mend the parser.")),)))
     for index in range(1, turns + 1):
         command = f"GITHUB_TOKEN={KEY} pytest tests/test_parser.py src/parser.py -k parse_line"
-        found.add(make_turn(index, "I test it.", command=command, result=f"ValueError: {KEY}\n" * 60, error=True))
+        found.add_turn(make_turn(index, "I test it.", command=command, result=f"ValueError: {KEY}\n" * 60, error=True))
     return found
 
 
@@ -39,13 +39,13 @@ def passed(*script: Reply, kind: str = "openai") -> tuple[Session, list[dict[str
     """A session after one pass with a model at a scripted server, and the requests it got."""
     found = session()
     with serve_script(*script) as server:
-        drive(found.prepare(), make_summarizer(f"{kind}:m", api_key="k", base_url=server.url))
+        run_pass(found.prepare_view(), make_summarizer(f"{kind}:m", api_key="k", base_url=server.url))
     return found, server.bodies
 
 
 def summary_of(found: Session) -> str:
-    assert found.newest is not None
-    summary = found.newest.decided.summary
+    assert found.newest_call is not None
+    summary = found.newest_call.decided.summary
     return summary.text if summary else ""
 
 
@@ -61,7 +61,7 @@ def test_a_secret_reaches_neither_the_model_nor_the_summary() -> None:
 def test_a_callable_of_ones_own_is_redacted_too() -> None:
     """Whoever wrote it, what stands in the view is clean."""
     found = session()
-    drive(found.prepare(), lambda request: f"{GOOD} {KEY}")
+    run_pass(found.prepare_view(), lambda request: f"{GOOD} {KEY}")
     assert summary_of(found).endswith("[redacted: github-token]")
 
 
@@ -78,11 +78,11 @@ def test_a_callable_of_ones_own_is_redacted_too() -> None:
 def test_a_failed_candidate_changes_nothing_and_is_seen(text: str, cause: str) -> None:
     """The view goes out as it was; the log says what was asked, why it was not taken, and what it cost."""
     found = session()
-    raw = found.state.raw_view().tokens
-    view = drive(found.prepare(), lambda request: text)
+    raw = found.state.make_raw_view().tokens
+    view = run_pass(found.prepare_view(), lambda request: text)
     assert summary_of(found) == ""
     assert view.tokens == raw
-    (event,) = [event for event in found.events if isinstance(event, Attempted)]
+    (event,) = [event for event in found.events if isinstance(event, SummaryFailed)]
     assert (event.cause, event.retry_at > event.call) == (cause, True)
     assert event.reason
 
@@ -90,14 +90,14 @@ def test_a_failed_candidate_changes_nothing_and_is_seen(text: str, cause: str) -
 def test_what_a_model_failed_at_is_billed() -> None:
     """Two refusals cost what their provider says they did."""
     found, _ = passed(reply_chat("I'm sorry, I can't."), reply_chat("I'm sorry, I can't."))
-    (event,) = [event for event in found.events if isinstance(event, Attempted)]
+    (event,) = [event for event in found.events if isinstance(event, SummaryFailed)]
     assert (event.cause, event.input, event.cached, event.output) == ("refusal", 1800, 600, 120)
 
 
 def test_what_no_model_answered_is_not_billed() -> None:
     """A request that was turned down costs nothing."""
     found, _ = passed(reply_error(401, "no such key"))
-    (event,) = [event for event in found.events if isinstance(event, Attempted)]
+    (event,) = [event for event in found.events if isinstance(event, SummaryFailed)]
     assert (event.cause, event.input, event.usd) == ("rejected", 0, 0.0)
 
 
@@ -110,9 +110,9 @@ def test_a_summary_error_says_why() -> None:
 def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
     """Half of an emoji, NUL or a terminal sequence in it does not stay for ever; the words do."""
     found = session()
-    drive(found.prepare(), lambda _: f"{GOOD} {odd} And more.")
+    run_pass(found.prepare_view(), lambda _: f"{GOOD} {odd} And more.")
     assert GOOD in summary_of(found)
-    view = found.newest.view if found.newest else None
+    view = found.newest_call.view if found.newest_call else None
     assert view is not None
     block = next(segment.text for segment in view.segments if segment.kind == "summary")
     assert block.encode("utf-8")
@@ -123,13 +123,13 @@ def test_what_a_summary_quotes_can_be_sent_too() -> None:
     """A protected result, and the user's old words, stand in the block; half of an emoji in them is replaced."""
     kept = parse_strategy('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
     found = Session(replace(kept, keep_user_tokens=0), find_price_set("uncached"))
-    found.begin(Head(messages=(Message(role="user", content=content("Mend the parser.")),)))
-    said = (Message(role="user", content=content("Hurry \ud83d")),)
+    found.set_head(Head(messages=(Message(role="user", content=make_content("Mend the parser.")),)))
+    said = (Message(role="user", content=make_content("Hurry \ud83d")),)
     for index in range(1, 5):
         command = "pytest -k first" if index == 1 else "pytest"
         added = make_turn(index, "I test it.", command=command, result="ok \ud83d\n" * (30 if index == 1 else 600))
-        found.add(replace(added, interjections=said))
-    drive(found.prepare(), lambda _: GOOD)
+        found.add_turn(replace(added, interjections=said))
+    run_pass(found.prepare_view(), lambda _: GOOD)
     assert found.state.summary is not None
     assert "ok \ufffd" in found.state.summary.block
     assert "Hurry \ufffd" in found.state.summary.block
@@ -139,7 +139,7 @@ def test_what_a_summary_quotes_can_be_sent_too() -> None:
 def test_a_secret_in_parts_is_redacted() -> None:
     """What is taken out between its parts does not bring it together behind the redaction's back."""
     found = session()
-    drive(found.prepare(), lambda _: f"{GOOD} The key is {KEY[:6]}\x00{KEY[6:]}.")
+    run_pass(found.prepare_view(), lambda _: f"{GOOD} The key is {KEY[:6]}\x00{KEY[6:]}.")
     assert KEY not in summary_of(found)
     assert GOOD in summary_of(found)
 
@@ -158,8 +158,8 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("elision.summarizers.summary_acceptance.check_summary", broken)
     for index in range(5, 25):
-        drive(found.prepare(), write)
-        found.add(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
+        run_pass(found.prepare_view(), write)
+        found.add_turn(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
     assert len(asked) == 3
-    assert [event.cause for event in found.events if isinstance(event, Attempted)] == ["other"] * 3
-    assert found.books.summaries.input > 0
+    assert [event.cause for event in found.events if isinstance(event, SummaryFailed)] == ["other"] * 3
+    assert found.bill.summaries.input > 0

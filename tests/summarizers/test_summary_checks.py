@@ -15,10 +15,10 @@ from elision.summarizers.digest import write_digest
 from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
 from elision.summarizers.summary_checks import check_summary, find_problem
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn
 
-COUNT = counter().count
+COUNT = make_counter().count
 RUNS = sorted((Path(__file__).parents[2] / "examples" / "runs").glob("*.gz"))
 ASKED = make_request(
     make_filler_turn(1),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from elision.summarizers.touched_files import FileState, list_touches, parse_file_state, update_file_states
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation, Turn
 from tests.summarizers.turns import make_turn
 
@@ -41,9 +41,9 @@ def test_an_edit_without_a_path_belongs_to_the_open_file() -> None:
 
     def said(index: int, command: str) -> Turn:
         prompt = "ok\n(Open file: /repo/a.py)\n(Current directory: /repo)\nbash-$"
-        seen = Observation(action_id="", tool="bash", content=content(prompt), role="user")
+        seen = Observation(action_id="", tool="bash", content=make_content(prompt), role="user")
         action = Action(id="", name="bash", arguments=command, implicit=True)
-        return Turn(index=index, content=content(command), actions=(action,), observations=(seen,))
+        return Turn(index=index, content=make_content(command), actions=(action,), observations=(seen,))
 
     found = list_touches([said(1, "open /repo/a.py"), said(2, "edit 3:5\nvalue = 1\nend_of_edit")])
     assert [str(touch) for touch in found] == ["[1] read /repo/a.py", '[2] edited /repo/a.py:3-5: "value = 1"']

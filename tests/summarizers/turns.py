@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Action, Message, Observation, Turn
 
@@ -22,13 +22,13 @@ def make_turn(
 ) -> Turn:
     """A turn that says `text` and, if it has arguments, makes one call that `result` answers."""
     action = Action(id="a", name=tool, arguments=json.dumps(arguments))
-    seen = Observation(action_id="a", tool=tool, content=content(result or ""), error=error)
+    seen = Observation(action_id="a", tool=tool, content=make_content(result or ""), error=error)
     return Turn(
         index=index,
-        content=content(text),
+        content=make_content(text),
         actions=(action,) if arguments else (),
         observations=(seen,) if arguments and result is not None else (),
-        interjections=(Message(role="user", content=content(user)),) if user else (),
+        interjections=(Message(role="user", content=make_content(user)),) if user else (),
     )
 
 

@@ -111,26 +111,26 @@ def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Di
     def told(session: Session) -> None:
         for turn in session.state.turns[watch.turns :]:
             watch.add_turn(turn)
-        assert session.newest is not None
-        books, decided = session.books, session.newest.decided
-        observations = session.state.observation
+        assert session.newest_call is not None
+        books, decided = session.bill, session.newest_call.decided
+        observations = session.state.find_observation
         found.append(
             Diagnostics(
                 session="run",
                 branch="run",
                 call=len(found) + 1,
                 turns=len(session.state.turns),
-                before=session.newest.view.tokens,
-                after=session.newest.view.tokens,
-                raw=session.state.raw.tokens,
+                before=session.newest_call.view.tokens,
+                after=session.newest_call.view.tokens,
+                raw=session.state.raw_track.tokens,
                 reason=decided.reason,
                 epoch=session.state.epoch,
                 masked=tuple(
                     Hidden(
                         handle=f"t{mask.key[0]}.{mask.key[1]}",
                         tool=observations(mask.key).tool,
-                        tokens=session.sizer.observation(observations(mask.key)),
-                        left=session.sizer.text(mask.text),
+                        tokens=session.sizer.count_observation(observations(mask.key)),
+                        left=session.sizer.count_text(mask.text),
                     )
                     for mask in decided.masks
                 ),

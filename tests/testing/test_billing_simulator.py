@@ -11,7 +11,7 @@ from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.parsed_request import PromptBlock, split_into_blocks
 from elision.trajectory.cache import PromptCache
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import Segment, Track, View
 
@@ -106,7 +106,7 @@ def test_agrees_with_the_simulated_cache(calls: list[tuple[int, int, float]], pr
             track.append(segment)
         view = View(call=number + 1, epoch=1, track=track, length=len(sent), marks=(len(sent),))
         billed = read(meter, prompt(*(each.text for each in sent), marks=[len(sent) - 1]), prices, now)
-        simulated = cache.send(view, now)
+        simulated = cache.record_request(view, now)
         # After a rewrite the simulation may have forgotten what the provider still holds of the old branch.
         assert billed.cache_read == simulated or (rewritten and billed.cache_read > simulated)
         assert billed.prompt == view.tokens
@@ -117,7 +117,7 @@ def test_markers_and_nulls_are_not_compared() -> None:
     text = {"type": "text", "text": "Hello"}
     marked = {**text, "cache_control": {"type": "ephemeral"}, "citations": None}
     plain, other = (
-        [*split_into_blocks("anthropic", {"messages": [{"role": "user", "content": [block]}]}, counter())]
+        [*split_into_blocks("anthropic", {"messages": [{"role": "user", "content": [block]}]}, make_counter())]
         for block in (text, marked)
     )
     assert [place.key for place in hash_prefixes("", plain)] == [place.key for place in hash_prefixes("", other)]

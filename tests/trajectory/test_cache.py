@@ -29,21 +29,21 @@ def rewritten(track: Track, place: int) -> Track:
 
 def test_first_request_reads_nothing() -> None:
     """Nothing is cached before anything was sent."""
-    assert PromptCache(PREFIX).send(view(grown(Track(), 5)), 0.0) == 0
+    assert PromptCache(PREFIX).record_request(view(grown(Track(), 5)), 0.0) == 0
 
 
 def test_a_longer_view_reads_the_one_before() -> None:
     """Appending reads all that was sent."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
-    cache.send(view(track), 0.0)
-    assert cache.send(view(grown(track, 2)), 1.0) == 50
+    cache.record_request(view(track), 0.0)
+    assert cache.record_request(view(grown(track, 2)), 1.0) == 50
 
 
 def test_a_rewrite_reads_up_to_it() -> None:
     """The cache is lost from the first rewritten segment on."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
-    cache.send(view(track), 0.0)
-    assert cache.send(view(rewritten(track, 2)), 1.0) == 20
+    cache.record_request(view(track), 0.0)
+    assert cache.record_request(view(rewritten(track, 2)), 1.0) == 20
 
 
 @pytest.mark.parametrize("rules", [PREFIX, MARKED])
@@ -51,124 +51,124 @@ def test_entries_live_from_their_last_use(rules: CacheRules) -> None:
     """Each request within the TTL of the last one keeps the prefix alive; a longer gap loses it."""
     cache, track = PromptCache(rules), grown(Track(), 5)
     for now in (0.0, 300.0, 600.0, 900.0):
-        read = cache.send(view(track), now)
+        read = cache.record_request(view(track), now)
         assert read == (50 if now else 0)
     assert not cache.is_cold(1_200.0)
     assert cache.is_cold(1_200.1)
-    assert cache.send(view(track), 1_200.1) == 0
+    assert cache.record_request(view(track), 1_200.1) == 0
 
 
 def test_unknown_times_are_not_gaps() -> None:
     """Where a recording has no time for a call, the cache is taken to be warm then, and at the next known time."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
-    cache.send(view(track), 1_000_000.0)
-    assert cache.send(view(track), None) == 50
-    assert cache.send(view(track), 1_000_010.0) == 50
+    cache.record_request(view(track), 1_000_000.0)
+    assert cache.record_request(view(track), None) == 50
+    assert cache.record_request(view(track), 1_000_010.0) == 50
 
 
 def test_looking_changes_nothing() -> None:
     """`lookup` says what a request would read, and sends nothing."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
-    cache.send(view(track), 0.0)
+    cache.record_request(view(track), 0.0)
     longer = view(grown(track, 1))
-    assert [cache.lookup(longer, 300.0) for _ in range(2)] == [50, 50]
+    assert [cache.count_cached(longer, 300.0) for _ in range(2)] == [50, 50]
     assert cache.is_cold(301.0)
 
 
 def test_models_have_caches_of_their_own() -> None:
     """Another model starts cold, and the first is still warm on return."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
-    cache.send(view(track), 0.0, "a")
+    cache.record_request(view(track), 0.0, "a")
     assert cache.is_cold(1.0, "b")
-    assert cache.send(view(track), 1.0, "b") == 0
-    assert cache.send(view(track), 2.0, "a") == 50
+    assert cache.record_request(view(track), 1.0, "b") == 0
+    assert cache.record_request(view(track), 2.0, "a") == 50
 
 
 def test_minimum_and_step() -> None:
     """Prefixes below the minimum are not cached; beyond it whole steps are."""
     cache, track = PromptCache(CacheRules(minimum=1024, step=128, ttl=300)), grown(Track(), 1, size=1_000)
-    cache.send(view(track), 0.0)
-    assert cache.send(view(grown(track, 1, size=300)), 1.0) == 0
-    assert cache.send(view(grown(track, 1, size=10)), 2.0) == 1024 + 2 * 128
-    assert cache.send(view(track), 3.0) == 1024 + 2 * 128
+    cache.record_request(view(track), 0.0)
+    assert cache.record_request(view(grown(track, 1, size=300)), 1.0) == 0
+    assert cache.record_request(view(grown(track, 1, size=10)), 2.0) == 1024 + 2 * 128
+    assert cache.record_request(view(track), 3.0) == 1024 + 2 * 128
 
 
 def test_no_cache() -> None:
     """Without a cache nothing is ever read, and it is always cold."""
     cache, track = PromptCache(CacheRules(kind="none"), warm=40), grown(Track(), 5)
-    cache.send(view(track), 0.0)
-    assert cache.send(view(track), 0.0) == 0
+    cache.record_request(view(track), 0.0)
+    assert cache.record_request(view(track), 0.0) == 0
     assert cache.is_cold(0.0)
 
 
 def test_a_warm_head() -> None:
     """What other runs keep warm is read by the first request and behind every gap, up to what is sent."""
     cache, track = PromptCache(PREFIX, warm=25), grown(Track(), 2)
-    assert cache.send(view(track), 0.0) == 20
-    assert cache.send(view(grown(track, 3)), 1_000.0) == 25
-    assert cache.send(view(track), 1_001.0) == 50
+    assert cache.record_request(view(track), 0.0) == 20
+    assert cache.record_request(view(grown(track, 3)), 1_000.0) == 25
+    assert cache.record_request(view(track), 1_001.0) == 50
 
 
 def test_only_marks_are_entries() -> None:
     """Behind breakpoints only what a request marked is read later, however much of it is shared."""
     cache, track = PromptCache(MARKED), grown(Track(), 8)
-    cache.send(view(track, 2, 8), 0.0)
-    assert cache.send(view(rewritten(track, 6), 2, 8), 1.0) == 20
-    assert cache.send(view(track, 8), 2.0) == 20
+    cache.record_request(view(track, 2, 8), 0.0)
+    assert cache.record_request(view(rewritten(track, 6), 2, 8), 1.0) == 20
+    assert cache.record_request(view(track, 8), 2.0) == 20
 
 
 def test_a_mark_looks_back_twenty_blocks() -> None:
     """An entry more than 20 blocks in front of the newest shared place is out of reach."""
     for distance, read in ((LOOK_BACK, 100), (LOOK_BACK + 1, 0)):
         cache, track = PromptCache(MARKED), grown(Track(), 10 + distance)
-        cache.send(View(call=1, epoch=1, track=track, length=10 + distance, marks=(10,)), 0.0)
-        assert cache.send(view(track, 10 + distance), 1.0) == read
+        cache.record_request(View(call=1, epoch=1, track=track, length=10 + distance, marks=(10,)), 0.0)
+        assert cache.record_request(view(track, 10 + distance), 1.0) == read
 
 
 def test_an_entry_that_is_marked_again_is_read() -> None:
     """A rewrite more than 20 blocks behind the head still reads the head, which this request marks too."""
     cache, track = PromptCache(MARKED), grown(Track(), 60)
-    cache.send(view(track, 3, 60), 0.0)
-    assert cache.send(view(rewritten(track, 40), 3, 40, 60), 1.0) == 30
+    cache.record_request(view(track, 3, 60), 0.0)
+    assert cache.record_request(view(rewritten(track, 40), 3, 40, 60), 1.0) == 30
 
 
 def kept(track: Track, hour: int, *marks: int) -> View:
     """A view whose first `hour` segments are kept for an hour."""
     length = len(track.segments)
-    return View(call=1, epoch=1, track=track, length=length, marks=marks or (length,), hour=hour)
+    return View(call=1, epoch=1, track=track, length=length, marks=marks or (length,), hour_length=hour)
 
 
 def test_each_entry_lives_as_long_as_its_breakpoint_says() -> None:
     """Behind a pause of half an hour the front that is kept for an hour is read, and the rest is not."""
     cache, track = PromptCache(MARKED), grown(Track(), 5)
-    cache.send(kept(track, 2, 2, 5), 0.0)
-    assert cache.lookup(kept(track, 2, 2, 5), 300.0) == 50
-    assert cache.lookup(kept(track, 2, 2, 5), 1_800.0) == 20
+    cache.record_request(kept(track, 2, 2, 5), 0.0)
+    assert cache.count_cached(kept(track, 2, 2, 5), 300.0) == 50
+    assert cache.count_cached(kept(track, 2, 2, 5), 1_800.0) == 20
     assert not cache.is_cold(1_800.0)
-    assert cache.lookup(kept(track, 2, 2, 5), 3_600.1) == 0
+    assert cache.count_cached(kept(track, 2, 2, 5), 3_600.1) == 0
     assert cache.is_cold(3_600.1)
 
 
 def test_an_hour_begins_anew_with_every_use() -> None:
     """A request within the hour keeps the entry for another one, whatever life its own breakpoint names."""
     cache, track = PromptCache(MARKED), grown(Track(), 5)
-    cache.send(kept(track, 5), 0.0)
-    assert cache.send(kept(track, 0), 3_000.0) == 50
-    assert cache.lookup(kept(track, 0), 6_000.0) == 50
-    assert cache.lookup(kept(track, 0), 6_601.0) == 0
+    cache.record_request(kept(track, 5), 0.0)
+    assert cache.record_request(kept(track, 0), 3_000.0) == 50
+    assert cache.count_cached(kept(track, 0), 6_000.0) == 50
+    assert cache.count_cached(kept(track, 0), 6_601.0) == 0
 
 
 def test_a_dead_entry_is_written_for_as_long_as_is_asked() -> None:
     """What was kept for an hour and is written again for five minutes lives five minutes."""
     cache, track = PromptCache(MARKED), grown(Track(), 5)
-    cache.send(kept(track, 5), 0.0)
-    cache.send(kept(track, 0), 5_000.0)
+    cache.record_request(kept(track, 5), 0.0)
+    cache.record_request(kept(track, 0), 5_000.0)
     assert cache.is_cold(5_301.0)
 
 
 def test_a_report_lengthens_what_was_written() -> None:
     """The provider says that entries live an hour of which the request did not say so here."""
     cache, track = PromptCache(MARKED), grown(Track(), 5)
-    cache.send(kept(track, 0), 0.0)
-    cache.lengthen()
-    assert cache.lookup(kept(track, 0), 3_000.0) == 50
+    cache.record_request(kept(track, 0), 0.0)
+    cache.lengthen_lifetime()
+    assert cache.count_cached(kept(track, 0), 3_000.0) == 50

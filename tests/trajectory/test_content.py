@@ -6,23 +6,23 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from elision.trajectory.content import Opaque, Text, content, text_of
+from elision.trajectory.content import Opaque, Text, join_text, make_content
 
 
 def test_empty_text_is_no_part() -> None:
     """Nothing said is no content at all."""
-    assert content("") == ()
-    assert text_of(()) == ""
+    assert make_content("") == ()
+    assert join_text(()) == ""
 
 
 def test_white_space_is_content() -> None:
     """Only empty text is nothing: a newline was said."""
-    assert content("\n") == (Text("\n"),)
+    assert make_content("\n") == (Text("\n"),)
 
 
 def test_text_of_leaves_opaque_parts_out() -> None:
     """Text parts are joined by a newline; an image between them says nothing."""
-    assert text_of((Text("a"), Opaque("image", tokens=9, data={"url": "x"}), Text("b"))) == "a\nb"
+    assert join_text((Text("a"), Opaque("image", tokens=9, data={"url": "x"}), Text("b"))) == "a\nb"
 
 
 def test_opaque_parts_hash_whatever_they_hold() -> None:

@@ -6,20 +6,20 @@ import json
 
 import pytest
 
-from elision.trajectory.event_json import event_in, event_out
+from elision.trajectory.event_json import decode_event, encode_event
 from elision.trajectory.events import (
-    Amended,
-    Answered,
-    Attempted,
-    Called,
-    Decided,
     Event,
-    Exchanged,
     HeadSet,
-    Learned,
-    Opened,
-    Recalled,
+    ObservationRecalled,
+    PassDecided,
+    RecallExchanged,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
     TurnAdded,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
 )
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Head, Turn
@@ -27,38 +27,38 @@ from elision.trajectory.usage import Usage
 
 SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
 EVENTS: list[Event] = [
-    Opened(strategy="masking", dialect="anthropic", handles=False),
-    Opened(strategy="masking", offer="first", tools=({"name": "elision_recall", "input_schema": {}},)),
+    SessionOpened(strategy="masking", dialect="anthropic", handles=False),
+    SessionOpened(strategy="masking", offer="first", tools=({"name": "elision_recall", "input_schema": {}},)),
     HeadSet(Head(hidden_tokens=3)),
     TurnAdded(Turn(index=7), "n"),
-    Amended(Turn(index=7)),
-    Decided(1, "why"),
-    Decided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
-    Decided(3, "why", offers=True),
-    Attempted(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
-    Called(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),
-    Called(call=1, at=None, model="", tokens=0),
-    Called(call=1, at=2.5, model="m", tokens=4),
-    Called(call=1, at=2.5, model="m", tokens=4, unmarked=True),
-    Answered(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
-    Answered(
+    TurnAmended(Turn(index=7)),
+    PassDecided(1, "why"),
+    PassDecided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
+    PassDecided(3, "why", offers=True),
+    SummaryFailed(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
+    RequestSent(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),
+    RequestSent(call=1, at=None, model="", tokens=0),
+    RequestSent(call=1, at=2.5, model="m", tokens=4),
+    RequestSent(call=1, at=2.5, model="m", tokens=4, unmarked=True),
+    UsageReported(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
+    UsageReported(
         call=1,
         usage=Usage(cache_write=3, cache_write_1h=2, first_prompt=1, others=(("claude-fable-5", Usage(input=9)),)),
     ),
-    Recalled(call=4, key=(1, 2), tokens=9, by="user"),
-    Learned(call=4, window=200_000),
-    Learned(call=2, window=8_000, tokens=9_000),
-    Exchanged(
+    ObservationRecalled(call=4, key=(1, 2), tokens=9, by="user"),
+    WindowLearned(call=4, window=200_000),
+    WindowLearned(call=2, window=8_000, tokens=9_000),
+    RecallExchanged(
         call=5, node="n", messages=('{"role":"assistant"}', '{"role":"tool","content":"\\ud800 é"}'), results=("{}",)
     ),
-    Exchanged(call=5, node="n", messages=()),
+    RecallExchanged(call=5, node="n", messages=()),
 ]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_events_come_back(event: Event) -> None:
     """Out, through JSON text, and in again is the same value."""
-    assert event_in(json.loads(json.dumps(event_out(event)))) == event
+    assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_events_come_back(event: Event) -> None:
 def test_anything_else_is_a_value_error(value: dict[str, object]) -> None:
     """A record that no event was written as is refused, never half read."""
     with pytest.raises(ValueError):
-        event_in(value)
+        decode_event(value)

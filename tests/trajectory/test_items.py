@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elision.trajectory.items as module
-from elision.trajectory.items import LONG, LONGEST, items, items_by_line, scan
+from elision.trajectory.items import LONG_TEXT, LONGEST_ITEM, find_items, find_items_by_line, scan_text
 from tests.work import assert_linear
 
 
@@ -34,49 +34,49 @@ from tests.work import assert_linear
 )
 def test_items(text: str, expected: set[str]) -> None:
     """Identifiers, paths, long numbers and quoted words are items; plain words and short numbers are not."""
-    assert set(items(text)) == expected
+    assert set(find_items(text)) == expected
 
 
 def test_order_of_appearance() -> None:
     """Each item once, in the order of the text."""
-    assert items("b_2 then a_1 then b_2") == ("b_2", "a_1")
+    assert find_items("b_2 then a_1 then b_2") == ("b_2", "a_1")
 
 
 def test_a_path_is_its_last_part_too() -> None:
     """Agents name a file by its path and by its name."""
-    assert {"lib/deep/mod_a.py", "mod_a.py"} <= set(items("lib/deep/mod_a.py:12"))
+    assert {"lib/deep/mod_a.py", "mod_a.py"} <= set(find_items("lib/deep/mod_a.py:12"))
 
 
 def test_blobs_are_no_items() -> None:
     """What nobody would write again is left out."""
-    assert items("data/" + "a1B2" * LONGEST) == ()
-    assert items("aB" * LONGEST) == ()
+    assert find_items("data/" + "a1B2" * LONGEST_ITEM) == ()
+    assert find_items("aB" * LONGEST_ITEM) == ()
 
 
 @given(st.text())
 def test_any_text(text: str) -> None:
     """Any text has items, each once, none longer than what anybody writes."""
-    found = items(text)
+    found = find_items(text)
     assert len(set(found)) == len(found)
-    assert all(2 <= len(item) <= LONGEST for item in found)
+    assert all(2 <= len(item) <= LONGEST_ITEM for item in found)
 
 
 @given(st.text("aB_1./:,-\"'` \n\r\u2028\u00e9", max_size=80), st.sets(st.integers(0, 30)))
 def test_lines_with_items_that_are_wanted(text: str, wanted: set[int]) -> None:
     """Exactly the lines that have a wanted item are found, whether it is a word or stands in quotes, with all items."""
-    chosen = frozenset(item for place, item in enumerate(items(text)) if place in wanted)
+    chosen = frozenset(item for place, item in enumerate(find_items(text)) if place in wanted)
     expected = [
-        (number, line, items(line))
+        (number, line, find_items(line))
         for number, line in enumerate(text.split("\n"))
-        if not chosen.isdisjoint(items(line))
+        if not chosen.isdisjoint(find_items(line))
     ]
-    assert list(items_by_line(text, chosen)) == expected
+    assert list(find_items_by_line(text, chosen)) == expected
 
 
 @pytest.mark.parametrize("piece", ["a.b/", "_", "'", "a:", '"x'])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     """Long runs of punctuation do not stall the extractor."""
-    assert_linear(lambda size: items(piece * (size // len(piece))), 16_000)
+    assert_linear(lambda size: find_items(piece * (size // len(piece))), 16_000)
 
 
 class Result(str):
@@ -87,11 +87,11 @@ class Result(str):
 
 def test_large_texts_are_not_kept_for_long() -> None:
     """The newest few are, for those who look again; a session of large results does not stay in memory behind it."""
-    texts = [Result(f"name_{number} " + "x" * LONG) for number in range(40)]
+    texts = [Result(f"name_{number} " + "x" * LONG_TEXT) for number in range(40)]
     held = [weakref.ref(text) for text in texts]
     for text in texts:
-        assert text.split()[0] in items(text)
-    assert scan(texts[-1]) is scan(texts[-1])
+        assert text.split()[0] in find_items(text)
+    assert scan_text(texts[-1]) is scan_text(texts[-1])
     del text, texts
     gc.collect()
     assert sum(each() is not None for each in held) < 10
@@ -102,13 +102,13 @@ def test_pieces_come_to_the_same(text: str) -> None:
     """However a large text is cut: words and what stands in quotes have no white space in them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PIECE", 10)
-        in_pieces = module._looked_through(text)
-    assert in_pieces == module._looked_through(text)
+        in_pieces = module._scan_uncached(text)
+    assert in_pieces == module._scan_uncached(text)
 
 
 def test_a_large_text_is_looked_through_in_pieces() -> None:
     """No call of C gets all of it, but for one that is a single word."""
     text = "some_name in/a/path.py 'quoted' " * 20_000
-    pieces = list(module._pieces(text))
+    pieces = list(module._split_pieces(text))
     assert "".join(pieces) == text
     assert max(map(len, pieces)) <= 3 * module._PIECE

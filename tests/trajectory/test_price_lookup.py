@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import _listed, find_prices, from_genai, known_models
+from elision.trajectory.price_lookup import _find_listed_prices, find_genai_prices, find_prices, list_models
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
@@ -75,7 +75,7 @@ def test_bedrock_region_costs_more(name: str) -> None:
 
 def test_early_claude_costs_the_same_in_a_region() -> None:
     """Up to Claude 4.1 a region-bound profile costs the list price."""
-    assert find_prices("bedrock/us.anthropic.claude-sonnet-4-20250514-v1:0", TODAY).rates(0).input == 3.0
+    assert find_prices("bedrock/us.anthropic.claude-sonnet-4-20250514-v1:0", TODAY).find_rates(0).input == 3.0
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_early_claude_costs_the_same_in_a_region() -> None:
 def test_a_dated_name_with_its_own_price(name: str, model: str, input: float) -> None:
     """A dated name that has its own row keeps its price; any other date is dropped."""
     prices = find_prices(name, TODAY)
-    assert (prices.name, prices.rates(0).input) == (model, input)
+    assert (prices.name, prices.find_rates(0).input) == (model, input)
 
 
 @pytest.mark.usefixtures("genai")
@@ -100,7 +100,7 @@ def test_open_weights_elsewhere_are_not_the_vendors_price() -> None:
         find_prices("deepseek/deepseek-v3.2", TODAY),
     )
     assert "genai-prices" in there.source
-    assert there.rates(0) != vendor.rates(0)
+    assert there.find_rates(0) != vendor.find_rates(0)
 
 
 @pytest.mark.parametrize("name", ["nowhere-1", "", "/", "foo/", "openai/some-local-llama", "text-embedding-3-small"])
@@ -129,8 +129,8 @@ def test_unknown_seller() -> None:
 @pytest.mark.usefixtures("no_genai")
 def test_without_genai_prices() -> None:
     """Without genai-prices our own table still serves, and a model beyond it is a PriceError that names the extra."""
-    assert find_prices("claude-opus-5").rates(0).input == 5.0
-    assert set(known_models()) == {name for entry in TABLE.entries for name in entry.names}
+    assert find_prices("claude-opus-5").find_rates(0).input == 5.0
+    assert set(list_models()) == {name for entry in TABLE.entries for name in entry.names}
     with pytest.raises(PriceError, match=r"genai-prices, which is not installed.*\[lab\]"):
         find_prices("claude-3-opus-20240229")
 
@@ -177,14 +177,14 @@ def test_tiers_of_genai_models() -> None:
 @pytest.mark.usefixtures("genai")
 def test_dates_of_genai_models() -> None:
     """Its dated prices are taken by the day."""
-    assert find_prices("gemini-3.7-flash", TODAY).rates(0).input == 0.75
-    assert find_prices("gemini-3.7-flash", date(2027, 1, 1)).rates(0).input == 1.5
+    assert find_prices("gemini-3.7-flash", TODAY).find_rates(0).input == 0.75
+    assert find_prices("gemini-3.7-flash", date(2027, 1, 1)).find_rates(0).input == 1.5
 
 
 @pytest.mark.usefixtures("genai")
 def test_every_known_model_is_found() -> None:
     """Every name that known_models lists has a price, and the list is sorted and without repeats."""
-    names = known_models()
+    names = list_models()
     assert list(names) == sorted(set(names))
     assert "claude-opus-5-5" in names
     for name in names:
@@ -226,7 +226,7 @@ def compared() -> Iterator[tuple[str, PriceEntry, date]]:
 
 def figures(prices: Prices) -> list[tuple[float, ...]]:
     return [
-        (start, *(round(price, 6) for price in (rates.input, rates.output, rates.read, rates.write)))
+        (start, *(round(price, 6) for price in (rates.input, rates.output, rates.read_price, rates.write_price)))
         for start, rates in prices.tiers
     ]
 
@@ -240,7 +240,7 @@ def test_table_against_genai_prices() -> None:
     for name, entry, day in compared():
         if TABLE.find_entry(name, day) != entry:
             continue
-        theirs = from_genai(name, entry.provider, day)
+        theirs = find_genai_prices(name, entry.provider, day)
         if theirs is None:
             alone.add(name)
         elif figures(theirs) != figures(entry.prices) or theirs.window != entry.prices.window:
@@ -259,15 +259,15 @@ def test_lists_are_read_once_for_all_unknown_names() -> None:
     """What models there are is worked out once: a gateway meets names that nobody knows at every session."""
     with pytest.raises(PriceError):
         find_prices("house-model-0")
-    known = known_models()
+    known = list_models()
     with pytest.raises(PriceError, match="no price for model 'house-model-1'"):
         find_prices("house-model-1")
-    assert known_models() is known
+    assert list_models() is known
 
 
 def test_names_that_no_model_has() -> None:
     """A name of any length may come from whoever can send a request: it is neither held nor compared."""
-    before = _listed.cache_info().currsize
+    before = _find_listed_prices.cache_info().currsize
     with pytest.raises(PriceError, match=r"a name of 1,000,000 characters$"):
         find_prices("x" * 1_000_000)
-    assert _listed.cache_info().currsize == before
+    assert _find_listed_prices.cache_info().currsize == before

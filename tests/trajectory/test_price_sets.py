@@ -49,15 +49,15 @@ def test_one_tier_sets(name: str, rates: tuple[float | None, ...], cache: CacheR
 
 def test_caching_sets_cache() -> None:
     """Every set but `uncached` has reads that are cheaper than input."""
-    assert [name for name in SETS if not find_price_set(name).caches] == ["uncached"]
+    assert [name for name in SETS if not find_price_set(name).has_cache] == ["uncached"]
 
 
 def test_qwen3_coder_tiers() -> None:
     """Input, output and read price of Qwen3-Coder at 32k, 128k and 256k, the edge belonging to the cheaper side."""
     prices = find_price_set("qwen3-coder")
     edges = (32_000, 32_001, 128_000, 128_001, 256_000, 256_001)
-    assert [prices.rates(prompt).input for prompt in edges] == [1.0, 1.8, 1.8, 3.0, 3.0, 6.0]
-    assert [prices.rates(prompt).output for prompt in edges] == [5.0, 9.0, 9.0, 15.0, 15.0, 60.0]
+    assert [prices.find_rates(prompt).input for prompt in edges] == [1.0, 1.8, 1.8, 3.0, 3.0, 6.0]
+    assert [prices.find_rates(prompt).output for prompt in edges] == [5.0, 9.0, 9.0, 15.0, 15.0, 60.0]
     assert prices.cache == CacheRules(kind="prefix", ttl=300, minimum=256, step=1)
 
 
@@ -77,7 +77,7 @@ def test_set_agrees_with_its_model(name: str, model: str) -> None:
     """A set that is named after a vendor bills as a model of it in the table does."""
     assert find_price_set(name).cache == find_prices(model).cache
     bills = [
-        prices.bill(50_000, cached=40_000, output=500).usd for prices in (find_price_set(name), find_prices(model))
+        prices.bill_call(50_000, cached=40_000, output=500).usd for prices in (find_price_set(name), find_prices(model))
     ]
     assert bills[0] == pytest.approx(bills[1])
 
@@ -86,7 +86,7 @@ def test_openai_set_is_gpt_5_on_the_prompt_side() -> None:
     """The `openai` set has gpt-5's cache rules and prompt prices; its output is 5 x input like every set's."""
     gpt = find_prices("gpt-5")
     assert find_price_set("openai").cache == gpt.cache
-    assert find_price_set("openai").prompt_usd(50_000, 40_000) == pytest.approx(gpt.prompt_usd(50_000, 40_000))
+    assert find_price_set("openai").cost_prompt(50_000, 40_000) == pytest.approx(gpt.cost_prompt(50_000, 40_000))
 
 
 def test_docs_show_the_sets() -> None:

@@ -31,8 +31,8 @@ def test_row_is_a_price_list(entry: PriceEntry) -> None:
     assert [rates.input for _, rates in tiers] == sorted(rates.input for _, rates in tiers)
     for _, rates in tiers:
         assert 0 < rates.input <= rates.output
-        assert rates.read <= rates.input <= rates.write
-    assert entry.prices.caches == (tiers[0][1].cache_read is not None)
+        assert rates.read_price <= rates.input <= rates.write_price
+    assert entry.prices.has_cache == (tiers[0][1].cache_read is not None)
 
 
 @every_entry
@@ -40,8 +40,8 @@ def test_cache_prices_are_the_same_multiples_in_every_tier(entry: PriceEntry) ->
     """A dearer tier raises cache prices as it raises the input price, so a slip of a digit in one of them shows."""
     _, first = entry.prices.tiers[0]
     for _, rates in entry.prices.tiers[1:]:
-        assert rates.read / rates.input == pytest.approx(first.read / first.input)
-        assert rates.write / rates.input == pytest.approx(first.write / first.input)
+        assert rates.read_price / rates.input == pytest.approx(first.read_price / first.input)
+        assert rates.write_price / rates.input == pytest.approx(first.write_price / first.input)
 
 
 @every_entry
@@ -222,7 +222,7 @@ def test_figures(name: str, figures: tuple[float | None, ...], minimum: int) -> 
     """The table says what the vendors' pages say."""
     entry = TABLE.find_entry(name, TODAY)
     assert entry is not None
-    rates = entry.prices.rates(20_000)
+    rates = entry.prices.find_rates(20_000)
     assert (rates.input, rates.output, rates.cache_read, rates.cache_write) == pytest.approx(figures)
     assert entry.prices.cache.minimum == minimum
 
@@ -243,9 +243,9 @@ def test_cliffs(name: str, edge: int, below: tuple[float, ...], above: tuple[flo
     """Price cliffs lie where the vendors put them; the edge itself is still cheap, and cache prices jump along."""
     entry = TABLE.find_entry(name, TODAY)
     assert entry is not None
-    sides = [entry.prices.rates(edge), entry.prices.rates(edge + 1)]
-    assert [(r.input, r.output, r.read) for r in sides] == [pytest.approx(below), pytest.approx(above)]
-    assert entry.prices.cliff() == edge
+    sides = [entry.prices.find_rates(edge), entry.prices.find_rates(edge + 1)]
+    assert [(r.input, r.output, r.read_price) for r in sides] == [pytest.approx(below), pytest.approx(above)]
+    assert entry.prices.find_cliff() == edge
 
 
 def test_cache_rules_differ_by_provider() -> None:
@@ -273,4 +273,4 @@ def test_prices_change_on_their_day(name: str, day: date, read: float) -> None:
     """A model whose price changed is priced by the day; a day before the first period takes the first."""
     entry = TABLE.find_entry(name, day)
     assert entry is not None
-    assert entry.prices.rates(5000).cache_read == pytest.approx(read)
+    assert entry.prices.find_rates(5000).cache_read == pytest.approx(read)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SettingError
-from elision.trajectory.redact import DEFAULT, KINDS, NOTHING, RULES, Redaction, mark
+from elision.trajectory.redact import DEFAULT, KINDS, NO_REDACTION, RULES, Redaction, format_mark
 from tests.work import assert_linear
 
 LETTERS = "Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
@@ -93,31 +93,31 @@ def test_every_kind_goes(kind: str) -> None:
     """Each secret is replaced by its kind, wherever it stands, and nothing of it is left."""
     for text, part in SECRETS[kind]:
         for whole in (text, f"before\n{text}\nafter", f"x {text} y"):
-            clean, hits = DEFAULT.counted(whole)
+            clean, hits = DEFAULT.redact_and_count(whole)
             assert hits == 1, whole
-            assert mark(kind) in clean
+            assert format_mark(kind) in clean
             assert part not in clean
 
 
 def test_what_stands_around_a_secret_stays() -> None:
     """The name, the user and the host stay: what was configured can still be told."""
     assert (
-        DEFAULT.text("a postgresql://agent:hunter2@db/app z")
+        DEFAULT.redact_text("a postgresql://agent:hunter2@db/app z")
         == "a postgresql://agent:[redacted: url-password]@db/app z"
     )
-    assert DEFAULT.text('{"password": "hunter!", "n": 1}') == '{"password": "[redacted: password]", "n": 1}'
+    assert DEFAULT.redact_text('{"password": "hunter!", "n": 1}') == '{"password": "[redacted: password]", "n": 1}'
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_code_and_examples_stay(text: str) -> None:
     """Types, calls, variables, ids and stand-ins are left alone."""
-    assert DEFAULT.text(text) == text
+    assert DEFAULT.redact_text(text) == text
 
 
 def test_json_stays_json() -> None:
     """Arguments of a call can be decoded after redaction as before."""
     arguments = {"command": f"export API_KEY={LETTERS} && psql postgres://a:hunter2@db", "password": 'p"w1\\d%x'}
-    decoded = json.loads(DEFAULT.text(json.dumps(arguments)))
+    decoded = json.loads(DEFAULT.redact_text(json.dumps(arguments)))
     assert set(decoded) == set(arguments)
     assert LETTERS not in decoded["command"]
 
@@ -133,22 +133,22 @@ _TEXTS = st.lists(st.one_of(st.text(max_size=8), _PIECES, st.sampled_from([" ", 
 @given(_TEXTS)
 def test_twice_is_once(text: str) -> None:
     """Redacting again finds nothing, whatever stands side by side."""
-    clean, _ = DEFAULT.counted(text)
-    assert DEFAULT.counted(clean) == (clean, 0)
+    clean, _ = DEFAULT.redact_and_count(text)
+    assert DEFAULT.redact_and_count(clean) == (clean, 0)
 
 
 @given(_TEXTS)
 def test_no_rule_no_change(text: str) -> None:
     """With every kind switched off a text stays as it is."""
-    assert NOTHING.counted(text) == (text, 0)
+    assert NO_REDACTION.redact_and_count(text) == (text, 0)
 
 
 @given(st.text(), st.text(), st.sampled_from([text for texts in SECRETS.values() for text, _ in texts]))
 def test_other_lines_stay(before: str, after: str, secret: str) -> None:
     """What is on other lines is as it was, where it holds no secret itself."""
     before, after = before.replace("-", ""), after.replace("-", "")
-    if NOTHING.text(before) == DEFAULT.text(before) and DEFAULT.text(after) == after:
-        clean = DEFAULT.text(f"{before}\n[{secret}]\n({after}")
+    if NO_REDACTION.redact_text(before) == DEFAULT.redact_text(before) and DEFAULT.redact_text(after) == after:
+        clean = DEFAULT.redact_text(f"{before}\n[{secret}]\n({after}")
         assert clean.startswith(f"{before}\n[")
         assert clean.endswith(f"\n({after}")
 
@@ -157,13 +157,13 @@ def test_other_lines_stay(before: str, after: str, secret: str) -> None:
 def test_a_kind_can_be_switched_off(kind: str) -> None:
     """A kind left out is not looked for under its name."""
     some = Redaction(without=frozenset({kind}))
-    assert all(mark(kind) not in some.text(text) for text, _ in SECRETS[kind])
+    assert all(format_mark(kind) not in some.redact_text(text) for text, _ in SECRETS[kind])
 
 
 def test_own_patterns() -> None:
     """Patterns of one's own are replaced under their own kind, whole or by their group `secret`."""
     own = Redaction(extra=(("ticket", r"TICKET-\d+"), ("pin", r"pin (?P<secret>\d{4})")))
-    assert own.text("see TICKET-4711, pin 1234") == "see [redacted: ticket], pin [redacted: pin]"
+    assert own.redact_text("see TICKET-4711, pin 1234") == "see [redacted: ticket], pin [redacted: pin]"
 
 
 def test_mistakes_in_settings_are_named() -> None:
@@ -182,7 +182,7 @@ def test_trees() -> None:
         "api_key": LETTERS,
         "n": {"text": "plain"},
     }
-    assert DEFAULT.tree(tree) == {
+    assert DEFAULT.redact_tree(tree) == {
         "a": ["Bearer [redacted: bearer-token]", 3, None],
         "password": "[redacted: password]",
         "api_key": "[redacted: secret-value]",
@@ -195,7 +195,7 @@ def test_a_tree_without_end_is_cut() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
-    assert "[redacted: too-deep]" in json.dumps(DEFAULT.tree(deep))
+    assert "[redacted: too-deep]" in json.dumps(DEFAULT.redact_tree(deep))
 
 
 HOSTILE = (
@@ -229,7 +229,7 @@ HOSTILE = (
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     """Sixteen times the text are not quadratically more work."""
-    assert_linear(lambda size: DEFAULT.text(piece * (size // len(piece)) + " end"), 4_000)
+    assert_linear(lambda size: DEFAULT.redact_text(piece * (size // len(piece)) + " end"), 4_000)
 
 
 @pytest.mark.parametrize("kind", SECRETS)
@@ -238,6 +238,6 @@ def test_a_secret_is_found_wherever_a_piece_ends(kind: str, monkeypatch: pytest.
     monkeypatch.setattr("elision.trajectory.redact._PIECE", 64)
     for text, secret in SECRETS[kind]:
         for ahead in range(0, 140, 7):
-            clean = DEFAULT.text("." * ahead + " " + text)
+            clean = DEFAULT.redact_text("." * ahead + " " + text)
             assert secret not in clean
-            assert mark(kind) in clean
+            assert format_mark(kind) in clean

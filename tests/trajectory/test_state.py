@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.content import content
-from elision.trajectory.events import Called, Decided, Event, HeadSet, TurnAdded
+from elision.trajectory.content import make_content
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded
 from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.state import State
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 
 def turn(index: int, results: int = 1, said: str = "") -> Turn:
     actions = tuple(Action(id=f"c{number}", name="bash") for number in range(results))
-    seen = tuple(Observation(action_id=a.id, tool="bash", content=content(f"out {index} " * 20)) for a in actions)
-    messages = (Message(role="user", content=content(said)),) if said else ()
+    seen = tuple(Observation(action_id=a.id, tool="bash", content=make_content(f"out {index} " * 20)) for a in actions)
+    messages = (Message(role="user", content=make_content(said)),) if said else ()
     return Turn(index=index, actions=actions, observations=seen, interjections=messages)
 
 
-def called(call: int) -> Called:
-    return Called(call=call, at=None, model="", tokens=0)
+def called(call: int) -> RequestSent:
+    return RequestSent(call=call, at=None, model="", tokens=0)
 
 
 def state(*events: Event, turns: int = 0) -> State:
     """A state with a head of two messages, `turns` turns, and a call made."""
-    head = Head(messages=(Message(role="system", content=content("s")), Message(role="user", content=content("t"))))
+    head = Head(
+        messages=(Message(role="system", content=make_content("s")), Message(role="user", content=make_content("t")))
+    )
     opening: list[Event] = [HeadSet(head), *(TurnAdded(turn(index)) for index in range(1, turns + 1))]
-    return State(Sizer(counter())).fold_all([*opening, *([called(turns + 1)] if turns else []), *events])
+    return State(Sizer(make_counter())).fold_events([*opening, *([called(turns + 1)] if turns else []), *events])
 
 
 def shape(of: State) -> list[str]:
@@ -41,114 +43,116 @@ def summary(covers: int, *, kept: tuple[int, ...] = ()) -> Summary:
 
 def test_a_mask_replaces_content_only() -> None:
     """A placeholder stands exactly where its observation stood."""
-    masked = state(Decided(4, "x", masks=(Mask((2, 1), "gone"),)), turns=3)
+    masked = state(PassDecided(4, "x", masks=(Mask((2, 1), "gone"),)), turns=3)
     assert "".join(shape(masked)) == "HHaoapao"
-    assert masked.segment((2, 1)).text == "gone"
-    assert masked.track.tokens < masked.raw.tokens
+    assert masked.find_segment((2, 1)).text == "gone"
+    assert masked.track.tokens < masked.raw_track.tokens
     assert masked.hidden == {(2, 1): "gone"}
 
 
 def test_a_summary_stands_behind_the_head() -> None:
     """Covered turns give way to the block and the words that stay; the rest is as it was, masks included."""
     before = state(turns=4)
-    before.fold(Decided(5, "x", masks=(Mask((1, 1), "one"), Mask((3, 1), "three"))))
-    before.fold(Decided(5, "x", summary=summary(2)))
+    before.fold_event(PassDecided(5, "x", masks=(Mask((1, 1), "one"), Mask((3, 1), "three"))))
+    before.fold_event(PassDecided(5, "x", summary=summary(2)))
     assert shape(before) == ["H", "H", "summary", "a", "p", "a", "o"]
-    assert before.covered == 2
+    assert before.covered_turns == 2
     assert before.hidden == {(3, 1): "three"}
-    assert (1, 1) not in before.places
+    assert (1, 1) not in before.observation_places
 
 
 def test_a_new_summary_replaces_the_old_one() -> None:
     """Summaries never pile up."""
-    twice = state(Decided(5, "x", summary=summary(1)), Decided(5, "x", summary=summary(3)), turns=4)
+    twice = state(PassDecided(5, "x", summary=summary(1)), PassDecided(5, "x", summary=summary(3)), turns=4)
     assert shape(twice) == ["H", "H", "summary", "a", "o"]
 
 
 def test_kept_words_follow_the_block_in_order() -> None:
     """Interjections of covered turns stand behind the block, oldest first."""
-    talking = State(Sizer(counter())).fold_all(
+    talking = State(Sizer(make_counter())).fold_events(
         [HeadSet(Head()), *(TurnAdded(turn(index, said=f"say {index}")) for index in (1, 2, 3))]
     )
-    talking.fold(Decided(4, "x", summary=summary(2, kept=(1, 2))))
+    talking.fold_event(PassDecided(4, "x", summary=summary(2, kept=(1, 2))))
     kinds = [(segment.kind, segment.turn) for segment in talking.track.segments]
     assert kinds[:4] == [("summary", 0), ("interjection", 1), ("interjection", 2), ("assistant", 3)]
 
 
 def test_everything_covered() -> None:
     """A summary of all turns leaves head and block; the next turn stands behind them."""
-    covered = state(Decided(3, "x", summary=summary(2)), TurnAdded(turn(3)), turns=2)
+    covered = state(PassDecided(3, "x", summary=summary(2)), TurnAdded(turn(3)), turns=2)
     assert shape(covered) == ["H", "H", "summary", "a", "o"]
     assert covered.turn_places[3] == 3
 
 
 def test_a_rewrite_of_what_was_sent_begins_an_epoch() -> None:
     """Masking a sent observation rewrites; masking one that was never sent does not."""
-    assert state(Decided(3, "x", masks=(Mask((2, 1), "p"),)), turns=2).epoch == 2
-    unsent = state(turns=2).fold(TurnAdded(turn(3)))
-    assert unsent.fold(Decided(4, "x", masks=(Mask((3, 1), "p"),))).epoch == 1
-    assert state(Decided(3, "nothing"), turns=2).epoch == 1
+    assert state(PassDecided(3, "x", masks=(Mask((2, 1), "p"),)), turns=2).epoch == 2
+    unsent = state(turns=2).fold_event(TurnAdded(turn(3)))
+    assert unsent.fold_event(PassDecided(4, "x", masks=(Mask((3, 1), "p"),))).epoch == 1
+    assert state(PassDecided(3, "nothing"), turns=2).epoch == 1
 
 
 def test_one_pass_is_one_epoch() -> None:
     """Edits between two calls begin one epoch, however many events they came in."""
-    one = state(Decided(3, "x", masks=(Mask((2, 1), "p"),)), Decided(3, "x", masks=(Mask((1, 1), "p"),)), turns=2)
+    one = state(
+        PassDecided(3, "x", masks=(Mask((2, 1), "p"),)), PassDecided(3, "x", masks=(Mask((1, 1), "p"),)), turns=2
+    )
     assert one.epoch == 2
-    one.fold(called(3)).fold(Decided(3, "x", summary=summary(1)))
+    one.fold_event(called(3)).fold_event(PassDecided(3, "x", summary=summary(1)))
     assert one.epoch == 3
 
 
 def test_a_clip_may_be_masked_later() -> None:
     """A clipped result is cut, not settled: its placeholder takes its place in time."""
-    clipped = state(Decided(3, "x", clips=(Clip((2, 1), "head ... tail"),)), turns=2)
+    clipped = state(PassDecided(3, "x", clips=(Clip((2, 1), "head ... tail"),)), turns=2)
     assert "".join(shape(clipped)) == "HHaoac"
-    clipped.fold(Decided(4, "y", masks=(Mask((2, 1), "p"),)))
+    clipped.fold_event(PassDecided(4, "y", masks=(Mask((2, 1), "p"),)))
     assert "".join(shape(clipped)) == "HHaoap"
 
 
 def test_raw_is_what_came() -> None:
     """The raw view holds every turn whole, whatever was hidden."""
-    hidden = state(Decided(4, "x", masks=(Mask((1, 1), "p"),), summary=summary(2)), turns=3)
-    assert [segment.kind for segment in hidden.raw_view().segments] == [
+    hidden = state(PassDecided(4, "x", masks=(Mask((1, 1), "p"),), summary=summary(2)), turns=3)
+    assert [segment.kind for segment in hidden.make_raw_view().segments] == [
         "head",
         "head",
         *["assistant", "observation"] * 3,
     ]
-    assert hidden.raw_start(1) == hidden.track.start(2)
-    assert hidden.raw_start(9) == hidden.raw.tokens
+    assert hidden.count_raw_tokens_before(1) == hidden.track.count_tokens_before(2)
+    assert hidden.count_raw_tokens_before(9) == hidden.raw_track.tokens
 
 
 def test_turns_come_in_order() -> None:
     """A turn out of place is refused."""
     with pytest.raises(ValueError, match="turn 3 was added where turn 2 belongs"):
-        state(turns=1).fold(TurnAdded(turn(3)))
+        state(turns=1).fold_event(TurnAdded(turn(3)))
 
 
 def test_the_head_has_its_parts() -> None:
     """Unrecorded part, tools and messages stand in front, in that order, and count."""
-    head = Head(messages=(Message(role="user", content=content("t")),), tools=({"name": "x"},), hidden_tokens=70)
-    begun = State(Sizer(counter())).fold(HeadSet(head))
+    head = Head(messages=(Message(role="user", content=make_content("t")),), tools=({"name": "x"},), hidden_tokens=70)
+    begun = State(Sizer(make_counter())).fold_event(HeadSet(head))
     assert [segment.kind for segment in begun.track.segments] == ["hidden", "tools", "head"]
-    assert begun.track.start(1) == 70
+    assert begun.track.count_tokens_before(1) == 70
 
 
 def test_marks() -> None:
     """Breakpoints stand behind the head, at the frontier, at the last request's end and at this one's; four at most."""
     marked = state(turns=3)
-    assert marked.view(3).marks == (2, 3, 8)
-    marked.fold(TurnAdded(turn(4)))
-    assert marked.view(5).marks == (2, 5, 8, 10)
+    assert marked.make_view(3).marks == (2, 3, 8)
+    marked.fold_event(TurnAdded(turn(4)))
+    assert marked.make_view(5).marks == (2, 5, 8, 10)
     # A call that is made again marks what it marked, but for a frontier that moved.
-    assert marked.view(5).marks == (2, 5, 8, 10)
-    assert marked.view(1).marks == (2, 8, 10)
+    assert marked.make_view(5).marks == (2, 5, 8, 10)
+    assert marked.make_view(1).marks == (2, 8, 10)
 
 
 def test_work_is_what_is_new() -> None:
     """Adding turns makes no new track; a rewrite shares every segment in front of it."""
     long = state(turns=50)
     track = long.track
-    long.fold(TurnAdded(turn(51)))
+    long.fold_event(TurnAdded(turn(51)))
     assert long.track is track
-    long.fold(Decided(52, "x", masks=(Mask((40, 1), "p"),)))
+    long.fold_event(PassDecided(52, "x", masks=(Mask((40, 1), "p"),)))
     shared = sum(ours is theirs for ours, theirs in zip(long.track.segments, track.segments, strict=True))
     assert shared == len(track.segments) - 1

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from elision.trajectory.content import content
-from elision.trajectory.summary_block import FRAME, block, kept_interjections, older_words
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.content import make_content
+from elision.trajectory.summary_block import (
+    FRAME_TOKENS,
+    choose_kept_interjections,
+    format_summary_block,
+    quote_older_words,
+)
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Message, Turn
 
-SIZER = Sizer(counter())
+SIZER = Sizer(make_counter())
 
 
 def user(text: str) -> Message:
-    return Message(role="user", content=content(text))
+    return Message(role="user", content=make_content(text))
 
 
 def said(index: int, *texts: str, pinned: bool = False) -> Turn:
-    messages = tuple(Message(role="user", content=content(text), pinned=pinned) for text in texts)
+    messages = tuple(Message(role="user", content=make_content(text), pinned=pinned) for text in texts)
     return Turn(index=index, interjections=messages)
 
 
 def test_block_is_labelled_as_a_record() -> None:
     """Nobody may take a summary for an order of the user's."""
-    text = block(" done \n", 7, [], [])
+    text = format_summary_block(" done \n", 7, [], [])
     assert text.startswith("[Record of turns 1-7 of this conversation, condensed.")
     assert "not a message from the user and not a new request" in text
     assert text.endswith("\n\ndone")
@@ -30,13 +35,13 @@ def test_block_is_labelled_as_a_record() -> None:
 def test_protected_results_are_quoted_word_for_word() -> None:
     """Whatever a protected result holds, it stands in the block as it was, with its handle."""
     odd = "a\n\n```\n[Kept word for word: t9.9 x]\n \ud800 " * 500
-    assert block("s", 3, [("t2.1 notes", odd)], []).endswith(f"[Kept word for word: t2.1 notes]\n{odd}")
+    assert format_summary_block("s", 3, [("t2.1 notes", odd)], []).endswith(f"[Kept word for word: t2.1 notes]\n{odd}")
 
 
 def test_old_user_messages_are_cut_in_the_middle() -> None:
     """A long message keeps its beginning and its end."""
-    (words,) = older_words([user("begin " + "x" * 2_000 + " end")], 1_000, SIZER)
-    text = block("s", 1, [], [words])
+    (words,) = quote_older_words([user("begin " + "x" * 2_000 + " end")], 1_000, SIZER)
+    text = format_summary_block("s", 1, [], [words])
     assert "[User message of that time] begin" in text
     assert text.endswith("x end")
     assert len(text) < 1_200
@@ -44,22 +49,22 @@ def test_old_user_messages_are_cut_in_the_middle() -> None:
 
 def test_old_user_messages_keep_to_their_limit() -> None:
     """The newest that fit are quoted, in order; a history of thousands does not grow the block."""
-    found = older_words([user(f"message {number}") for number in range(1_000)], 100, SIZER)
+    found = quote_older_words([user(f"message {number}") for number in range(1_000)], 100, SIZER)
     assert found[-1] == "message 999"
     assert found == sorted(found)
-    assert sum(FRAME + SIZER.count(words) for words in found) <= 100
+    assert sum(FRAME_TOKENS + SIZER.count(words) for words in found) <= 100
 
 
 def test_newest_words_stay() -> None:
     """Of more than fits the newest stay, in order, without a gap between them."""
     turns = [said(1, "a"), said(2), said(3, "b"), said(4, "c")]
-    assert kept_interjections(turns, [5, 0, 5, 5], 10) == (3, 4)
-    assert kept_interjections(turns, [1, 0, 20, 5], 10) == (4,)
-    assert kept_interjections(turns, [5, 0, 5, 5], 100) == (1, 3, 4)
-    assert kept_interjections(turns, [5, 0, 5, 5], 0) == ()
+    assert choose_kept_interjections(turns, [5, 0, 5, 5], 10) == (3, 4)
+    assert choose_kept_interjections(turns, [1, 0, 20, 5], 10) == (4,)
+    assert choose_kept_interjections(turns, [5, 0, 5, 5], 100) == (1, 3, 4)
+    assert choose_kept_interjections(turns, [5, 0, 5, 5], 0) == ()
 
 
 def test_pinned_words_always_stay() -> None:
     """A pinned message stays however full the limit, also behind one that did not fit."""
     turns = [said(1, "rule", pinned=True), said(2, "long"), said(3, "new")]
-    assert kept_interjections(turns, [50, 500, 5], 10) == (1, 3)
+    assert choose_kept_interjections(turns, [50, 500, 5], 10) == (1, 3)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.text_protocol import action_in, decide
+from elision.trajectory.text_protocol import choose_observation_role, find_action
 from tests.work import assert_linear
 
 FENCE = "```"
@@ -29,7 +29,7 @@ FENCE = "```"
 )
 def test_an_action(text: str, name: str, arguments: str) -> None:
     """The last runnable fence, else a tag, else a ReAct line, is the action; it stands in the text already."""
-    found = action_in(text)
+    found = find_action(text)
     assert found is not None
     assert (found.name, found.arguments, found.implicit, found.id) == (name, arguments, True, "")
 
@@ -40,26 +40,26 @@ def test_an_action(text: str, name: str, arguments: str) -> None:
 )
 def test_no_action(text: str) -> None:
     """Talk, data and empty fences are no action."""
-    assert action_in(text) is None
+    assert find_action(text) is None
 
 
 def test_auto_decides() -> None:
     """Tools seen: the tool protocol; else text if the first message acts; else a chat, which has no observations."""
     acting = f"{FENCE}bash\nls\n{FENCE}"
-    assert decide(acting, has_tools=True) == "tools"
-    assert decide(acting, has_tools=False) == "user"
-    assert decide("Hello, what can I do?", has_tools=False) == "tools"
+    assert choose_observation_role(acting, has_tools=True) == "tools"
+    assert choose_observation_role(acting, has_tools=False) == "user"
+    assert choose_observation_role("Hello, what can I do?", has_tools=False) == "tools"
 
 
 @given(st.text())
 def test_any_text(text: str) -> None:
     """Whatever an assistant says is read without an error."""
-    assert decide(text, has_tools=True) == "tools"
-    found = action_in(text)
+    assert choose_observation_role(text, has_tools=True) == "tools"
+    found = find_action(text)
     assert found is None or found.implicit
 
 
 @pytest.mark.parametrize("mark", [FENCE, "<command>", f"{FENCE}bash\n"])
 def test_hostile_text_takes_linear_time(mark: str) -> None:
     """Unclosed marks by the thousand do not stall the reader."""
-    assert_linear(lambda times: action_in(mark * times), 300)
+    assert_linear(lambda times: find_action(mark * times), 300)

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.token_scale import GROWN, TokenScale
+from elision.trajectory.token_scale import GROWN_TOKENS, TokenScale
 
 
 def grown(factor: float, unseen: int = 0) -> TokenScale:
     """A scale that saw a prompt grow at a provider that counts `factor` tokens for ours, and `unseen` ones beside."""
     scale = TokenScale()
     for counted in (1_000, 2_000, 8_000):
-        scale.learn(counted, unseen + round(factor * counted), extends=True)
+        scale.add_report(counted, unseen + round(factor * counted), extends=True)
     return scale
 
 
 def test_nothing_is_known_before_a_report() -> None:
     """Our count is taken until the provider reported one."""
-    assert TokenScale().to_billed(700) == TokenScale().to_counted(700) == 700
+    assert TokenScale().convert_to_billed(700) == TokenScale().convert_to_counted(700) == 700
     assert TokenScale().rate == 1.0
 
 
@@ -30,33 +30,37 @@ def test_growth_says_how_a_provider_counts(factor: float, unseen: int) -> None:
     scale = grown(factor, unseen)
     assert scale.rate == pytest.approx(factor)
     for tokens in (8_000, 9_000, 30_000, 4_000):
-        assert scale.to_billed(tokens) == pytest.approx(unseen + factor * tokens, abs=2)
+        assert scale.convert_to_billed(tokens) == pytest.approx(unseen + factor * tokens, abs=2)
 
 
 def test_one_report_corrects_as_far_as_it_says() -> None:
     """After one report longer prompts have what it had beyond our count, shorter ones their share of it."""
     scale = TokenScale()
-    scale.learn(1_000, 1_200, extends=False)
-    assert (scale.to_billed(1_000), scale.to_billed(1_500), scale.to_billed(500)) == (1_200, 1_700, 600)
+    scale.add_report(1_000, 1_200, extends=False)
+    assert (scale.convert_to_billed(1_000), scale.convert_to_billed(1_500), scale.convert_to_billed(500)) == (
+        1_200,
+        1_700,
+        600,
+    )
     assert scale.correction == 200
 
 
 def test_a_rewritten_prompt_says_nothing_of_growth() -> None:
     """Only a prompt that begins with the one before grew."""
     scale = TokenScale()
-    scale.learn(9_000, 9_000, extends=False)
-    scale.learn(4_000, 8_000, extends=False)
+    scale.add_report(9_000, 9_000, extends=False)
+    scale.add_report(4_000, 8_000, extends=False)
     assert scale.rate == 1.0
-    assert scale.to_billed(4_000) == 8_000
+    assert scale.convert_to_billed(4_000) == 8_000
 
 
 def test_odd_reports_stay_within_bounds() -> None:
     """A report that makes no sense moves the scale no further than any tokenizer goes."""
     scale = TokenScale()
-    scale.learn(1_000, 1_000, extends=True)
-    scale.learn(1_000 + GROWN, 10**9, extends=True)
+    scale.add_report(1_000, 1_000, extends=True)
+    scale.add_report(1_000 + GROWN_TOKENS, 10**9, extends=True)
     assert scale.rate == 4.0
-    assert scale.to_billed(0) >= 0
+    assert scale.convert_to_billed(0) >= 0
 
 
 @given(
@@ -68,7 +72,7 @@ def test_longer_prompts_are_never_billed_shorter(reports: list[tuple[int, int, b
     """Whatever was reported, the scale is monotone, and what fits by our count fits by the provider's."""
     scale = TokenScale()
     for counted, billed, extends in reports:
-        scale.learn(counted, billed, extends=extends)
-    assert 0 <= scale.to_billed(tokens) <= scale.to_billed(tokens + more) + 1
-    fits = scale.to_counted(scale.to_billed(tokens))
-    assert scale.to_billed(max(0, fits)) <= scale.to_billed(tokens) + 4
+        scale.add_report(counted, billed, extends=extends)
+    assert 0 <= scale.convert_to_billed(tokens) <= scale.convert_to_billed(tokens + more) + 1
+    fits = scale.convert_to_counted(scale.convert_to_billed(tokens))
+    assert scale.convert_to_billed(max(0, fits)) <= scale.convert_to_billed(tokens) + 4

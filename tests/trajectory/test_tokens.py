@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from elision.errors import SpecError
 from elision.trajectory import tokens
 from elision.trajectory.content import Opaque, Text
-from elision.trajectory.tokens import PER_CALL, PER_MESSAGE, Estimate, Sizer, Vocabulary, counter
+from elision.trajectory.tokens import (
+    TOKENS_PER_CALL,
+    TOKENS_PER_MESSAGE,
+    EstimatingCounter,
+    Sizer,
+    VocabularyCounter,
+    make_counter,
+)
 from elision.trajectory.turn import Action, Head, Turn
 from tests.work import assert_linear
 
@@ -30,43 +37,43 @@ from tests.work import assert_linear
 )
 def test_published_counts(text: str, o200k: int, cl100k: int) -> None:
     """The counts that OpenAI's cookbook prints ("How to count tokens with tiktoken")."""
-    assert (counter("o200k").count(text), counter("cl100k").count(text)) == (o200k, cl100k)
+    assert (make_counter("o200k").count(text), make_counter("cl100k").count(text)) == (o200k, cl100k)
 
 
 @pytest.mark.parametrize("name", ["o200k", "cl100k"])
 def test_special_tokens_are_text(name: str) -> None:
     """A recorded text cannot shrink its own count by naming a control token, nor raise an error."""
-    assert counter(name).count("<|endoftext|>") > 1
-    assert counter(name).count("<|endofprompt|>" * 10) > 10
+    assert make_counter(name).count("<|endoftext|>") > 1
+    assert make_counter(name).count("<|endofprompt|>" * 10) > 10
 
 
 @pytest.mark.parametrize("piece", ["x", "观", "=-", " ", "a1"])
 def test_a_megabyte_without_spaces_takes_linear_time(piece: str) -> None:
     """Minified code and blobs, which the plain pattern is quadratic on, are counted piece by piece."""
-    assert_linear(lambda size: Vocabulary("o200k").count(piece * (size // len(piece))), 64_000)
+    assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 64_000)
 
 
 def test_pieces_change_little() -> None:
     """A long text is counted in pieces: at most a token is added at each seam."""
     text = "the quick brown fox jumps over the lazy dog\n" * 10_000
-    line = counter().count("the quick brown fox jumps over the lazy dog\n")
-    assert 10_000 * line <= counter().count(text) <= 10_000 * line + 2 * len(text) // 100_000
+    line = make_counter().count("the quick brown fox jumps over the lazy dog\n")
+    assert 10_000 * line <= make_counter().count(text) <= 10_000 * line + 2 * len(text) // 100_000
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=200))
 def test_any_text_has_a_count(text: str) -> None:
     """Lone surrogates, controls and unassigned characters count too; the same text always the same."""
-    assert counter().count(text) == Vocabulary.count(counter(), text)  # type: ignore[arg-type]
-    assert (counter().count(text) == 0) == (text == "")
-    assert (Estimate().count(text) == 0) == (text == "")
+    assert make_counter().count(text) == VocabularyCounter.count(make_counter(), text)  # type: ignore[arg-type]
+    assert (make_counter().count(text) == 0) == (text == "")
+    assert (EstimatingCounter().count(text) == 0) == (text == "")
 
 
 def test_counts_are_cached_by_content() -> None:
     """A text is counted once, long ones included."""
-    vocabulary = Vocabulary("cl100k")
+    vocabulary = VocabularyCounter("cl100k")
     for text in ("a", "b" * 1_000, "a", "b" * 1_000):
         vocabulary.count(text)
-    assert vocabulary.cached == 2
+    assert vocabulary.cached_texts == 2
 
 
 def test_a_damaged_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +81,7 @@ def test_a_damaged_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     file, _, pattern, special = tokens._VOCABULARIES["cl100k"]
     monkeypatch.setitem(tokens._VOCABULARIES, "cl100k", (file, "0" * 64, pattern, special))
     with pytest.raises(SpecError, match=r"cl100k_base\.tiktoken\.gz is damaged; reinstall"):
-        Vocabulary("cl100k").count("a")
+        VocabularyCounter("cl100k").count("a")
 
 
 def test_vocabularies_are_not_fetched() -> None:
@@ -83,7 +90,7 @@ def test_vocabularies_are_not_fetched() -> None:
         "import socket\n"
         "def refuse(*args, **options): raise AssertionError('a connection')\n"
         "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
-        "from elision.trajectory.tokens import counter\n"
+        "from elision.trajectory.tokens import make_counter\n"
         "print(counter('o200k').count('hello world'), counter('cl100k').count('hello world'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -93,52 +100,52 @@ def test_vocabularies_are_not_fetched() -> None:
 def test_an_unknown_counter() -> None:
     """An unknown name is an error that lists what exists."""
     with pytest.raises(SpecError, match="no token counter 'gpt2'; there are: o200k, cl100k, estimate"):
-        counter("gpt2")
+        make_counter("gpt2")
 
 
 def test_the_estimate_says_that_it_is_one() -> None:
     """Only the estimate calls itself inexact."""
-    assert [counter(name).exact for name in ("o200k", "cl100k", "estimate")] == [True, True, False]
-    assert counter("estimate").name == "estimate"
+    assert [make_counter(name).is_exact for name in ("o200k", "cl100k", "estimate")] == [True, True, False]
+    assert make_counter("estimate").name == "estimate"
 
 
 def test_the_estimate_knows_wide_characters() -> None:
     """Four ASCII characters a token, but one token for each other character: CJK is not off by 3-4 times."""
-    assert Estimate().count("abcde") == 2
-    assert Estimate().count("观察结果") == 4
+    assert EstimatingCounter().count("abcde") == 2
+    assert EstimatingCounter().count("观察结果") == 4
     text = "观察结果很长,但是没有空格" * 50
-    assert Estimate().count(text) == pytest.approx(counter().count(text), rel=0.5)
+    assert EstimatingCounter().count(text) == pytest.approx(make_counter().count(text), rel=0.5)
 
 
 def test_sizes_of_messages() -> None:
     """Frames, opaque parts, reasoning, calls and tools count; an implicit call stands in the text already."""
-    sizer = Sizer(counter())
+    sizer = Sizer(make_counter())
     call = Action(id="a", name="bash", arguments='{"command": "ls"}')
     implicit = Action(id="", name="bash", arguments="ls", implicit=True)
     said = Turn(index=1, content=(Text("hello world"), Opaque("image", tokens=85)), actions=(implicit,))
-    assert sizer.assistant(said) == PER_MESSAGE + 2 + 85
+    assert sizer.count_assistant(said) == TOKENS_PER_MESSAGE + 2 + 85
     acting = Turn(index=1, reasoning="hello world", actions=(call, call))
-    one = PER_CALL + sizer.count("bash") + sizer.count(call.arguments)
-    assert sizer.assistant(acting) == PER_MESSAGE + 2 + 2 * one
-    assert sizer.text("hello world") == PER_MESSAGE + 2
-    assert sizer.tools(Head()) == 0
-    assert sizer.tools(Head(tools=({"name": "bash"},))) > 3
+    one = TOKENS_PER_CALL + sizer.count("bash") + sizer.count(call.arguments)
+    assert sizer.count_assistant(acting) == TOKENS_PER_MESSAGE + 2 + 2 * one
+    assert sizer.count_text("hello world") == TOKENS_PER_MESSAGE + 2
+    assert sizer.count_tools(Head()) == 0
+    assert sizer.count_tools(Head(tools=({"name": "bash"},))) > 3
 
 
 def test_the_default_counter_is_the_named_one() -> None:
     """However it is asked for there is one vocabulary, so that no text is counted twice and none loaded twice."""
-    assert counter() is counter("o200k") is counter(name="o200k")
+    assert make_counter() is make_counter("o200k") is make_counter(name="o200k")
 
 
 def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that lives for long keeps the newer counts alone; what was forgotten is counted again, the same."""
-    monkeypatch.setattr(tokens, "KEPT", 100)
-    fresh = Vocabulary("o200k")
+    monkeypatch.setattr(tokens, "TEXTS_KEPT", 100)
+    fresh = VocabularyCounter("o200k")
     texts = [f"text number {number} of many" for number in range(1_000)]
     first = [fresh.count(text) for text in texts]
-    assert fresh.cached <= 100
+    assert fresh.cached_texts <= 100
     asked: list[str] = []
-    monkeypatch.setattr(fresh, "_count", lambda text: asked.append(text) or 7)
+    monkeypatch.setattr(fresh, "_count_text", lambda text: asked.append(text) or 7)
     assert fresh.count(texts[-1]) == first[-1]
     assert fresh.count(texts[0]) == 7
     assert asked == [texts[0]]

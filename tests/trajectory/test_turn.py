@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Message, Observation, Turn
 
 
 def answer(id: str, role: str = "tool") -> Observation:
-    return Observation(action_id=id, tool="bash", content=content("done"), role=role)  # type: ignore[arg-type]
+    return Observation(action_id=id, tool="bash", content=make_content("done"), role=role)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("index", [0, -1])
@@ -28,7 +28,7 @@ def test_a_result_needs_its_call() -> None:
 def test_a_text_observation_needs_no_call_id() -> None:
     """In a text protocol a user message answers what the text says."""
     turn = Turn(index=1, observations=(answer("", role="user"),))
-    assert turn.finished
+    assert turn.is_finished
 
 
 def test_parallel_results_find_their_calls() -> None:
@@ -38,30 +38,30 @@ def test_parallel_results_find_their_calls() -> None:
         actions=(Action(id="a", name="read"), Action(id="b", name="bash")),
         observations=(answer("b"), answer("a")),
     )
-    assert [turn.action_of(observation).name for observation in turn.observations] == ["bash", "read"]  # type: ignore[union-attr]
+    assert [turn.find_action(observation).name for observation in turn.observations] == ["bash", "read"]  # type: ignore[union-attr]
 
 
 def test_an_unfinished_turn() -> None:
     """A call may still wait for its result; then the turn is no tool turn."""
-    assert not Turn(index=1, actions=(Action(id="a", name="bash"),)).finished
+    assert not Turn(index=1, actions=(Action(id="a", name="bash"),)).is_finished
 
 
 @pytest.mark.parametrize("arguments", ["", "ls -l", "[1]", '"x"', "{", "nul", "1" * 5_000])
 def test_arguments_that_are_no_object(arguments: str) -> None:
     """A bare command, a list or broken JSON decode to nothing, and raise nothing."""
-    assert Action(id="a", name="bash", arguments=arguments).decoded == {}
+    assert Action(id="a", name="bash", arguments=arguments).decoded_arguments == {}
 
 
 def test_arguments_nested_beyond_reading() -> None:
     """Arguments nested too deep for the reader are as good as broken."""
-    assert Action(id="a", name="bash", arguments='{"a":' * 100_000).decoded == {}
+    assert Action(id="a", name="bash", arguments='{"a":' * 100_000).decoded_arguments == {}
 
 
 def test_arguments_decode() -> None:
     """Arguments are carried as JSON text and read as a mapping."""
-    assert Action(id="a", name="bash", arguments='{"path": "a.py"}').decoded == {"path": "a.py"}
+    assert Action(id="a", name="bash", arguments='{"path": "a.py"}').decoded_arguments == {"path": "a.py"}
 
 
 def test_message_text() -> None:
     """A message's text is its content's."""
-    assert Message(role="user", content=content("go on")).text == "go on"
+    assert Message(role="user", content=make_content("go on")).text == "go on"

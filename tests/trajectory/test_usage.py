@@ -15,21 +15,21 @@ counts = st.integers(0, 10**9)
 def test_both_ways_of_counting_meet(input: int, read: int, write: int, output: int) -> None:
     """A prompt total that includes cache reads and writes says the same as one that excludes them."""
     exclusive = Usage(input=input, cache_read=read, cache_write=write, output=output)
-    inclusive = Usage.inclusive(prompt=input + read + write, output=output, cache_read=read, cache_write=write)
+    inclusive = Usage.from_inclusive(prompt=input + read + write, output=output, cache_read=read, cache_write=write)
     assert inclusive == exclusive
     assert exclusive.prompt == input + read + write
 
 
 def test_a_total_below_its_parts() -> None:
     """A provider's total smaller than its cache read leaves no negative input."""
-    assert Usage.inclusive(prompt=5, cache_read=9, output=1).input == 0
+    assert Usage.from_inclusive(prompt=5, cache_read=9, output=1).input == 0
 
 
 def test_an_hour_is_part_of_what_was_written() -> None:
     """More cannot be kept for an hour than was written at all."""
     with pytest.raises(ValueError, match="cache_write_1h"):
         Usage(cache_write=5, cache_write_1h=6)
-    assert Usage.inclusive(prompt=9, cache_write=5, cache_write_1h=6, output=0).cache_write_1h == 5
+    assert Usage.from_inclusive(prompt=9, cache_write=5, cache_write_1h=6, output=0).cache_write_1h == 5
 
 
 def test_a_sum_is_of_all_that_is_billed() -> None:

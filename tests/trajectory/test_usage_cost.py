@@ -6,25 +6,25 @@ import pytest
 
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 
 SONNET = find_prices("claude-sonnet-4-6")
 
 
 def test_what_the_provider_stated_is_taken() -> None:
     """A cost that was stated goes before the price list."""
-    assert usage_cost(Usage(input=1_000_000, usd=0.25), SONNET) == 0.25
+    assert cost_reported_usage(Usage(input=1_000_000, usd=0.25), SONNET) == 0.25
 
 
 def test_each_count_has_its_price() -> None:
     """Plain, read, written for five minutes, written for an hour (2 x input), answered."""
     usage = Usage(input=1, cache_read=10, cache_write=500, cache_write_1h=400, output=7)
     paid = (1 * 3 + 10 * 0.3 + 100 * 3.75 + 400 * 6 + 7 * 15) / 1e6
-    assert usage_cost(usage, SONNET) == pytest.approx(paid)
+    assert cost_reported_usage(usage, SONNET) == pytest.approx(paid)
 
 
 def test_a_model_without_a_price_costs_what_the_asked_one_does() -> None:
     """Where nobody knows an advisor's prices the usual ones stand in."""
     part = Usage(input=100, output=10)
     usage = Usage(input=300, output=30, others=(("nobody-knows-it", part),))
-    assert usage_cost(usage, SONNET) == pytest.approx((300 * 3 + 30 * 15) / 1e6)
+    assert cost_reported_usage(usage, SONNET) == pytest.approx((300 * 3 + 30 * 15) / 1e6)

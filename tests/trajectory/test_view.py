@@ -30,8 +30,8 @@ def test_an_older_view_does_not_grow() -> None:
 def test_common_of_one_track() -> None:
     """Of one track the shorter view is the common part."""
     growing = track(1, 2, 3)
-    assert view(growing).common(view(growing, 2)) == view(growing, 2).common(view(growing)) == 2
-    assert view(growing).common(None) == 0
+    assert view(growing).count_common(view(growing, 2)) == view(growing, 2).count_common(view(growing)) == 2
+    assert view(growing).count_common(None) == 0
 
 
 def test_common_ends_at_the_first_rewritten_segment() -> None:
@@ -41,19 +41,19 @@ def test_common_ends_at_the_first_rewritten_segment() -> None:
     new.append(Segment(kind="placeholder", tokens=1))
     for segment in old.segments[2:]:
         new.append(segment)
-    assert view(new).common(view(old)) == view(old).common(view(new)) == 1
+    assert view(new).count_common(view(old)) == view(old).count_common(view(new)) == 1
     assert (view(new).tokens, view(old).tokens) == (9, 10)
 
 
 def test_an_empty_view() -> None:
     """Before the head there is nothing."""
-    assert (view(Track()).tokens, view(Track()).segments, view(Track()).common(view(Track()))) == (0, [], 0)
+    assert (view(Track()).tokens, view(Track()).segments, view(Track()).count_common(view(Track()))) == (0, [], 0)
 
 
 @given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 500))
 def test_place_of(sizes: list[int], tokens: int) -> None:
     """As many whole segments as fit, and not one more."""
     whole = view(track(*sizes))
-    place = whole.place_of(tokens)
+    place = whole.find_place(tokens)
     assert sum(sizes[:place]) <= tokens
     assert place == len(sizes) or sum(sizes[: place + 1]) > tokens

@@ -13,7 +13,7 @@ from elision.dialects import anthropic, mapping_in, mappings_in, openai_chat, te
 from elision.errors import MissingExtra
 from elision.summarizers.model_endpoint import EndpointFault
 from elision.summarizers.transport import Transport
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 
 #: Seconds that an answer may take; models that think take minutes.
 ANSWER_SECONDS = 600.0
@@ -107,7 +107,7 @@ def parse_openai_answer(body: Json) -> ModelAnswer:
     message = mapping_in(choice.get("message"))
     said = openai_chat.parse_assistant(message)
     return ModelAnswer(
-        text=text_of(said.content),
+        text=join_text(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
         finish=_FINISH_REASONS.get(text_in(choice.get("finish_reason")), "end"),
@@ -160,7 +160,7 @@ def parse_anthropic_answer(body: Json) -> ModelAnswer:
         raise ModelError("the answer has no content", is_temporary=True)
     said = anthropic.parse_assistant(body)
     return ModelAnswer(
-        text=text_of(said.content),
+        text=join_text(said.content),
         reasoning=said.reasoning,
         calls=said.actions,
         finish=_FINISH_REASONS.get(text_in(body.get("stop_reason")), "end"),

@@ -11,7 +11,7 @@ from elision.dialects import render_anthropic, render_openai_chat
 from elision.dialects.render import ViewRenderer
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.state import State
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 
 _RENDERERS: Final[Mapping[Shape, Callable[[], ViewRenderer]]] = {
     "openai": render_openai_chat.OpenAIChatRenderer,
@@ -36,7 +36,7 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
     if not branches:
         return None
     newest = max(branches, key=lambda info: info.changed)
-    view = State(Sizer(counter())).fold_all(store.events(newest.key)).raw_view()
+    view = State(Sizer(make_counter())).fold_events(store.events(newest.key)).make_raw_view()
     renderer = _RENDERERS[shape]()
     messages = renderer.render_unmarked(view)
     if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:

@@ -14,7 +14,7 @@ from elision.agent.model import ModelAnswer
 from elision.strategies.extractors.edits import describe_edit, describe_line_edit, describe_shell_write
 from elision.strategies.extractors.test_reports import describe_test_run
 from elision.telemetry.diagnostics import Costs, Diagnostics
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation
 from elision.trajectory.usage import Usage
 
@@ -126,7 +126,7 @@ def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:
 
 
 def _classify_call(call: Action, outcome: ActionResult) -> Phase:
-    seen = Observation(action_id=call.id, tool=call.name, content=content(outcome.text), error=outcome.error)
+    seen = Observation(action_id=call.id, tool=call.name, content=make_content(outcome.text), error=outcome.error)
     if outcome.done:
         return "talk"
     if any(read(call, seen, "") is not None for read in (describe_edit, describe_line_edit, describe_shell_write)):
@@ -138,7 +138,7 @@ def _classify_call(call: Action, outcome: ActionResult) -> Phase:
 
 def _describe_call(call: Action) -> str:
     """A call in one line: the command where it is one, else the tool and its arguments."""
-    command = call.decoded.get("command")
+    command = call.decoded_arguments.get("command")
     if isinstance(command, str):
         told = command
     else:

@@ -87,11 +87,11 @@ class Shell:
     def execute(self, action: Action) -> ActionResult:
         """Run a command, or take the result. What is wrong with a call is told to the model."""
         if action.name == SUBMIT.name:
-            answer = action.decoded.get("answer")
+            answer = action.decoded_arguments.get("answer")
             return ActionResult(text=answer if isinstance(answer, str) else action.arguments, done=True)
         if action.name != BASH.name:
             return ActionResult(text=f"There is no tool {action.name!r}; there are: bash, submit.", error=True)
-        command = action.decoded.get("command")
+        command = action.decoded_arguments.get("command")
         if not isinstance(command, str) or not command.strip():
             return ActionResult(text='The arguments of bash are {"command": "…"}.', error=True)
         return self.run(command)
@@ -164,7 +164,7 @@ def remove_credentials(variables: Mapping[str, str], keep: Sequence[str] = ()) -
     return {
         name: value
         for name, value in variables.items()
-        if name in keep or not (_CREDENTIAL_NAME.search(name) or DEFAULT.text(value) != value)
+        if name in keep or not (_CREDENTIAL_NAME.search(name) or DEFAULT.redact_text(value) != value)
     }
 
 

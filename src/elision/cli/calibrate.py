@@ -17,7 +17,7 @@ from elision.formats.registry import read_runs
 from elision.lab.calibrate import Calibration, CalibrationStudy
 from elision.lab.calibrate import calibrate_run as calibrated
 from elision.lab.calibrate_table import print_study
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem
 
 
@@ -50,7 +50,7 @@ def calibrate(
 
 def calibrate_runs(paths: Sequence[Path], tokens: str = "o200k") -> CalibrationStudy:
     """Every run at or below `paths`, calibrated. Raises FormatError where one of them holds none."""
-    sizer = Sizer(counter(tokens))
+    sizer = Sizer(make_counter(tokens))
     runs: list[Calibration] = []
     silent: list[tuple[str, str]] = []
     problems: list[Problem] = []

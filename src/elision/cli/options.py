@@ -9,7 +9,7 @@ import typer
 
 from elision.errors import PriceError
 from elision.trajectory.price_lookup import find_price_set, find_prices
-from elision.trajectory.prices import Prices, parse
+from elision.trajectory.prices import Prices, parse_prices
 
 Paths = Annotated[
     list[Path], typer.Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.", show_default=False)
@@ -48,5 +48,5 @@ def choose_prices(model: str | None, price: str | None, price_set: str | None) -
     if model:
         return find_prices(model)
     if price:
-        return parse(price)
+        return parse_prices(price)
     return find_price_set(price_set or "anthropic")

@@ -19,7 +19,7 @@ from elision.manager.observation_text import TextPart, extract_part, find_text, 
 from elision.stores.store import Hit, SessionInfo, Store
 from elision.stores.store_urls import open_existing
 from elision.trajectory.content import Opaque
-from elision.trajectory.plan import Key, handle
+from elision.trajectory.plan import Key, make_handle
 
 #: Hits of a search.
 HITS: Final = 50
@@ -118,9 +118,9 @@ def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
     (turn,) = store.turns(info.key, key[0], key[0])
     count = len(turn.observations)
     if count > 1:
-        there = f"{handle((key[0], 1))} to {handle((key[0], count))}"
+        there = f"{make_handle((key[0], 1))} to {make_handle((key[0], count))}"
     else:
-        there = handle((key[0], 1))
+        there = make_handle((key[0], 1))
     return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
 
 

@@ -17,8 +17,8 @@ from elision.lab.study import load_runs
 from elision.strategies.rules import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.plan import handle
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.plan import make_handle
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 #: Handles named per rule.
@@ -37,7 +37,7 @@ def rules(
 ) -> None:
     """List what each rule of a strategy matches in recorded runs; hides nothing."""
     found = parse_strategy(strategy)
-    sizer = Sizer(counter(tokens))
+    sizer = Sizer(make_counter(tokens))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rule", "observations", "tokens", "for example"):
         table.add_column(name, justify="right" if name in ("observations", "tokens") else "left")
@@ -63,9 +63,9 @@ def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple
             for place, observation in enumerate(turn.observations, start=1):
                 if rule.matches(turn, observation):
                     count += 1
-                    size += sizer.observation(observation)
+                    size += sizer.count_observation(observation)
                     if len(examples) < SHOWN:
-                        examples.append(f"{handle((turn.index, place))} {observation.tool}".strip())
+                        examples.append(f"{make_handle((turn.index, place))} {observation.tool}".strip())
     return count, size, examples
 
 

@@ -22,7 +22,7 @@ from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 
 #: Sessions shown where not all are asked for.
 SHOWN: Final = 20
@@ -56,7 +56,7 @@ def sessions(
             shown = ordered
         else:
             shown = list(islice(ordered, SHOWN))
-        read = _RowLoader(opened, Sizer(counter(tokens)), add_plateau_guard(found.guards), rates, fast=fast)
+        read = _RowLoader(opened, Sizer(make_counter(tokens)), add_plateau_guard(found.guards), rates, fast=fast)
         rows = (read.load_row(front, info) for front, info in shown)
         if json:
             _write_rows(rows)

@@ -19,8 +19,8 @@ from elision.lab.views import ViewAt
 from elision.manager.branch import SessionBranch
 from elision.manager.session_history import CallReport, SessionLog
 from elision.manager.session_json import encode_call_report
-from elision.trajectory.events import Called
-from elision.trajectory.plan import handle
+from elision.trajectory.events import RequestSent
+from elision.trajectory.plan import make_handle
 from elision.trajectory.trajectory import Trajectory
 
 
@@ -40,14 +40,14 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     if json:
         typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
         return
-    calls = max(event.call for event in log.events if isinstance(event, Called))
+    calls = max(event.call for event in log.events if isinstance(event, RequestSent))
     screen = ViewScreen(console, _build_trajectory(log, going), log.strategy, log.sizer, full=full)
     screen.print_view(view, title=f"call {number} of {calls}", more=tuple(_list_call_facts(made, times, before)))
 
 
 def _parse_call_number(log: SessionLog, call: str) -> tuple[int, int]:
     """The call that is meant, and how often it was made."""
-    made = [event.call for event in log.events if isinstance(event, Called)]
+    made = [event.call for event in log.events if isinstance(event, RequestSent)]
     if not made:
         raise SpecError(f"session {format_session_name(log.info.key)!r}: no call was made yet")
     if call == "last":
@@ -77,7 +77,7 @@ def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, S
 
 
 def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
-    newest = going.session.newest
+    newest = going.session.newest_call
     rendered = renderer(dialect)
     assert newest is not None
     return ViewAt(
@@ -89,7 +89,7 @@ def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
         system=rendered.render_system(newest.view),
         decided=newest.decided,
         bill=newest.bill,
-        raw=newest.raw,
+        raw=newest.raw_bill,
     )
 
 
@@ -107,7 +107,7 @@ def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport])
     if made.usage is not None:
         yield "reported", Text(_describe_reported_usage(made))
     if made.recalled:
-        handles = ", ".join(handle(each.key) for each in made.recalled)
+        handles = ", ".join(make_handle(each.key) for each in made.recalled)
         yield "recalled", Text(f"{handles} behind this call")
     for failed in made.failed_summaries:
         yield (

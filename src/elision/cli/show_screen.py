@@ -18,13 +18,13 @@ from elision.cli.session_names import format_session_name
 from elision.cli.sessions_table import format_usd
 from elision.cli.show_chart import draw_chart
 from elision.cli.view_screen import QUIET
-from elision.engine import HELD
+from elision.engine import HELD_PREFIX
 from elision.lab.report import figures
 from elision.manager.session_history import CallReport, SessionReport
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Diagnostics, Hidden
-from elision.trajectory.events import Recalled
-from elision.trajectory.plan import handle
+from elision.trajectory.events import ObservationRecalled
+from elision.trajectory.plan import make_handle
 
 #: Observations that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
@@ -126,7 +126,7 @@ class SessionScreen:
             yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
             yield self._hidden_line("cut to fit", told.clipped, "red")
-        if told.acted or told.reason.startswith(HELD):
+        if told.acted or told.reason.startswith(HELD_PREFIX):
             yield Text(f"why: {format_session_name(told.reason)}", style=QUIET)
         yield from _list_recalls(made)
         yield from _list_exchanges(made)
@@ -172,7 +172,7 @@ def has_news(made: CallReport) -> bool:
         or made.learned_window
         or made.tools_entered
     )
-    return bool(told.acted or beside or told.reason.startswith(HELD))
+    return bool(told.acted or beside or told.reason.startswith(HELD_PREFIX))
 
 
 def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
@@ -246,7 +246,8 @@ def _describe_summary(told: Diagnostics) -> Text:
 def _list_recalls(made: CallReport) -> Iterator[Text]:
     if made.recalled:
         read = ", ".join(
-            f"{handle(each.key)} ({figures.tokens(each.tokens)}, {_describe_reader(each)})" for each in made.recalled
+            f"{make_handle(each.key)} ({figures.tokens(each.tokens)}, {_describe_reader(each)})"
+            for each in made.recalled
         )
         yield Text.assemble(("read again: ", "cyan"), read)
 
@@ -263,7 +264,7 @@ def _list_exchanges(made: CallReport) -> Iterator[Text]:
         yield Text.assemble(("answered here: ", "cyan"), told)
 
 
-def _describe_reader(recalled: Recalled) -> str:
+def _describe_reader(recalled: ObservationRecalled) -> str:
     if recalled.by == "tool":
         return "by the agent"
     return f"by the {format_session_name(recalled.by)}"

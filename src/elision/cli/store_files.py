@@ -18,7 +18,7 @@ from elision.trajectory.redact import Redaction
 def export_run(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
     """`session` as a recorded run (`elision.trajectory/1`). redaction: None leaves secrets in."""
     for line in export(load_stored_session(store, session.key)):
-        yield json.dumps(redaction.tree(json.loads(line)), separators=(",", ":")) if redaction else line
+        yield json.dumps(redaction.redact_tree(json.loads(line)), separators=(",", ":")) if redaction else line
 
 
 def export_log(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:

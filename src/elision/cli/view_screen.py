@@ -18,7 +18,7 @@ from elision.cli.view_text import FoldedText, escape_controls, fold_text
 from elision.dialects.render import describe_part
 from elision.lab.views import ViewAt
 from elision.trajectory.content import Content, Text
-from elision.trajectory.plan import handle
+from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Message, Observation, Turn
@@ -153,7 +153,7 @@ class ViewScreen:
                 now = " now"
             else:
                 now = ""
-            return f"  {word}{now}, was {format_tokens(self.sizer.observation(source))}"
+            return f"  {word}{now}, was {format_tokens(self.sizer.count_observation(source))}"
         if source.error:
             return "  an error"
         return ""
@@ -194,7 +194,7 @@ class ViewScreen:
     # -- differences ----------------------------------------------------------------------------------------------
 
     def _print_changed_segments(self, shown: ViewAt, before: ViewAt) -> None:
-        kept = shown.view.common(before.view)
+        kept = shown.view.count_common(before.view)
         now = shown.view.segments
         then = before.view.segments
         self._print_block(_describe_rewrite_line(shown))
@@ -265,7 +265,7 @@ def name_segment(segment: Segment) -> tuple[str, str]:
         return source.role, COLOURS[source.role]
     if isinstance(source, Observation):
         tool = escape_controls(source.tool) or "result"
-        return f"{handle((segment.turn, segment.index))} {tool}", COLOURS[segment.kind]
+        return f"{make_handle((segment.turn, segment.index))} {tool}", COLOURS[segment.kind]
     return {"hidden": "head"}.get(segment.kind, segment.kind), COLOURS[segment.kind]
 
 
@@ -312,19 +312,19 @@ def list_view_facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
 
 def _describe_sent_line(shown: ViewAt) -> Line:
     total = Line.assemble((format_tokens(shown.view.tokens), "bold"), f" · epoch {shown.epoch}")
-    if shown.raw.sent > shown.view.tokens:
-        share = 1 - shown.view.tokens / shown.raw.sent
-        total.append(f" · {share:.0%} less than sending everything ({shown.raw.sent:,})")
+    if shown.raw.prompt_tokens > shown.view.tokens:
+        share = 1 - shown.view.tokens / shown.raw.prompt_tokens
+        total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
     return total
 
 
 def _describe_cache_line(shown: ViewAt) -> Line:
     bill = shown.bill
-    if bill.sent:
-        share = bill.cache_read / bill.sent
+    if bill.prompt_tokens:
+        share = bill.cache_read / bill.prompt_tokens
     else:
         share = 0.0
-    fresh = bill.sent - bill.cache_read
+    fresh = bill.prompt_tokens - bill.cache_read
     return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 
 

@@ -18,7 +18,7 @@ from elision.strategies.guards import Guards
 from elision.strategies.spec import PRESET_GUARDS, describe_strategy
 from elision.strategies.strategy import Strategy
 from elision.telemetry.logs import PassLog
-from elision.trajectory.redact import DEFAULT, NOTHING, Redaction
+from elision.trajectory.redact import DEFAULT, NO_REDACTION, Redaction
 
 #: The place of what nobody set.
 NOWHERE = "default"
@@ -155,7 +155,7 @@ def _find_guard_places(found: Mapping[str, GivenSetting]) -> dict[str, str | Non
 def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> Redaction:
     """Raises SettingError for a kind that does not exist, and for an expression that does not compile."""
     if not plain["redact"]:
-        return NOTHING
+        return NO_REDACTION
     try:
         return Redaction(without=frozenset(plain["redact_without"]), extra=plain["redact_patterns"])
     except SettingError as error:
@@ -201,7 +201,7 @@ def _format_value(*value: Any) -> str:
         case bool():
             return str(value[0]).lower()
         case str():
-            return DEFAULT.text(concealed(value[0]))
+            return DEFAULT.redact_text(concealed(value[0]))
         case tuple():
             return ", ".join(item if isinstance(item, str) else item[0] for item in value[0]) or NONE
         case number:

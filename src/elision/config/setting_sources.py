@@ -110,7 +110,7 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
 
 def _format_refused(value: object) -> str:
     if isinstance(value, str):
-        return repr(DEFAULT.text(concealed(str(value)))[:60])
+        return repr(DEFAULT.redact_text(concealed(str(value)))[:60])
     return repr(value)[:60]
 
 

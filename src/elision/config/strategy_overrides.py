@@ -93,7 +93,7 @@ def _read_named_strategy(found: Mapping[str, GivenSetting]) -> _NamedStrategy:
             states=list_stated_options(given.value),
         )
     except SpecError as error:
-        raise SettingError(f"{given.place}: {DEFAULT.text(str(error))}") from None
+        raise SettingError(f"{given.place}: {DEFAULT.redact_text(str(error))}") from None
 
 
 # -- which option a setting means -------------------------------------------------------------------------------------

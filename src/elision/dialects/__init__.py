@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, content
+from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, make_content
 from elision.trajectory.turn import Action
 
 Json: TypeAlias = Mapping[str, Any]
@@ -134,16 +134,16 @@ _TEXT_FIELDS = {"text": "text", "refusal": "refusal", "input_text": "text", "out
 
 
 def parse_content(value: object) -> Content:
-    """Read a `content` field: a string, a list of parts, or anything else that a recorder wrote there."""
+    """Read a `make_content` field: a string, a list of parts, or anything else that a recorder wrote there."""
     if isinstance(value, str):
-        return content(value)
+        return make_content(value)
     if isinstance(value, list):
         return tuple(part for item in value for part in _parse_parts(item))
     if isinstance(value, dict):
         return tuple(_parse_parts(value))
     if value is None:
         return ()
-    return content(dump_json(value))
+    return make_content(dump_json(value))
 
 
 def _parse_parts(item: object) -> Iterator[Part]:

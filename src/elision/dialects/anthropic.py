@@ -18,7 +18,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, content, text_of
+from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -65,7 +65,7 @@ def _is_own_block(block: Json) -> bool:
 
 
 def list_blocks(value: object) -> list[Json]:
-    """Return a `content` field as blocks; a string is one text block."""
+    """Return a `make_content` field as blocks; a string is one text block."""
     if isinstance(value, list):
         return [item if isinstance(item, dict) else {"type": "text", "text": dump_json(item)} for item in value]
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def _read_thinking(block: Json) -> str:
 
 
 def _read_summary(block: Json) -> str:
-    return text_of(parse_content(block.get("content")))
+    return join_text(parse_content(block.get("content")))
 
 
 def _keep_hidden_thinking(block: Json) -> Content:
@@ -109,7 +109,7 @@ _CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
     "thinking": _keep_hidden_thinking,
     "redacted_thinking": lambda block: (make_sealed("redacted_thinking", block, text_in(block.get("data"))),),
     "tool_use": lambda _: (),
-    "compaction": lambda block: content(_read_summary(block)),
+    "compaction": lambda block: make_content(_read_summary(block)),
 }
 
 

@@ -18,7 +18,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -61,7 +61,7 @@ def _parse_action(call: Json) -> Action:
 
 def parse_assistant(message: Json) -> AssistantMessage:
     """Read an assistant message."""
-    refusal = content(text_in(message.get("refusal")))
+    refusal = make_content(text_in(message.get("refusal")))
     return AssistantMessage(
         content=parse_content(message.get("content")) + refusal,
         reasoning=parse_reasoning(message),
@@ -95,7 +95,7 @@ def parse_usage(value: object, *, usd: float | None = None) -> Usage | None:
     read = (details.get("cached_tokens"), counts.get("prompt_cache_hit_tokens"), counts.get("cache_read_input_tokens"))
     written = (details.get("cache_write_tokens"), counts.get("cache_creation_input_tokens"))
     tiers = mapping_in(details.get("cache_creation_token_details")) or mapping_in(counts.get("cache_creation"))
-    return Usage.inclusive(
+    return Usage.from_inclusive(
         prompt=count_in(counts.get("prompt_tokens")),
         output=_count_output(counts),
         cache_read=max(map(count_in, read)),

@@ -24,7 +24,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Part, Text, content
+from elision.trajectory.content import Content, Part, Text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -205,7 +205,7 @@ def _parse_output(value: object) -> Content:
     if isinstance(value, list) and value and all(isinstance(part, dict) and "stdout" in part for part in value):
         return tuple(part for run in value for part in _parse_command_output(run))
     if isinstance(value, dict) and "type" not in value:
-        return content(dump_json(value))
+        return make_content(dump_json(value))
     return parse_content(value)
 
 
@@ -217,7 +217,7 @@ def _parse_command_output(run: Json) -> Content:
     else:
         ending = ""
     texts = (text_in(run.get("stdout")), text_in(run.get("stderr")), ending)
-    return content("\n".join(filter(None, texts)))
+    return make_content("\n".join(filter(None, texts)))
 
 
 def _has_failed(item: Json) -> bool | None:
@@ -235,7 +235,7 @@ def parse_usage(value: object) -> Usage | None:
     if "input_tokens" not in counts:
         return None
     details = mapping_in(counts.get("input_tokens_details"))
-    return Usage.inclusive(
+    return Usage.from_inclusive(
         prompt=count_in(counts.get("input_tokens")),
         output=count_in(counts.get("output_tokens")),
         cache_read=count_in(details.get("cached_tokens")),

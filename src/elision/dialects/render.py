@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from elision.dialects import MEDIA, Json, dump_json, mapping_in, text_in
-from elision.trajectory.content import Content, Opaque, content
+from elision.trajectory.content import Content, Opaque, make_content
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import Segment, View
 
@@ -136,7 +136,7 @@ class BaseRenderer(ABC):
     # -- following a session --------------------------------------------------------------------------------------
 
     def _follow_view(self, view: View) -> None:
-        self._rewind_to(view.common(self._view))
+        self._rewind_to(view.count_common(self._view))
         segments = view.track.segments
         for place in range(len(self._ends), view.length):
             for message in self._render_segment(segments, place):
@@ -170,7 +170,7 @@ class BaseRenderer(ABC):
                 return self._render_message(segment.source, head=segment.kind == "head")
         # Tools belong to the request itself, and an unrecorded head cannot be shown.
         if segment.kind == "summary":
-            return self._render_user(content(segment.text))
+            return self._render_user(make_content(segment.text))
         return []
 
     def _render_turn(self, place: int, turn: Turn) -> list[JsonMessage]:
@@ -186,7 +186,7 @@ class BaseRenderer(ABC):
         else:
             missing = []
         return self._render_assistant(exchange) + [
-            self._render_result(id, content(self.no_result_text), None) for id in missing
+            self._render_result(id, make_content(self.no_result_text), None) for id in missing
         ]
 
     def _render_observation(self, segments: list[Segment], place: int) -> list[JsonMessage]:
@@ -229,7 +229,7 @@ def _get_content(segment: Segment) -> Content:
     """Return what an observation's segment says: the text of a placeholder or clip, else everything observed."""
     if segment.kind == "observation" and isinstance(segment.source, Observation):
         return segment.source.content
-    return content(segment.text)
+    return make_content(segment.text)
 
 
 def _get_error(segment: Segment) -> bool | None:

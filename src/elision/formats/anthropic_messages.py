@@ -183,7 +183,7 @@ def _read_cline_usage(value: object) -> Usage | None:
     )
     if "inputTokens" not in counts or read + written > prompt:
         return None
-    return Usage.inclusive(
+    return Usage.from_inclusive(
         prompt=prompt,
         output=count_in(counts.get("outputTokens")),
         cache_read=read,

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elision.trajectory.content import Content
-from elision.trajectory.draft import Draft, opening
-from elision.trajectory.text_protocol import Observations, decide
+from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation
+from elision.trajectory.turn_builder import TurnBuilder, find_opening_text
 from elision.trajectory.usage import Usage
 
 
@@ -25,15 +25,15 @@ class Assembler:
     observations: which messages are observations; `auto` decides when `finish` is called, with everything seen.
     """
 
-    def __init__(self, file: str, observations: Observations = "auto") -> None:
+    def __init__(self, file: str, observations: ObservationRole = "auto") -> None:
         self.file = file
         self.observations = observations
         self.problems: list[Problem] = []
         self._head: list[Message] = []
         self._tool_definitions: list[Mapping[str, Any]] = []
-        self._drafts: list[Draft] = []
+        self._drafts: list[TurnBuilder] = []
         self._compactions: list[Compaction] = []
-        self._calls: dict[str, Draft] = {}
+        self._calls: dict[str, TurnBuilder] = {}
         #: Ids given to calls of the newest message that came without one, in order: results without an id answer them.
         self._unnamed_ids: deque[str] = deque()
 
@@ -93,7 +93,7 @@ class Assembler:
                 )
             else:
                 unique[action.id] = action
-        draft = Draft(content, reasoning, tuple(unique.values()), usage, at, model)
+        draft = TurnBuilder(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
         for key in unique:
             self._calls[key] = draft
@@ -168,7 +168,7 @@ class Assembler:
         mode = self.observations
         if mode == "auto":
             seen = bool(self._tool_definitions) or any(draft.results or draft.actions for draft in self._drafts)
-            mode = decide(opening(self._drafts), has_tools=seen)
+            mode = choose_observation_role(find_opening_text(self._drafts), has_tools=seen)
         models = Counter(draft.model for draft in self._drafts if draft.model)
         _name_models(self._drafts)
         return Trajectory(
@@ -178,14 +178,14 @@ class Assembler:
             model=model or (models.most_common(1)[0][0] if models else ""),
             parent=parent,
             head=Head(messages=tuple(self._head), tools=tuple(self._tool_definitions)),
-            turns=tuple(draft.turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
+            turns=tuple(draft.build_turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
             compactions=tuple(self._compactions),
             recorded_window=recorded_window,
             observations=mode,
         )
 
 
-def _name_models(drafts: Sequence[Draft]) -> None:
+def _name_models(drafts: Sequence[TurnBuilder]) -> None:
     """Give each call without a model that of the call before it, or of the first that has one.
 
     A request with its response names the model of its last call only. Left without a name, the earlier calls would

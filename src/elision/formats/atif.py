@@ -28,8 +28,8 @@ from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, content, text_of
-from elision.trajectory.text_protocol import action_in
+from elision.trajectory.content import Content, join_text, make_content
+from elision.trajectory.text_protocol import find_action
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -120,8 +120,8 @@ class _AtifRun:
         said = parse_content(step.get("message"))
         actions = _parse_actions(step)
         if self._in_text and _list_results(step):
-            text = text_of(said)
-            actions = [action_in(text) or Action(id="", name="", arguments=text, implicit=True)]
+            text = join_text(said)
+            actions = [find_action(text) or Action(id="", name="", arguments=text, implicit=True)]
         if step.get("llm_call_count") == 0 and not isinstance(step.get("llm_call_count"), bool):
             self._add_uncalled_step(said, actions)
         else:
@@ -178,7 +178,7 @@ def _join_results(step: Json) -> Content:
 def _describe_step(step: Json) -> Content:
     """Return a step of the agent as text: what it said, its calls, their results."""
     calls = [f"{action.name} {action.arguments}" for action in _parse_actions(step)]
-    return parse_content(step.get("message")) + content("\n".join(calls)) + _join_results(step)
+    return parse_content(step.get("message")) + make_content("\n".join(calls)) + _join_results(step)
 
 
 def _read_usage(metrics: Json) -> Usage | None:
@@ -187,7 +187,7 @@ def _read_usage(metrics: Json) -> Usage | None:
     if not prompt and not output:
         return None
     extra = mapping_in(metrics.get("extra"))
-    return Usage.inclusive(
+    return Usage.from_inclusive(
         prompt=prompt,
         output=output,
         cache_read=count_in(metrics.get("cached_tokens")),

@@ -20,7 +20,7 @@ from elision.formats.claude_code_attachments import find_rendering_versions, rea
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, text_of
+from elision.trajectory.content import Content, join_text
 from elision.trajectory.trajectory import Problem
 
 #: Records that stand at the start of transcripts and carry no message.
@@ -400,7 +400,7 @@ class _TranscriptRun:
         """Add a summary: of this run's own turns to the compaction, of an earlier file's to the head."""
         if self.assembler.turn_count:
             self._compacting = True
-            self._settle_compaction(text_of(said))
+            self._settle_compaction(join_text(said))
         else:
             self._compacting = False
             self.assembler.add_user(said)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from elision.dialects import Json, dump_json, make_opaque, mapping_in, mappings_in, parse_content, text_in
-from elision.trajectory.content import Content, content
+from elision.trajectory.content import Content, make_content
 
 #: Events whose hooks' plain output the model is sent.
 _CONTEXT_HOOKS = frozenset(("SessionStart", "UserPromptSubmit"))
@@ -52,7 +52,7 @@ def _join_fields(*names: str) -> Callable[[Json], Content]:
     """Return a reader that joins the texts of some fields. Lists of texts and of objects with a text are flattened."""
 
     def texts_of(attachment: Json) -> Content:
-        return content("\n".join(filter(None, (_flatten_text(attachment.get(name)) for name in names))))
+        return make_content("\n".join(filter(None, (_flatten_text(attachment.get(name)) for name in names))))
 
     return texts_of
 
@@ -77,14 +77,14 @@ def _read_file_content(attachment: Json) -> Content:
     held = mapping_in(attachment.get("content"))
     name = text_in(attachment.get("filename")) or text_in(attachment.get("displayPath"))
     if held.get("type") == "image":
-        return (*content(name), make_opaque("image", held))
-    return content("\n".join(filter(None, (name, _flatten_text(attachment.get("content"))))))
+        return (*make_content(name), make_opaque("image", held))
+    return make_content("\n".join(filter(None, (name, _flatten_text(attachment.get("content"))))))
 
 
 def _read_hook_output(attachment: Json) -> Content:
     heard = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
     if heard:
-        return content(text_in(attachment.get("content")))
+        return make_content(text_in(attachment.get("content")))
     return ()
 
 

@@ -30,7 +30,7 @@ from elision.formats.branches import RecordedBranch, TreeNode, split_branches
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
 
@@ -128,7 +128,7 @@ def _is_from_model(item: Json) -> bool:
 
 
 def _starts_turn(item: Json) -> bool:
-    said = text_of(parse_content(item.get("content"))).lstrip()
+    said = join_text(parse_content(item.get("content"))).lstrip()
     return item.get("type") == "message" and item.get("role") == "user" and not said.startswith(_CODEX_OWN_STARTS)
 
 
@@ -218,7 +218,7 @@ def _read_usage(counts: Json) -> Usage | None:
     prompt, read, write, output = (count_in(counts.get(key)) for key in _COUNTS)
     if not prompt and not output:
         return None
-    return Usage.inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write)
+    return Usage.from_inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write)
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------

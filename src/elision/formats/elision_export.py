@@ -16,17 +16,17 @@ from elision.errors import FormatError
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.trajectory.json_form import (
-    given,
-    head_in,
-    head_out,
-    mapping,
-    mappings,
-    optional,
-    stated,
-    text,
-    turn_in,
-    turn_out,
-    whole,
+    decode_head,
+    decode_turn,
+    drop_empty,
+    drop_unknown,
+    encode_head,
+    encode_turn,
+    read_integer,
+    read_mapping,
+    read_mappings,
+    read_optional,
+    read_text,
 )
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Turn
@@ -44,19 +44,19 @@ def export(trajectory: Trajectory) -> Iterator[str]:
         {
             "format": f"elision.trajectory/{VERSION}",
             "id": trajectory.id,
-            **given(
+            **drop_empty(
                 file=trajectory.file,
                 recorded_as=trajectory.format,
                 model=trajectory.model,
                 observations=trajectory.observations if trajectory.observations != "tools" else "",
                 compactions=[_dump_compaction(compaction) for compaction in trajectory.compactions],
             ),
-            **stated(parent=trajectory.parent, recorded_window=trajectory.recorded_window),
-            "head": head_out(trajectory.head),
+            **drop_unknown(parent=trajectory.parent, recorded_window=trajectory.recorded_window),
+            "head": encode_head(trajectory.head),
         }
     )
     for turn in trajectory.turns:
-        yield _dump_line(turn_out(turn))
+        yield _dump_line(encode_turn(turn))
 
 
 def _dump_line(value: Mapping[str, Any]) -> str:
@@ -66,8 +66,8 @@ def _dump_line(value: Mapping[str, Any]) -> str:
 def _dump_compaction(compaction: Compaction) -> dict[str, Any]:
     return {
         "before": compaction.before,
-        **given(summary=compaction.summary),
-        **stated(tokens_before=compaction.tokens_before),
+        **drop_empty(summary=compaction.summary),
+        **drop_unknown(tokens_before=compaction.tokens_before),
     }
 
 
@@ -127,7 +127,7 @@ def _begin_run(document: Document, line: JsonLine) -> _ExportedRun:
 def _add_turn(document: Document, run: _ExportedRun, line: JsonLine) -> Iterator[Problem]:
     expected = len(run.turns) + 1
     try:
-        turn = turn_in(line.value, expected)
+        turn = decode_turn(line.value, expected)
     except ValueError as error:
         yield _make_problem(document, line.number, f"unreadable turn ({error}); left out, later turns move up")
         return
@@ -152,22 +152,22 @@ def _make_problem(document: Document, line: int, reason: str) -> Problem:
 def _parse_trajectory(document: Document, run: _ExportedRun) -> Trajectory:
     value = run.head
     return Trajectory(
-        id=text(value, "id"),
-        head=head_in(mapping(value, "head")),
+        id=read_text(value, "id"),
+        head=decode_head(read_mapping(value, "head")),
         turns=tuple(run.turns),
-        file=text(value, "file"),
-        format=text(value, "recorded_as"),
-        model=text(value, "model"),
-        parent=optional(value, "parent", text),
-        compactions=tuple(map(_parse_compaction, mappings(value, "compactions"))),
-        recorded_window=optional(value, "recorded_window", whole),
-        observations="user" if text(value, "observations") == "user" else "tools",
+        file=read_text(value, "file"),
+        format=read_text(value, "recorded_as"),
+        model=read_text(value, "model"),
+        parent=read_optional(value, "parent", read_text),
+        compactions=tuple(map(_parse_compaction, read_mappings(value, "compactions"))),
+        recorded_window=read_optional(value, "recorded_window", read_integer),
+        observations="user" if read_text(value, "observations") == "user" else "tools",
     )
 
 
 def _parse_compaction(value: Mapping[str, Any]) -> Compaction:
     return Compaction(
-        before=whole(value, "before"),
-        tokens_before=optional(value, "tokens_before", whole),
-        summary=text(value, "summary"),
+        before=read_integer(value, "before"),
+        tokens_before=read_optional(value, "tokens_before", read_integer),
+        summary=read_text(value, "summary"),
     )

@@ -19,7 +19,7 @@ from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, Text, content
+from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -259,7 +259,7 @@ def _read_usage(value: object) -> Usage | None:
     prompt, tools, cached, output, thoughts = (count_in(tokens.get(name)) for name in names)
     if not prompt and not output:
         return None
-    return Usage.inclusive(prompt=prompt + tools, cache_read=cached, output=output + thoughts)
+    return Usage.from_inclusive(prompt=prompt + tools, cache_read=cached, output=output + thoughts)
 
 
 # -- parts of the Gemini API ------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def _read_content(parts: list[Json]) -> Content:
     for part in parts:
         if isinstance(part.get("text"), str):
             if part.get("thought") is not True:
-                said += content(part["text"])
+                said += make_content(part["text"])
             else:
                 said += ()
         elif "functionCall" not in part and "functionResponse" not in part:
@@ -365,4 +365,4 @@ def _read_results(
             shown = error
         else:
             shown = response.get("output", response or "")
-        yield found[0], content(dump_json(shown)) or (Text(""),), True if error else None
+        yield found[0], make_content(dump_json(shown)) or (Text(""),), True if error else None

@@ -28,7 +28,7 @@ from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.timestamps import parse_timestamp
 from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
-from elision.trajectory.content import Part, content
+from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -255,7 +255,7 @@ class _SampleFeeder:
     def _add_result(self, message: Json) -> None:
         error = mapping_in(message.get("error"))
         # A tool that failed leaves no content; the agent is shown the error in its place.
-        said = _parse_assistant(message).content or content(text_in(error.get("message")))
+        said = _parse_assistant(message).content or make_content(text_in(error.get("message")))
         self._assembler.add_result(
             text_in(message.get("tool_call_id")),
             said,
@@ -301,7 +301,7 @@ def _read_usage(value: object) -> Usage | None:
     inclusive = read + write <= prompt and count_in(counts.get("total_tokens")) == prompt + output
     usd = number_in(counts.get("total_cost"))
     if inclusive:
-        return Usage.inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
+        return Usage.from_inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
     return Usage(input=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
 
 

@@ -17,7 +17,7 @@ from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.source import derive_run_name
-from elision.trajectory.content import Text, content
+from elision.trajectory.content import Text, make_content
 from elision.trajectory.turn import Action
 
 _INSTRUCTION = re.compile(r"Orchestrator \(-> (.+)\)")
@@ -57,10 +57,10 @@ def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, s
     role = text_in(message.get("role"))
     text = text_in(message.get("content"))
     if role == "human":
-        assembler.add_user(content(text))
+        assembler.add_user(make_content(text))
     elif role == _THOUGHT:
         if text.startswith(_WRITTEN_BY_MODEL):
-            assembler.add_assistant(content(text), line=number)
+            assembler.add_assistant(make_content(text), line=number)
     elif found := _INSTRUCTION.fullmatch(role):
         call = Action(
             id=f"call {number}", name=found[1], arguments=json.dumps({"instruction": text}, ensure_ascii=False)
@@ -72,6 +72,6 @@ def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, s
             assembler.add_assistant(actions=[call], line=number)
     elif (asked := next((each for each in reversed(waiting) if each[0] == role), None)) is not None:
         waiting.clear()
-        assembler.add_result(asked[1], content(text) or (Text(""),), tool=role, line=number)
+        assembler.add_result(asked[1], make_content(text) or (Text(""),), tool=role, line=number)
     elif not role.startswith("Orchestrator"):  # else a note of the program, such as that the rounds are over
-        assembler.add_user(content(text))
+        assembler.add_user(make_content(text))

@@ -19,7 +19,7 @@ from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, Text, content
+from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -176,7 +176,7 @@ class _AgentThread:
         if self._request and not self._is_answered and self._usage is not None:
             self._add_response_part({}, 0)
         for call in self._denied.keys() - self._answered:
-            self.assembler.add_result(call, content(self._denied[call]) or (Text(""),), error=True)
+            self.assembler.add_result(call, make_content(self._denied[call]) or (Text(""),), error=True)
         for said in self._waiting:
             self.assembler.add_user(said)
         self._denied.clear()
@@ -224,7 +224,7 @@ class _AgentThread:
     def add_outcome(self, event: Json, line: int) -> None:
         """Add what the agent is to produce, and how that will be graded."""
         rubric = text_in(mapping_in(event.get("rubric")).get("content"))
-        self._add_user_words(content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
+        self._add_user_words(make_content("\n\n".join(filter(None, (text_in(event.get("description")), rubric)))))
 
     def _add_user_words(self, said: Content) -> None:
         if self._request:

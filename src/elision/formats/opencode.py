@@ -32,7 +32,7 @@ from elision.formats.litellm import PromptTokens
 from elision.formats.openhands_events import read_member
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, Text, content
+from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -142,7 +142,7 @@ class _SessionRun:
         for message in messages:
             prompt = mapping_in(mapping_in(message).get("info")).get("system")
             if isinstance(prompt, list) and prompt:
-                self.assembler.add_system(content("\n".join(map(text_in, prompt))))
+                self.assembler.add_system(make_content("\n".join(map(text_in, prompt))))
                 return
 
     def take_message(self, info: Json, parts: list[Json], number: int) -> None:
@@ -288,7 +288,7 @@ def _read_user_content(part: Json) -> Content:
     if kind == "text":
         if part.get("ignored") is True:
             return ()
-        return content(text_in(part.get("text")))
+        return make_content(text_in(part.get("text")))
     if kind == "file" and text_in(part.get("mime")) not in _SENT_AS_TEXT:
         return (_keep_media(part),)
     return ()
@@ -296,7 +296,7 @@ def _read_user_content(part: Json) -> Content:
 
 def _read_text(part: Json) -> Content:
     if part.get("type") == "text":
-        return content(text_in(part.get("text")))
+        return make_content(text_in(part.get("text")))
     return ()
 
 
@@ -329,8 +329,8 @@ def _read_result(state: Json) -> tuple[Content, bool]:
             partial = text_in(metadata.get("output"))
         else:
             partial = ""
-        return content(partial or text_in(state.get("error"))), True
-    return content(_INTERRUPTED), True
+        return make_content(partial or text_in(state.get("error"))), True
+    return make_content(_INTERRUPTED), True
 
 
 def _read_end_time(part: Json) -> float | None:

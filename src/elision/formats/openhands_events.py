@@ -29,7 +29,7 @@ from elision.formats.json_lines import read_json_value
 from elision.formats.litellm import PromptTokens
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, Text, content
+from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -171,10 +171,12 @@ class V1RunFeeder:
         self._add_result(event, _read_observation(shown), error, number)
 
     def add_agent_error(self, event: Json, number: int) -> None:
-        self._add_result(event, content(text_in(event.get("error"))), True, number)
+        self._add_result(event, make_content(text_in(event.get("error"))), True, number)
 
     def add_rejection(self, event: Json, number: int) -> None:
-        self._add_result(event, content(f"Action rejected: {text_in(event.get('rejection_reason'))}"), True, number)
+        self._add_result(
+            event, make_content(f"Action rejected: {text_in(event.get('rejection_reason'))}"), True, number
+        )
 
     def _add_result(self, event: Json, shown: Content, error: bool | None, number: int) -> None:
         tool = text_in(event.get("tool_name"))
@@ -257,13 +259,13 @@ def _read_observation(observation: Json) -> Content:
     for name in ("content", "output", "message", "text"):
         value = observation.get(name)
         if isinstance(value, list):
-            return parse_content(value) + content(format_shell_output("", metadata).strip("\n"))
+            return parse_content(value) + make_content(format_shell_output("", metadata).strip("\n"))
         if isinstance(value, str):
-            return content("\n".join(filter(None, (format_shell_output(value, metadata), error)))) + _read_screenshot(
-                observation
-            )
+            return make_content(
+                "\n".join(filter(None, (format_shell_output(value, metadata), error)))
+            ) + _read_screenshot(observation)
     rest = {key: value for key, value in observation.items() if key != "kind"}
-    return content(error or (json.dumps(rest, ensure_ascii=False) if rest else ""))
+    return make_content(error or (json.dumps(rest, ensure_ascii=False) if rest else ""))
 
 
 def _read_screenshot(observation: Json) -> Content:

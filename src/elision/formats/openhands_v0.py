@@ -17,7 +17,7 @@ from elision.formats.assembler import Assembler
 from elision.formats.litellm import PromptTokens
 from elision.formats.openhands_events import RecordedBill, format_shell_output
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Text, content
+from elision.trajectory.content import Text, make_content
 from elision.trajectory.turn import Action
 
 #: Actions that say nothing to the model: control of the session, and requests to OpenHands itself.
@@ -87,7 +87,7 @@ class V0RunFeeder:
 
     def _add_user(self, event: Json) -> None:
         if event["action"] == "message":
-            self.assembler.add_user(content(_read_words(event)))
+            self.assembler.add_user(make_content(_read_words(event)))
         else:  # a command that the user ran: what it prints is shown to the model as the user's words
             self._by_user.add(_get_id(event))
 
@@ -118,9 +118,9 @@ class V0RunFeeder:
         if kind in _SILENT_OBSERVATIONS:
             return
         if kind == "recall":
-            self.assembler.add_user(content(_join_recalled(mapping_in(event.get("extras")))))
+            self.assembler.add_user(make_content(_join_recalled(mapping_in(event.get("extras")))))
             return
-        shown = content(format_shell_output(text_in(event.get("content")), _get_metadata(event)))
+        shown = make_content(format_shell_output(text_in(event.get("content")), _get_metadata(event)))
         call = self._find_answered_call(event)
         if call:
             self.assembler.add_result(call, shown or (Text(""),), error=_has_failed(event), line=number)
@@ -139,7 +139,7 @@ class V0RunFeeder:
 
 
 def _add_system(assembler: Assembler, arguments: Json) -> None:
-    assembler.add_system(content(text_in(arguments.get("content"))))
+    assembler.add_system(make_content(text_in(arguments.get("content"))))
     assembler.add_tools(mappings_in(arguments.get("tools")))
 
 
@@ -156,7 +156,7 @@ def _parse_assistant(event: Json, number: int) -> AssistantMessage:
     if choices:
         spoken = parse_assistant(mapping_in(choices[0].get("message")))
     else:
-        spoken = AssistantMessage(content=content(_read_words(event)))
+        spoken = AssistantMessage(content=make_content(_read_words(event)))
     call = _get_call_id(event)
     name = text_in(_get_call_metadata(event).get("function_name"))
     if not call and event["action"] in _SPOKEN_ACTIONS:

@@ -25,7 +25,7 @@ from elision.formats.branches import RecordedBranch, TreeNode, split_branches
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, content
+from elision.trajectory.content import Content, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -101,7 +101,7 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
     for place, line in enumerate(path):
         _feed_entry(assembler, line)
         for call in stand_ins.get(place, ()):
-            assembler.add_result(call, content(STAND_IN_RESULT), error=True, line=line.number)
+            assembler.add_result(call, make_content(STAND_IN_RESULT), error=True, line=line.number)
     if number:
         name, parent = (f"fork {number}", "main")
     else:
@@ -201,12 +201,12 @@ def _add_command(assembler: Assembler, message: Json, line: JsonLine) -> None:
     lines = [f"Ran `{text_in(message.get('command'))}`", text_in(message.get("output")) or "(no output)"]
     if code := count_in(message.get("exitCode")):
         lines.append(f"Command exited with code {code}")
-    assembler.add_user(content("\n".join(lines)))
+    assembler.add_user(make_content("\n".join(lines)))
 
 
 def _add_summary(assembler: Assembler, message: Json, line: JsonLine) -> None:
     """Add what was done on a branch that was abandoned."""
-    assembler.add_user(content(text_in(message.get("summary"))))
+    assembler.add_user(make_content(text_in(message.get("summary"))))
 
 
 def _add_compaction(assembler: Assembler, message: Json, line: JsonLine) -> None:
@@ -215,7 +215,7 @@ def _add_compaction(assembler: Assembler, message: Json, line: JsonLine) -> None
     if assembler.turn_count:
         assembler.add_compaction(tokens_before=count_in(message.get("tokensBefore")) or None, summary=summary)
     else:
-        assembler.add_user(content(summary))
+        assembler.add_user(make_content(summary))
 
 
 _Take = Callable[[Assembler, Json, JsonLine], None]

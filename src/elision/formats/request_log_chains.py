@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from elision.dialects.render import SEALED_KINDS
 from elision.formats.document import RunOrProblem
-from elision.trajectory.content import Content, Opaque, text_of
-from elision.trajectory.spoken import argument_text
+from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.content import Content, Opaque, join_text
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Turn
 
@@ -98,11 +98,11 @@ def _list_turn_parts(turn: Turn) -> Iterator[Hashable]:
 
 
 def _list_calls(turn: Turn) -> Iterator[Hashable]:
-    return ((action.name, argument_text(action)) for action in turn.actions if not action.implicit)
+    return ((action.name, join_argument_text(action)) for action in turn.actions if not action.implicit)
 
 
 def _describe_message(message: Message) -> Hashable:
-    return message.role, text_of(message.content), _describe_opaque(message.content)
+    return message.role, join_text(message.content), _describe_opaque(message.content)
 
 
 def _describe_opaque(parts: Content, but: frozenset[str] = frozenset()) -> Hashable:

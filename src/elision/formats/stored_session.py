@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from elision.errors import FormatError
 from elision.stores.store import Store
-from elision.trajectory.events import Answered, Called, Decided, Event, HeadSet
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, UsageReported
 from elision.trajectory.trajectory import Compaction, Trajectory
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -44,7 +44,7 @@ class _LogFacts:
     """What a log says beside its turns."""
 
     head: Head = field(default_factory=Head)
-    calls: dict[int, Called] = field(default_factory=dict)
+    calls: dict[int, RequestSent] = field(default_factory=dict)
     usage: dict[int, Usage] = field(default_factory=dict)
     compactions: list[Compaction] = field(default_factory=list)
 
@@ -65,10 +65,10 @@ def _read_log(events: Iterable[Event]) -> _LogFacts:
         match event:
             case HeadSet():
                 told.head = event.head
-            case Called():
+            case RequestSent():
                 told.calls[event.call] = event
-            case Answered():
+            case UsageReported():
                 told.usage[event.call] = event.usage
-            case Decided() if event.summary is not None:
+            case PassDecided() if event.summary is not None:
                 told.compactions.append(Compaction(before=event.call, summary=event.summary.text))
     return told

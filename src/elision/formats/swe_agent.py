@@ -21,7 +21,7 @@ from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.source import derive_run_name
-from elision.trajectory.content import Content, Text, text_of
+from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.turn import Action
 
 #: SWE-agent's own placeholder for an observation that its history processor elided.
@@ -147,7 +147,7 @@ def _choose_observation(turn: _AlignedTurn, shown: Json) -> Content:
     Empty output of a step that ran is an observation too, so it is kept as an empty text.
     """
     sent = parse_content(shown.get("content"))
-    if sent and not _ELIDED.search(text_of(sent)[:200]):
+    if sent and not _ELIDED.search(join_text(sent)[:200]):
         return sent
     if "observation" in turn.step:
         return (Text(text_in(turn.step["observation"])),)
@@ -190,7 +190,7 @@ def _match_steps(steps: Sequence[str], kept: Sequence[str]) -> dict[int, int]:
 
 
 def _read_text(value: Any) -> str:
-    return text_of(parse_content(value)).strip()
+    return join_text(parse_content(value)).strip()
 
 
 def _read_config(run: Json) -> Json:

@@ -19,7 +19,7 @@ from elision.formats.litellm import PromptTokens
 from elision.formats.openai_chat import ChatMessageFeeder
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
-from elision.trajectory.content import Content, Text, content
+from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.turn import Action
 
 
@@ -114,7 +114,7 @@ def _add_result(assembler: Assembler, result: Json, answered: set[str], number: 
 def _join_result(result: Json) -> Content:
     said = text_in(result.get("result"))
     error = text_in(result.get("error"))
-    return content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
+    return make_content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
 
 
 # -- the port ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.ledger import Ledger
 from elision.stores.store import SessionInfo, Store
-from elision.trajectory.events import Called, Event
+from elision.trajectory.events import Event, RequestSent
 from elision.trajectory.prices import Prices
 
 #: Between two looks into the store for one key.
@@ -72,7 +72,7 @@ class SessionSpend:
                 self._fold_event(event)
 
     def _fold_event(self, event: Event) -> None:
-        if isinstance(event, Called):
+        if isinstance(event, RequestSent):
             self._ledger = self._ledger or Ledger(self.price_model(event.model), self.price_model)
             self.calls += 1
         if self._ledger is not None:
@@ -211,7 +211,7 @@ class Budgets:
 
 
 def _is_since(event: Event, begun: float) -> bool:
-    return isinstance(event, Called) and event.at is not None and event.at >= begun
+    return isinstance(event, RequestSent) and event.at is not None and event.at >= begun
 
 
 def _describe_reached(subject: str, usd: float, max_usd: float | None, turns: int, max_turns: int | None) -> str:

@@ -1,7 +1,7 @@
 """What the model and the gateway said to each other behind the client's back, put back in its place.
 
 A client that was shown one answer in place of a recall and what came of it sends that answer back. Upstream it must be
-what it was: the model's call, our result, the model's answer to it. `Exchanged` events say so by the name of the
+what it was: the model's call, our result, the model's answer to it. `RecallExchanged` events say so by the name of the
 history that ends with what the client was shown. That name knows no ids: an answer may come a second time with others,
 and clients write their own. So what was shown goes out as the client has it, or at least under its ids.
 """
@@ -19,7 +19,7 @@ from elision.dialects.live.pieces import LiveDialect, digest_pieces
 from elision.gateway.json_patch import encode_json, patch_json
 from elision.gateway.transcript import TranscriptEntry
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
-from elision.trajectory.events import Exchanged
+from elision.trajectory.events import RecallExchanged
 
 _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 
@@ -38,7 +38,7 @@ class _CachedExpansion:
 
     entry: TranscriptEntry
     raw: bytes
-    event: Exchanged | None
+    event: RecallExchanged | None
     pending_results: tuple[str, ...]
     silent_messages: tuple[UpstreamMessage, ...]
     messages: tuple[UpstreamMessage, ...]
@@ -52,13 +52,13 @@ class HiddenRounds:
     """
 
     dialect: LiveDialect
-    events_by_node: dict[str, Exchanged] = field(default_factory=dict)
+    events_by_node: dict[str, RecallExchanged] = field(default_factory=dict)
     _expansions: dict[int, _CachedExpansion] = field(default_factory=dict)
     #: The client's messages as they were last, and as objects of ours: the same entries have the same ones.
     _entries: Sequence[TranscriptEntry] = ()
     _client_messages: list[UpstreamMessage] = field(default_factory=list)
 
-    def add_events(self, events: Iterable[Exchanged]) -> None:
+    def add_events(self, events: Iterable[RecallExchanged]) -> None:
         """Exchanges that the log holds."""
         self.events_by_node |= {event.node: event for event in events}
 
@@ -99,7 +99,7 @@ class HiddenRounds:
         self,
         place: int,
         entry: TranscriptEntry,
-        event: Exchanged | None,
+        event: RecallExchanged | None,
         waiting: tuple[str, ...],
         silent: tuple[UpstreamMessage, ...],
     ) -> Sequence[UpstreamMessage]:
@@ -114,7 +114,7 @@ class HiddenRounds:
         return made.messages
 
     def _restore_hidden(
-        self, place: int, event: Exchanged, silent: tuple[UpstreamMessage, ...]
+        self, place: int, event: RecallExchanged, silent: tuple[UpstreamMessage, ...]
     ) -> tuple[UpstreamMessage, ...]:
         """What stands in place of a message that the client was shown."""
         *ahead, last = _parse_messages(event.messages)

@@ -38,7 +38,7 @@ class RequestLog:
             level = logging.INFO
         if self._log.isEnabledFor(level):
             found = collect_facts(served)
-            found |= self._redaction.tree({name: found[name] for name in _FOREIGN_FACTS if name in found})
+            found |= self._redaction.redact_tree({name: found[name] for name in _FOREIGN_FACTS if name in found})
             self._log.log(level, "%s", _LogLine(found, self._form), extra={"elision": found})
 
 
@@ -122,7 +122,7 @@ class _LineFormatter(logging.Formatter):
         found = getattr(record, "elision", None)
         if isinstance(found, dict):
             return format_line({**front, **found}, self._form)
-        told = {**front, "logger": record.name, "message": DEFAULT.text(record.getMessage())}
+        told = {**front, "logger": record.name, "message": DEFAULT.redact_text(record.getMessage())}
         if record.exc_info:
-            told["trace"] = DEFAULT.text(self.formatException(record.exc_info))
+            told["trace"] = DEFAULT.redact_text(self.formatException(record.exc_info))
         return format_line(told, self._form)

@@ -216,7 +216,7 @@ def _extract_error(failure: Any) -> str:
         return ""
     if not isinstance(failure, str) or not failure:
         return "an error without a message"
-    line = " ".join(_REDACTION.text(failure[: 4 * MAX_ERROR_CHARS]).split())
+    line = " ".join(_REDACTION.redact_text(failure[: 4 * MAX_ERROR_CHARS]).split())
     if len(line) <= MAX_ERROR_CHARS:
         return line
     return f"{line[: MAX_ERROR_CHARS - 3]}..."

@@ -19,8 +19,8 @@ from elision.gateway.settings import GatewaySettings
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.price_lookup import known_models
-from elision.trajectory.tokens import counter
+from elision.trajectory.price_lookup import list_models
+from elision.trajectory.tokens import make_counter
 
 if TYPE_CHECKING:
     from elision.gateway.metrics_page import MetricsPage
@@ -50,8 +50,8 @@ class Worker:
         self.app = GatewayApp(settings, self.gateway.proxy, make_admin_app(settings, health, scraped, dashboard), watch)
         if not settings.off:
             # Loading a vocabulary takes a second, and so do lists of prices, which no request should.
-            counter(settings.library.tokens).count("warm")
-            known_models()
+            make_counter(settings.library.tokens).count("warm")
+            list_models()
 
     def update_gauges(self) -> None:
         """Note how things stand, for whichever worker is scraped next."""

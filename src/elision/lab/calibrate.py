@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.engine import output_tokens
+from elision.engine import count_output_tokens
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, Restart, list_requests
-from elision.trajectory.cache import HOUR, PromptCache
+from elision.trajectory.cache import HOUR_SECONDS, PromptCache
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 from elision.trajectory.view import View
 
 FORMAT: Final = "elision.calibrate/1"
@@ -78,7 +78,7 @@ class Billing:
         """
         if self.prices is None:
             return Usage(input=prompt - read, cache_read=read, output=output)
-        bill = self.prices.bill(prompt, read, output, hour)
+        bill = self.prices.bill_call(prompt, read, output, hour)
         return Usage(
             input=bill.input,
             cache_read=bill.cache_read,
@@ -92,7 +92,7 @@ class Billing:
         """What recorded token counts cost, in USD: as recorded, else at the list price."""
         if usage.usd is not None or self.prices is None:
             return usage.usd
-        return usage_cost(usage, self.prices)
+        return cost_reported_usage(usage, self.prices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
         no_cache=not any(request.usage.cache_read or request.usage.cache_write for request in sent),
     )
-    outputs = {turn.index: output_tokens(turn, sizer) for turn in trajectory.turns}
+    outputs = {turn.index: count_output_tokens(turn, sizer) for turn in trajectory.turns}
     if trajectory.model in billings:
         main = billings[trajectory.model]
     else:
@@ -395,7 +395,7 @@ class _CalibrationLedger:
         )
 
     def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:
-        read = cache.send(view, request.now, request.model)
+        read = cache.record_request(view, request.now, request.model)
         return self._billings[request.model].build_usage(view.tokens, read, output, view.hour_tokens)
 
     def _describe_moment(self, request: RecordedRequest, simulated: int) -> _Moment:
@@ -464,8 +464,8 @@ class _Moment:
         """Whether the entry of the call before was dead by now."""
         if self.before is None or self.before.now is None or self.request.now is None:
             return False
-        kept = self.before.billed.hour >= self.before.billed.length
-        return self.request.now - self.before.now > (HOUR if kept else self.rules.ttl)
+        kept = self.before.billed.hour_length >= self.before.billed.length
+        return self.request.now - self.before.now > (HOUR_SECONDS if kept else self.rules.ttl)
 
 
 #: The first that holds is the cause.

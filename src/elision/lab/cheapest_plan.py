@@ -283,7 +283,7 @@ class PlanSearch:
 
 
 def _bill(prices: Prices, tokens: Numbers, cached: Numbers, output: Numbers | int) -> Numbers:
-    """`Prices.bill` over arrays; USD."""
+    """`Prices.bill_call` over arrays; USD."""
     result = _bill_tier(prices, prices.tiers[0][1], tokens, cached, output)
     for start, rates in prices.tiers[1:]:
         result = np.where(tokens > start, _bill_tier(prices, rates, tokens, cached, output), result)
@@ -296,9 +296,9 @@ def _bill_tier(prices: Prices, rates: Rates, tokens: Numbers, cached: Numbers, o
         plain: Numbers = tokens * rates.input / 1e6 + answers
         return plain
     fresh = (
-        rates.write
-        if rates.write == rates.input
-        else np.where(tokens >= prices.cache.minimum, rates.write, rates.input)
+        rates.write_price
+        if rates.write_price == rates.input
+        else np.where(tokens >= prices.cache.minimum, rates.write_price, rates.input)
     )
     prompts: Numbers = (cached * rates.cache_read + (tokens - cached) * fresh) / 1e6 + answers
     return prompts

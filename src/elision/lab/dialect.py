@@ -8,7 +8,7 @@ from typing import Final
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
 from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 
 RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
     "openai": render_openai_chat.OpenAIChatRenderer,
@@ -25,7 +25,7 @@ def renderer(dialect: str) -> ViewRenderer:
 def sizer(dialect: str, tokens: str) -> Sizer:
     """Counts what `dialect` sends, with the counter `tokens`: Anthropic and Responses take reasoning back only sealed,
     so what is recorded in clear text is not sent and not counted there. Raises SpecError."""
-    return Sizer(counter(tokens), reasoning=known(dialect) == "openai")
+    return Sizer(make_counter(tokens), reasoning=known(dialect) == "openai")
 
 
 def known(dialect: str) -> str:

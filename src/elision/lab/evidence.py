@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from elision.lab.gutters import strip_gutters
-from elision.trajectory.items import items
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import Key
-from elision.trajectory.spoken import spoken
 from elision.trajectory.state import State
 from elision.trajectory.trajectory import Trajectory
 
@@ -64,29 +64,34 @@ class Evidence:
 
 def collect_evidence(trajectory: Trajectory) -> Evidence:
     """Read `trajectory` once, front to back."""
-    written = {item for message in trajectory.head.messages for item in items(message.text)}
+    written = {item for message in trajectory.head.messages for item in find_items(message.text)}
     seen: dict[str, list[Key]] = defaultdict(list)
     made: dict[tuple[str, str], Key] = {}
     uses: dict[int, tuple[Use, ...]] = {}
     repeats: dict[int, tuple[Repeat, ...]] = {}
     fresh: set[str] = set()
     for turn in trajectory.turns:
-        new = [item for item in items(spoken(turn)) if item not in written]
+        new = [item for item in find_items(join_assistant_text(turn)) if item not in written]
         fresh.update(new)
         uses[turn.index] = tuple(Use(turn.index, item, tuple(seen[item])) for item in new if item in seen)
         written.update(new)
         again = []
         for position, observation in enumerate(turn.observations, start=1):
-            action = turn.action_of(observation)
+            action = turn.find_action(observation)
             if action is not None:
-                call = (action.name, json.dumps(action.decoded, sort_keys=True) if action.decoded else action.arguments)
+                call = (
+                    action.name,
+                    json.dumps(action.decoded_arguments, sort_keys=True)
+                    if action.decoded_arguments
+                    else action.arguments,
+                )
                 if call in made:
                     again.append(Repeat(turn.index, made[call]))
                 made[call] = (turn.index, position)
-            for item in items(strip_gutters(observation.text)):
+            for item in find_items(strip_gutters(observation.text)):
                 seen[item].append((turn.index, position))
         repeats[turn.index] = tuple(again)
-        written.update(item for message in turn.interjections for item in items(message.text))
+        written.update(item for message in turn.interjections for item in find_items(message.text))
     return Evidence(uses=uses, repeats=repeats, fresh=frozenset(fresh), observed=frozenset(seen))
 
 
@@ -131,17 +136,17 @@ class EvidenceTally:
         self.regret_turns_filtered += lost_filtered
         for repeat in known.repeats.get(turn, ()):
             self.repeats += 1
-            self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered
+            self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns
 
     def _is_visible(self, key: Key, item: str, state: State) -> bool:
-        if key[0] <= state.covered:
+        if key[0] <= state.covered_turns:
             return False
         text = state.hidden.get(key)
         return text is None or item in self._visible_items(text)
 
     def _visible_items(self, text: str) -> frozenset[str]:
         if text not in self._shown:
-            self._shown[text] = frozenset(items(text))
+            self._shown[text] = frozenset(find_items(text))
         return self._shown[text]
 
 

@@ -19,7 +19,7 @@ def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     if first is None or first.usage is None:
         return trajectory
     head = trajectory.head
-    counted = sizer.tools(head) + sum(sizer.message(message) for message in head.messages)
+    counted = sizer.count_tools(head) + sum(sizer.count_message(message) for message in head.messages)
     counted += sum(_estimate_turn_tokens(turn, sizer) for turn in trajectory.turns[: first.index - 1])
     hidden = max(0, first.usage.prompt - counted)
     # What a later call reads is the run's own.
@@ -31,5 +31,5 @@ def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
 
 
 def _estimate_turn_tokens(turn: Turn, sizer: Sizer) -> int:
-    results = sum(sizer.observation(observation) for observation in turn.observations)
-    return sizer.assistant(turn) + results + sum(sizer.message(message) for message in turn.interjections)
+    results = sum(sizer.count_observation(observation) for observation in turn.observations)
+    return sizer.count_assistant(turn) + results + sum(sizer.count_message(message) for message in turn.interjections)

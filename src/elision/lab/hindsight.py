@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from elision.engine import Session, drive, output_tokens
+from elision.engine import Session, count_output_tokens, run_pass
 from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
@@ -99,30 +99,30 @@ def _refuse_summary(request: SummaryRequest) -> str:
 def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
     """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
     session = Session(replace(strategy, schedule=FixedSchedule()), prices, sizer)
-    session.begin(trajectory.head)
+    session.set_head(trajectory.head)
     state = session.state
     policy = session.policy
     raw = [0]
     cold = [True]
     base = [0]
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        raw.append(state.raw.tokens)
-        cold.append(session.books.cache.is_cold(now, model))
-        base.append(session.books.cache.readable(0, state.raw_view(), now, model))
-        drive(session.prepare(now, model), _refuse_summary)
-        session.add(turn)
+        raw.append(state.raw_track.tokens)
+        cold.append(session.bill.cache.is_cold(now, model))
+        base.append(session.bill.cache.count_readable(0, state.make_raw_view(), now, model))
+        run_pass(session.prepare_view(now, model), _refuse_summary)
+        session.add_turn(turn)
     found: list[MaskCandidate] = [policy.pending[key] for key in sorted(policy.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
-        prices=prices.for_an_hour() if session.keeps_an_hour else prices,
+        prices=prices.with_hour_writes() if session.writes_for_an_hour else prices,
         limit=strategy.summary_max_tokens,
-        head=state.raw.start(state.head_length),
+        head=state.raw_track.count_tokens_before(state.head_length),
         task=state.task_tokens,
         raw=np.array(raw),
-        answers=np.array([0] + [output_tokens(turn, sizer) for turn in trajectory.turns]),
+        answers=np.array([0] + [count_output_tokens(turn, sizer) for turn in trajectory.turns]),
         cold=np.array(cold),
         base=np.array(base),
-        start=np.array([0] + [state.raw_start(turn) for turn in turns]),
+        start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),
         said=np.array(
             [
                 limit_user_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
@@ -135,6 +135,8 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         since=np.array([item.since_call for item in found], dtype=int),
         turn=np.array([item.key[0] for item in found], dtype=int),
         saves=np.array([item.saved_tokens for item in found], dtype=int),
-        size=np.array([state.segment(item.key).tokens for item in found], dtype=int),
-        place=np.array([state.raw.start(state.places[item.key]) for item in found], dtype=int),
+        size=np.array([state.find_segment(item.key).tokens for item in found], dtype=int),
+        place=np.array(
+            [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found], dtype=int
+        ),
     )

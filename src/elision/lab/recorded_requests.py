@@ -92,8 +92,8 @@ def _estimate_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     """
     head = trajectory.head
     first = next((turn for turn in trajectory.turns if turn.usage is not None and turn.usage.prompt), None)
-    said = sum(sizer.message(message) for message in head.messages)
-    if first is None or first.usage is None or first.index > 1 or said + sizer.tools(head) <= first.usage.prompt:
+    said = sum(sizer.count_message(message) for message in head.messages)
+    if first is None or first.usage is None or first.index > 1 or said + sizer.count_tools(head) <= first.usage.prompt:
         return trajectory
     left = max(0, first.usage.prompt - said)
     return replace(trajectory, head=replace(head, tools=(), hidden_tokens=left))
@@ -116,7 +116,7 @@ class _CountedConversation:
 
     @property
     def fixed_tokens(self) -> int:
-        return self.sent.start(self.fixed)
+        return self.sent.count_tokens_before(self.fixed)
 
     @property
     def scale(self) -> float:
@@ -126,14 +126,14 @@ class _CountedConversation:
         return 1.0
 
     def begin(self, head: Head) -> None:
-        self.state.fold(HeadSet(head))
-        self.sent = self.state.raw.fork(self.state.head_length)
+        self.state.fold_event(HeadSet(head))
+        self.sent = self.state.raw_track.fork(self.state.head_length)
         self._taken = self.state.head_length
         self.fixed = _fixed_tokens(self.sent.segments)
 
     def add(self, turn: Turn) -> None:
-        self.state.fold(TurnAdded(turn))
-        raw = self.state.raw.segments
+        self.state.fold_event(TurnAdded(turn))
+        raw = self.state.raw_track.segments
         for segment in raw[self._taken :]:
             self.sent.append(segment)
         self._taken = len(raw)
@@ -141,14 +141,14 @@ class _CountedConversation:
     def restart(self, prompt: int, summary: str) -> None:
         """Head, summary, and as many of the newest turns as a prompt of `prompt` billed tokens has room for."""
         scale = self.scale
-        track = self.state.raw.fork(self.state.head_length)
+        track = self.state.raw_track.fork(self.state.head_length)
         head = track.tokens
         if summary:
-            track.append(Segment(kind="summary", tokens=self.state.sizer.text(summary), text=summary))
+            track.append(Segment(kind="summary", tokens=self.state.sizer.count_text(summary), text=summary))
         room = (prompt - head) / scale - (track.tokens - head)
-        raw = self.state.raw
-        places = (*self.state.raw_places, len(raw.segments))
-        first = min(places, key=lambda place: abs(raw.tokens - raw.start(place) - room))
+        raw = self.state.raw_track
+        places = (*self.state.raw_turn_places, len(raw.segments))
+        first = min(places, key=lambda place: abs(raw.tokens - raw.count_tokens_before(place) - room))
         for segment in raw.segments[first:]:
             track.append(segment)
         self.sent = track
@@ -156,7 +156,7 @@ class _CountedConversation:
 
     def build_view(self, call: int, prompt: int, model: str) -> View:
         length = len(self.sent.segments)
-        tokens = self.sent.start(length)
+        tokens = self.sent.count_tokens_before(length)
         if self._before is not None and self._before[2] == model:
             self.grown[0] += prompt - self._before[0]
             self.grown[1] += tokens - self._before[1]
@@ -226,8 +226,8 @@ def _cut_view(view: View, share: float) -> View:
     if share >= 1:
         hour = view.length
     else:
-        hour = view.place_of(round(share * view.tokens))
-    return replace(view, hour=hour)
+        hour = view.find_place(round(share * view.tokens))
+    return replace(view, hour_length=hour)
 
 
 def _build_view(call: int, track: Track, fixed: int, length: int) -> View:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from elision.engine import Session, Summarizer, drive
+from elision.engine import Session, Summarizer, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.strategies.strategy import Strategy
@@ -76,24 +76,24 @@ def replay_run(
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
     """
     session = Session(strategy, prices, sizer)
-    session.begin(trajectory.head)
+    session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = model_free_summarizer(sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        drive(session.prepare(now, model), summarizer)
+        run_pass(session.prepare_view(now, model), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)
         if watch is not None:
             watch(session)
-        session.add(turn)
+        session.add_turn(turn)
         _record_call(result, session)
     result.epochs = session.state.epoch
     return result
 
 
 def _record_call(result: Replay, session: Session) -> None:
-    newest = session.newest
-    books = session.books
+    newest = session.newest_call
+    books = session.bill
     assert newest is not None
     before = result.usd
     result.bill = books.prompts + books.answers

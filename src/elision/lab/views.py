@@ -9,13 +9,13 @@ from itertools import takewhile
 
 from elision.dialects import render_openai_chat
 from elision.dialects.render import JsonMessage, ViewRenderer
-from elision.engine import Session, drive
+from elision.engine import Session, run_pass
 from elision.errors import SpecError
 from elision.lab.clock import calls
 from elision.lab.replay import model_free_summarizer
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
@@ -55,7 +55,7 @@ class ViewAt:
     messages: list[JsonMessage] = field(repr=False)
     plain: list[JsonMessage] = field(repr=False)
     system: list[JsonMessage] = field(repr=False)
-    decided: Decided
+    decided: PassDecided
     bill: Bill
     raw: Bill
     before: ViewAt | None = field(default=None, repr=False)
@@ -73,13 +73,13 @@ class ViewAt:
         if self.before is None:
             return None
         before = self.before.view
-        place = self.view.common(self.before.view)
+        place = self.view.count_common(self.before.view)
         if place == before.length:
             return None
         message = _count_common(self.before.plain, self.plain)
         return Rewrite(
             place=place,
-            tokens=self.view.track.start(place),
+            tokens=self.view.track.count_tokens_before(place),
             message=message + 1,
             character=_shared_characters(
                 before.track.segments[place], self.view.track.segments[place : self.view.length]
@@ -100,19 +100,19 @@ def list_views(
 
 
 def _run_views(trajectory: Trajectory, session: Session, renderer: ViewRenderer) -> Iterator[ViewAt]:
-    session.begin(trajectory.head)
+    session.set_head(trajectory.head)
     summarizer = model_free_summarizer(session.sizer)
     before: ViewAt | None = None
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        drive(session.prepare(now, model), summarizer)
+        run_pass(session.prepare_view(now, model), summarizer)
         newest = _build_view(session, renderer, before)
         before = replace(newest, before=None)
         yield newest
-        session.add(turn)
+        session.add_turn(turn)
 
 
 def _build_view(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
-    newest = session.newest
+    newest = session.newest_call
     assert newest is not None
     return ViewAt(
         call=newest.view.call,
@@ -123,7 +123,7 @@ def _build_view(session: Session, renderer: ViewRenderer, before: ViewAt | None)
         system=renderer.render_system(newest.view),
         decided=newest.decided,
         bill=newest.bill,
-        raw=newest.raw,
+        raw=newest.raw_bill,
         before=before,
     )
 

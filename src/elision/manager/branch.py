@@ -12,7 +12,7 @@ from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.store import AtomicCreate, NewSession, Relation, Store
 from elision.strategies.guards import Guards, RunWatch
-from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
 
@@ -28,7 +28,7 @@ class ObservationTotals:
 
     def add_turn(self, turn: Turn) -> None:
         self.observations.append(self.observations[-1] + len(turn.observations))
-        self.tokens.append(self.tokens[-1] + sum(self.sizer.observation(each) for each in turn.observations))
+        self.tokens.append(self.tokens[-1] + sum(self.sizer.count_observation(each) for each in turn.observations))
 
     def remove_newest(self) -> None:
         """The newest turn is to come again."""
@@ -169,7 +169,7 @@ class SessionBranch:
 
     def amend_newest(self, turn: Turn, node: str) -> None:
         """The newest turn came with another ending."""
-        self.session = self.session.amended(turn, node)
+        self.session = self.session.amend_turn(turn, node)
         if self.turns_counted == turn.index:
             self.forget_newest()
 
@@ -211,7 +211,7 @@ def _iterate_until(events: Sequence[Event], turn: int) -> Iterator[Event]:
 
 def map_nodes(events: Sequence[Event]) -> dict[int, str]:
     """For each turn of a log the name of the history that ends with it, as it is now."""
-    return {event.turn.index: event.node for event in events if isinstance(event, TurnAdded | Amended)}
+    return {event.turn.index: event.node for event in events if isinstance(event, TurnAdded | TurnAmended)}
 
 
 def _keep_assistant_part(turn: Turn) -> Turn:

@@ -22,7 +22,7 @@ from elision.manager.branch import (
 from elision.manager.history import History
 from elision.stores.store import NewSession, Relation, Store
 from elision.strategies.guards import Guards
-from elision.trajectory.events import Event, Opened
+from elision.trajectory.events import Event, SessionOpened
 
 #: Makes the engine's session of a log.
 SessionFactory = Callable[[Sequence[Event]], Session]
@@ -43,7 +43,7 @@ class BranchLookup:
     is_shared: bool
     parent: str
     make_session: SessionFactory
-    make_opened_event: Callable[[], Opened]
+    make_opened_event: Callable[[], SessionOpened]
     guards: Guards
     clock: Callable[[], float]
 

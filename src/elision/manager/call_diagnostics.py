@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elision.engine import Pending, Session
+from elision.engine import CallResult, Session
 from elision.manager.branch import SessionBranch
 from elision.manager.ledger import Ledger
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
-from elision.trajectory.plan import Clip, Mask, handle
+from elision.trajectory.plan import Clip, Mask, make_handle
 from elision.trajectory.state import State
 
 
@@ -16,7 +16,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
     """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
     engine = branch.session
     state = engine.state
-    newest = engine.newest
+    newest = engine.newest_call
     anchor = engine.scale.correction
     assert newest is not None
     told = compute_costs(engine, ledger)
@@ -25,16 +25,16 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         branch=branch.key,
         call=newest.view.call,
         turns=len(state.turns),
-        before=engine.as_billed(newest.before),
-        after=engine.as_billed(newest.view.tokens),
-        raw=engine.as_billed(state.raw.tokens),
+        before=engine.convert_to_billed(newest.tokens_before),
+        after=engine.convert_to_billed(newest.view.tokens),
+        raw=engine.convert_to_billed(state.raw_track.tokens),
         reason=newest.decided.reason,
         epoch=state.epoch,
         masked=tuple(_list_hidden(state, newest.decided.masks)),
         clipped=tuple(_list_hidden(state, newest.decided.clips)),
         summarized=_describe_summary(state, newest),
         summaries=ledger.summaries,
-        summary_tokens=state.sizer.text(state.summary.block) if state.summary else 0,
+        summary_tokens=state.sizer.count_text(state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
         costs=told,
         savings=_compute_savings(branch),
@@ -42,7 +42,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         hint=branch.watch.find_hint(),
         history=history,
         anchor=anchor,
-        estimated=not engine.sizer.counter.exact,
+        estimated=not engine.sizer.counter.is_exact,
         recalls=ledger.recalls,
         model=model,
     )
@@ -67,7 +67,7 @@ def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: f
 def compute_costs(engine: Session, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
     ledger.fold_new(engine.events)
-    books = engine.books
+    books = engine.bill
     prompts = engine.costs.total
     recalls = ledger.recall_usd * engine.scale.rate
     return Costs(
@@ -83,26 +83,27 @@ def compute_costs(engine: Session, ledger: Ledger) -> Costs:
 
 def _list_hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
     for edit in edits:
-        observation = state.observation(edit.key)
+        observation = state.find_observation(edit.key)
         yield Hidden(
-            handle=handle(edit.key),
+            handle=make_handle(edit.key),
             tool=observation.tool,
-            tokens=state.sizer.observation(observation),
-            left=state.sizer.text(edit.text),
+            tokens=state.sizer.count_observation(observation),
+            left=state.sizer.count_text(edit.text),
             text=edit.text,
         )
 
 
-def _describe_summary(state: State, newest: Pending) -> Summarized | None:
+def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
     summary = newest.decided.summary
     if summary is None:
         return None
     return Summarized(
-        first=newest.covered + 1,
+        first=newest.covered_before + 1,
         last=summary.covers,
-        tokens=state.raw_start(summary.covers + 1) - state.raw_start(newest.covered + 1),
-        left=state.sizer.text(summary.block),
-        usd=newest.summarizer.usd,
+        tokens=state.count_raw_tokens_before(summary.covers + 1)
+        - state.count_raw_tokens_before(newest.covered_before + 1),
+        left=state.sizer.count_text(summary.block),
+        usd=newest.summarizer_bill.usd,
         route=summary.route,
         input=summary.input_tokens,
         cached=summary.cached_tokens,
@@ -114,12 +115,14 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
     state = branch.session.state
     tally = branch.totals
-    behind = state.covered + 1
+    behind = state.covered_turns + 1
     place = state.turn_places.get(behind, len(state.track.segments))
-    masked = (state.raw.tokens - state.raw_start(behind)) - (state.track.tokens - state.track.start(place))
-    hidden = tally.tokens[state.covered] + max(0, masked)
+    masked = (state.raw_track.tokens - state.count_raw_tokens_before(behind)) - (
+        state.track.tokens - state.track.count_tokens_before(place)
+    )
+    hidden = tally.tokens[state.covered_turns] + max(0, masked)
     total = tally.tokens[-1]
-    covered = tally.observations[state.covered]
+    covered = tally.observations[state.covered_turns]
     return Savings(
         observation_tokens=total,
         hidden_tokens=hidden,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from elision.dialects import capabilities, signals
 from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.dialects.live.client_messages import convert_to_json
-from elision.engine import Session, Terms
+from elision.engine import CallTerms, Session
 from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError
 from elision.manager import exchanges, recall_tools
 from elision.manager import observation_text as recalls
@@ -68,7 +68,7 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.events import Answered, Exchanged, Learned, Recalled
+from elision.trajectory.events import ObservationRecalled, RecallExchanged, UsageReported, WindowLearned
 from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Head, Turn
 
@@ -313,7 +313,7 @@ class ContextManager:
             state = branch.session.state
         else:
             state = None
-        return not adds and (state is None or not (state.offered or state.offer == "start"))
+        return not adds and (state is None or not (state.has_recall_tools or state.recall_offer == "start"))
 
     def compact(self) -> None:
         """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
@@ -344,14 +344,14 @@ class ContextManager:
         if found is None:
             self._add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
             return
-        if at_hand is None or at_hand.session.newest is None:
+        if at_hand is None or at_hand.session.newest_call is None:
             self._add_note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
             return
         if branch not in ("", at_hand.key):
             return
         # Other processes may have made calls since then.
         known = at_hand.session.state.calls
-        at_hand.session.note(Answered(call=min(call or self._newest_call, known) or known, usage=found))
+        at_hand.session.record_event(UsageReported(call=min(call or self._newest_call, known) or known, usage=found))
 
     def overflowed(self, error: object) -> bool:
         """Whether `error`, an exception or its text, says that the prompt was too long.
@@ -362,13 +362,15 @@ class ContextManager:
         branch = self._preparer.branch
         if found is None or found.limit is None or branch is None:
             return False
-        branch.session.note(Learned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0))
+        branch.session.record_event(
+            WindowLearned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0)
+        )
         return True
 
     # -- what the client never saw ---------------------------------------------------------------------------------
 
     def exchanged(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
-        """Note what stands upstream in place of one message that the client was shown; see `Exchanged`.
+        """Note what stands upstream in place of one message that the client was shown; see `RecallExchanged`.
 
         Durable with the next write. False where there is no session to note it in.
         """
@@ -376,7 +378,9 @@ class ContextManager:
         if branch is None:
             return False
         call = branch.session.state.calls
-        branch.session.note(Exchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
+        branch.session.record_event(
+            RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results))
+        )
         return True
 
     @property
@@ -387,20 +391,22 @@ class ContextManager:
             return len(branch.session.state.turns)
         return 0
 
-    def exchanges(self) -> list[Exchanged]:
+    def exchanges(self) -> list[RecallExchanged]:
         """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
         branch = self._preparer.branch
         if branch is not None:
             return exchanges.list_exchanges(branch.session.events)
         return []
 
-    async def heard_exchanges_async(self) -> list[Exchanged]:
+    async def heard_exchanges_async(self) -> list[RecallExchanged]:
         """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
         ConflictError."""
         async with self._lock:
             return await run_steps_async(self._load_exchanges(), self._summary_runner)
 
-    def recorded_exchanges(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[Exchanged]:
+    def recorded_exchanges(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
+    ) -> list[RecallExchanged]:
         """The same of the stored session that `messages` begin like; [] if none does. Nothing is gone on with.
 
         Where two have the same `node` the later one counts. Raises DialectError, StoreError.
@@ -412,7 +418,7 @@ class ContextManager:
 
     async def recorded_exchanges_async(
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
-    ) -> list[Exchanged]:
+    ) -> list[RecallExchanged]:
         """`recorded_exchanges`, with the store off the event loop."""
         async with self._lock:
             return await run_steps_async(
@@ -430,7 +436,7 @@ class ContextManager:
         with self._lock:
             branch = self._preparer.open_manual_branch()
             if branch.session.state.head != head:
-                branch.session.begin(head)
+                branch.session.set_head(head)
 
     def add_turn(self, reasoning: str = "", action: Any = None, observation: Any = None, *, text: str = "") -> Turn:
         """One step of a hand-written loop: what the agent thought, did and saw.
@@ -453,7 +459,7 @@ class ContextManager:
             _, answered = find_newest_call(branch.session.events)
             if turn.usage is None and answered is not None:
                 turn = replace(turn, usage=answered.usage)
-            branch.session.add(turn)
+            branch.session.add_turn(turn)
 
     def view(self, *, model: str = "") -> ContextView:
         """The context of the next call, for turns that were added by hand. Raises BudgetError, ConflictError."""
@@ -481,7 +487,9 @@ class ContextManager:
             text = recalls.extract_part(self._lookup.read_text(session, key), part)
             if (branch := self._preparer.branch) is not None:
                 tokens = self._preparer.sizer.count(text)
-                branch.session.note(Recalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by))
+                branch.session.record_event(
+                    ObservationRecalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by)
+                )
             return text
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:
@@ -612,13 +620,13 @@ class ContextManager:
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
         return self._make_view(branch, sent, how, model, started, dialect.name)
 
-    def _make_terms(self, session: Session, given: Sent, history: History, treated: ThinkingPolicy) -> Terms:
+    def _make_terms(self, session: Session, given: Sent, history: History, treated: ThinkingPolicy) -> CallTerms:
         """What holds for this call. treated: how bound thinking is."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
         if history.dialect.has_blocks:
             client = find_client_breakpoints(given)
         who = self.options.cache_control
-        return Terms(
+        return CallTerms(
             may_summarize=treated != "native",
             editable_from=find_editable_from(session.state.turns) if treated == "defer" else 1,
             recall_blocked=recall_tools.must_withhold_tools(
@@ -631,14 +639,14 @@ class ContextManager:
             else max(0, history.count_intact_turns(client.hour_messages)),
         )
 
-    def _load_exchanges(self) -> Steps[list[Exchanged]]:
+    def _load_exchanges(self) -> Steps[list[RecallExchanged]]:
         yield from self._preparer.catch_up()
         return self.exchanges()
 
-    def _find_exchanges(self, given: Sent) -> Steps[list[Exchanged]]:
+    def _find_exchanges(self, given: Sent) -> Steps[list[RecallExchanged]]:
         dialect = self._preparer.detect_dialect(given, self.options.model)
         given = replace(given, end=find_history_end(dialect, given.messages))
-        found: list[Exchanged] = yield from self._preparer.find_stored_exchanges(given, dialect)
+        found: list[RecallExchanged] = yield from self._preparer.find_stored_exchanges(given, dialect)
         return found
 
     def _store_messages(self, given: Sent) -> Steps[SessionBranch]:
@@ -734,7 +742,7 @@ class ContextManager:
         _log.error("session %s: %s\n%s", self.session, what, self._redact(traceback.format_exc()))
 
     def _redact(self, text: str) -> str:
-        return self.options.redaction.text(text)
+        return self.options.redaction.redact_text(text)
 
 
 def _make_writer(named: str | None, redaction: Redaction) -> SummaryWriter:

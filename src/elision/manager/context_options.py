@@ -26,7 +26,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.text_protocol import Observations
+from elision.trajectory.text_protocol import ObservationRole
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
@@ -69,7 +69,7 @@ class ContextOptions(TypedDict, total=False):
     family: str
     parent: str
     dialect: DialectName
-    observations: Observations
+    observations: ObservationRole
     summarizer: str | SummaryWriter | None
     background: bool
     summary_seconds: float
@@ -118,7 +118,7 @@ class Options:
     family: str = ""
     parent: str = ""
     dialect: DialectName = "auto"
-    observations: Observations = "auto"
+    observations: ObservationRole = "auto"
     summarizer: str | SummaryWriter | None = None
     background: bool = False
     summary_seconds: float = 120.0
@@ -336,7 +336,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("family", *_NAME),
     ("parent", *_NAME),
     ("dialect", *_accept_choice(*get_args(DialectName))),
-    ("observations", *_accept_choice(*get_args(Observations))),
+    ("observations", *_accept_choice(*get_args(ObservationRole))),
     ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
     ("background", *_FLAG),
     ("summary_seconds", lambda value: _is_number(value) and value > 0, "seconds, above 0"),

@@ -8,18 +8,18 @@ from typing import Final
 from elision.manager.branch import session_name
 from elision.manager.history import History
 from elision.stores.store import Store
-from elision.trajectory.events import Event, Exchanged
+from elision.trajectory.events import Event, RecallExchanged
 
 #: Branches of one session that are looked at, those that changed last.
 _MAX_BRANCHES: Final = 16
 
 
-def list_exchanges(events: list[Event]) -> list[Exchanged]:
+def list_exchanges(events: list[Event]) -> list[RecallExchanged]:
     """The exchanges of one log, oldest first."""
-    return [event for event in events if isinstance(event, Exchanged)]
+    return [event for event in events if isinstance(event, RecallExchanged)]
 
 
-def find_stored_exchanges(store: Store, family: str, history: History) -> list[Exchanged]:
+def find_stored_exchanges(store: Store, family: str, history: History) -> list[RecallExchanged]:
     """The exchanges of the stored session that `history` begins like; [] if none does. Raises StoreError.
 
     Those of its other branches come first: what the history says up to its first exchange does not tell them apart.

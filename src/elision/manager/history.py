@@ -18,7 +18,7 @@ from elision.dialects.live.conversation import LiveConversation
 from elision.dialects.live.foreign import is_known
 from elision.dialects.live.live_renderer import LiveRenderer
 from elision.dialects.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces
-from elision.trajectory.text_protocol import Observations
+from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 
 #: Messages at the end that are compared at every call; of those before them one in so many is.
@@ -33,7 +33,7 @@ class History:
     """
 
     def __init__(
-        self, dialect: LiveDialect, seed: bytes, *, observations: Observations = "auto", tools: bool = False
+        self, dialect: LiveDialect, seed: bytes, *, observations: ObservationRole = "auto", tools: bool = False
     ) -> None:
         self.dialect = dialect
         self.conversation = LiveConversation(

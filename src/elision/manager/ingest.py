@@ -13,7 +13,7 @@ from elision.manager.branch import SessionBranch
 from elision.manager.context_options import Pin
 from elision.manager.history import History
 from elision.manager.recall_tools import list_tools
-from elision.trajectory.events import Answered, Called, Event
+from elision.trajectory.events import Event, RequestSent, UsageReported
 from elision.trajectory.turn import Head, Message, Turn
 
 
@@ -32,7 +32,7 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
             turn = turn
         node = history.get_node(index)
         if index > len(branch.session.state.turns):
-            branch.session.add(turn, node)
+            branch.session.add_turn(turn, node)
         elif (known := branch.session.state.turns[index - 1]) != (turn := _copy_reported(turn, known)):
             history.conversation.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
             branch.amend_newest(turn, node)
@@ -67,7 +67,7 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     spots: list[Location | None] = [*(None for _ in apart), *history.conversation.head_locations]
     history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
-        branch.session.begin(head)
+        branch.session.set_head(head)
 
 
 def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
@@ -82,14 +82,14 @@ def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
         history.conversation.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
 
 
-def find_newest_call(events: Sequence[Event]) -> tuple[Called | None, Answered | None]:
+def find_newest_call(events: Sequence[Event]) -> tuple[RequestSent | None, UsageReported | None]:
     """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
-    answered: list[Answered] = []
+    answered: list[UsageReported] = []
     for event in reversed(events):
-        if isinstance(event, Called):
+        if isinstance(event, RequestSent):
             # What another process was told of an earlier call may stand behind it.
             return event, next((each for each in answered if each.call == event.call), None)
-        if isinstance(event, Answered):
+        if isinstance(event, UsageReported):
             answered.append(event)
     return None, answered[0] if answered else None
 

@@ -7,10 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from elision.trajectory.events import Answered, Attempted, Called, Decided, Event, Learned, Opened, Recalled
+from elision.trajectory.events import (
+    Event,
+    ObservationRecalled,
+    PassDecided,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
+    UsageReported,
+    WindowLearned,
+)
 from elision.trajectory.prices import Prices
 from elision.trajectory.token_scale import TokenScale
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 
 #: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
 REMEMBERED_CALLS: Final = 64
@@ -70,28 +79,28 @@ class Ledger:
     def fold(self, event: Event) -> None:
         """The same with one event of a log that nobody holds whole."""
         match event:
-            case Decided():
+            case PassDecided():
                 self._add_decision(event)
-            case Attempted():
+            case SummaryFailed():
                 self.attempts += 1
-            case Recalled():
+            case ObservationRecalled():
                 self._add_recall(event)
-            case Called():
+            case RequestSent():
                 self._add_call(event)
-                rates = self.prices.rates(event.tokens)
+                rates = self.prices.find_rates(event.tokens)
                 self.recall_usd += self._recalled_tokens * (rates.cache_read or rates.input) / 1e6
-            case Answered():
+            case UsageReported():
                 self._bill_answer(event)
-            case Opened():
+            case SessionOpened():
                 self._shadow = event.shadow
-            case Learned():
+            case WindowLearned():
                 self._cancel_refused_call(event)
             case _:
                 pass
 
-    def _add_call(self, event: Called) -> None:
+    def _add_call(self, event: RequestSent) -> None:
         prices = self._find_prices(event.model)
-        tokens = self._scale.to_billed(event.tokens)
+        tokens = self._scale.convert_to_billed(event.tokens)
         extends = bool(self._warm_tokens) and event.model == self._warm_model
         prompt = self._price_prompt(prices, tokens, event)
         call = self._calls[event.call] = _BilledCall(prices, event.tokens, extends, prompt)
@@ -99,17 +108,17 @@ class Ledger:
         if len(self._calls) > REMEMBERED_CALLS:
             del self._calls[next(iter(self._calls))]
 
-    def _price_prompt(self, prices: Prices, tokens: int, event: Called) -> float:
+    def _price_prompt(self, prices: Prices, tokens: int, event: RequestSent) -> float:
         """What a prompt of `tokens` costs where the cache has all of the one before it."""
         warm = self._warm_tokens if event.model == self._warm_model else 0
         self._warm_tokens = 0
         self._warm_model = event.model
-        if prices.passes_by(marked=not event.unmarked or event.ours == "always"):
-            return prices.plain(tokens).usd
-        rates = prices.rates(tokens)
+        if prices.bypasses_cache(marked=not event.unmarked or event.ours == "always"):
+            return prices.bill_uncached(tokens).usd
+        rates = prices.find_rates(tokens)
         known = min(warm, tokens)
         self._warm_tokens = tokens
-        return (known * rates.read + (tokens - known) * rates.write) / 1e6
+        return (known * rates.read_price + (tokens - known) * rates.write_price) / 1e6
 
     def _find_prices(self, model: str) -> Prices:
         if model not in self._by_model:
@@ -119,16 +128,16 @@ class Ledger:
                 self._by_model[model] = self.prices
         return self._by_model[model]
 
-    def _add_recall(self, event: Recalled) -> None:
+    def _add_recall(self, event: ObservationRecalled) -> None:
         self.recalls += 1
         if event.by == "tool":
             # Written once to the cache, and read by every call from then on. What the caller read for himself is in no
             # prompt.
-            rates = self.prices.rates(event.tokens)
+            rates = self.prices.find_rates(event.tokens)
             self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
             self._recalled_tokens += event.tokens
 
-    def _add_decision(self, event: Decided) -> None:
+    def _add_decision(self, event: PassDecided) -> None:
         if event.summary:
             cause = "summary"
         elif event.clips:
@@ -142,18 +151,18 @@ class Ledger:
             self._warm_tokens = 0
         self.summaries += event.summary is not None
 
-    def _bill_answer(self, event: Answered) -> None:
+    def _bill_answer(self, event: UsageReported) -> None:
         call = self._calls.get(event.call) or _BilledCall(self.prices)
-        usd = usage_cost(event.usage, call.prices)
+        usd = cost_reported_usage(event.usage, call.prices)
         prompt = event.usage.sent_prompt
         if call.tokens and prompt and not self._shadow:
-            self._scale.learn(call.tokens, prompt, extends=call.is_extension)
+            self._scale.add_report(call.tokens, prompt, extends=call.is_extension)
         # What is reported again is the same request's.
         self.billed_usd = (self.billed_usd or 0.0) + usd - (call.reported_usd or 0.0)
         self.due_usd += usd - (call.prompt_usd if call.reported_usd is None else call.reported_usd)
         call.reported_usd = usd
 
-    def _cancel_refused_call(self, event: Learned) -> None:
+    def _cancel_refused_call(self, event: WindowLearned) -> None:
         """The provider said that a prompt was too long for it, which costs nothing."""
         call = self._calls.get(event.call)
         if call is not None and call.reported_usd is None:

@@ -14,7 +14,7 @@ from elision.dialects import (
 from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.errors import SettingError
 from elision.manager.context_options import DialectName
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
 
@@ -39,11 +39,11 @@ class ManualTurns:
     @staticmethod
     def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
         if system:
-            messages = [Message(role="system", content=content(system))]
+            messages = [Message(role="system", content=make_content(system))]
         else:
             messages = []
         if task:
-            messages.append(Message(role="user", content=content(task)))
+            messages.append(Message(role="user", content=make_content(task)))
         return Head(messages=tuple(messages), tools=tuple(tools))
 
     @staticmethod
@@ -68,7 +68,7 @@ class ManualTurns:
             )
         return Turn(
             index=index,
-            content=content(text),
+            content=make_content(text),
             reasoning=reasoning,
             actions=actions,
             observations=tuple(_make_observation(each, call) for each, call in zip(seen, actions, strict=False)),
@@ -94,5 +94,5 @@ def _make_observation(given: Any, call: Action) -> Observation:
     if isinstance(given, Observation):
         return given
     if isinstance(given, str):
-        return Observation(action_id=call.id, tool=call.name, content=content(given))
+        return Observation(action_id=call.id, tool=call.name, content=make_content(given))
     raise SettingError(f"an observation is a text, not {type(given).__name__}")

@@ -13,10 +13,10 @@ from elision.errors import UnknownHandle
 from elision.manager.context_options import RECALL_TOOL, SEARCH_TOOL
 from elision.manager.line_search import find_matching_lines
 from elision.stores.store import Hit
+from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.plan import Key
-from elision.trajectory.plan import handle as handle_of
-from elision.trajectory.spoken import spoken
+from elision.trajectory.plan import make_handle as handle_of
 from elision.trajectory.turn import Turn
 
 #: Characters that one recall hands out at most; about 4,000 tokens.
@@ -54,7 +54,7 @@ def render_turn(turn: Turn) -> str:
         f"[{handle_of((turn.index, place))} {seen.tool}]\n{_render_content(seen.content)}"
         for place, seen in enumerate(turn.observations, start=1)
     )
-    return "\n\n".join(filter(None, (spoken(turn), *results)))
+    return "\n\n".join(filter(None, (join_assistant_text(turn), *results)))
 
 
 def find_text(turn: Turn, key: Key) -> str | None:

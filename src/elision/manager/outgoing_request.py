@@ -76,7 +76,7 @@ def build_request(
             messages, [get_entry_json(entry, history.messages) for entry in entries], given, history, view
         )
     sent = OutgoingRequest(messages=messages, system=given.system, tools=given.tools)
-    edited = bool(session.state.hidden or session.state.covered)
+    edited = bool(session.state.hidden or session.state.covered_turns)
     if way == "drop_block" and edited:
         return _request_thinking_drop(sent, given, model)
     return sent
@@ -84,7 +84,7 @@ def build_request(
 
 def needs_breakpoints(who: CacheControl, session: Session) -> bool:
     """Whether we put cache breakpoints into the request as it stands."""
-    return who == "auto" or (who == "gaps" and session.edited)
+    return who == "auto" or (who == "gaps" and session.is_edited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _is_cleared(session: Session, key: Key | None) -> bool | None:
     """Whether a tool use is decided to be hidden; None where its result is only too short for that."""
     if key is None:
         return False
-    if key in session.state.hidden or key[0] <= session.state.covered:
+    if key in session.state.hidden or key[0] <= session.state.covered_turns:
         return True
     if key in session.policy.not_shortened:
         return None

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from elision.dialects.bound_thinking import has_bound_thinking
 from elision.dialects.live.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
 from elision.dialects.live.pieces import LiveDialect
-from elision.engine import Answer, Later, Session
+from elision.engine import NotReady, Session, SummaryAnswer
 from elision.errors import (
     CallbackError,
     ConflictError,
@@ -41,12 +41,12 @@ from elision.manager.shared_log import WRITE_TRIES, apply_others, has_same_turns
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
-from elision.trajectory.draft import OPENING
-from elision.trajectory.events import Attempted, Decided, Event, Exchanged, Opened
+from elision.trajectory.events import Event, PassDecided, RecallExchanged, SessionOpened, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.text_protocol import Observations
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.text_protocol import ObservationRole
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Turn
+from elision.trajectory.turn_builder import OPENING_TURNS
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
@@ -77,7 +77,7 @@ class CallPreparer:
         )
         self.session = session
         self.strategy = options.build_strategy()
-        self.sizer = Sizer(counter(options.tokens))
+        self.sizer = Sizer(make_counter(options.tokens))
         self.prices = options.find_prices()
         #: Why extractors of the user's failed, until the pass tells it. A list of its own: the table is a key in a
         #: cache, which must not keep the session in memory.
@@ -93,7 +93,7 @@ class CallPreparer:
         self._catch_up_error: StoreError | None = None
         self.faults: list[Fault] = []
         #: What was paid for summaries in passes that came to nothing, until a log knows it.
-        self._unlogged_attempts: list[Attempted | Decided] = []
+        self._unlogged_attempts: list[SummaryFailed | PassDecided] = []
         #: Whether the next pass hides all that the strategy allows.
         self.must_hide_all = False
         #: Whether the model at hand binds its thinking to what stands in front of it, and whether there is any in the
@@ -121,22 +121,22 @@ class CallPreparer:
 
     def make_session(self, events: Sequence[Event]) -> Session:
         """The engine's session of a log."""
-        opened = next((event for event in events if isinstance(event, Opened)), None)
+        opened = next((event for event in events if isinstance(event, SessionOpened)), None)
         # Whether placeholders name handles was fixed when the session began.
         if opened is None:
             strategy = self.strategy
         else:
             strategy = replace(self.strategy, handles=opened.handles)
         session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
-        session.take_up(events)
+        session.replay_events(events)
         return session
 
-    def _make_opened_event(self) -> Opened:
+    def _make_opened_event(self) -> SessionOpened:
         handles = self.strategy.handles
         offer = recall_tools.settle_offer(
             self.options, handles=handles, bound=self.is_thinking_bound, begun=self._has_thought
         )
-        return Opened(
+        return SessionOpened(
             strategy=describe_strategy(self.strategy),
             dialect=self.options.dialect,
             handles=handles and offer != "never",
@@ -307,11 +307,11 @@ class CallPreparer:
         self._adopt_branch(branch, history, given)
         return branch, history, how
 
-    def find_stored_exchanges(self, given: IncomingRequest, dialect: LiveDialect) -> Steps[list[Exchanged]]:
+    def find_stored_exchanges(self, given: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
         """What the client never saw of the stored session that `given` begins like."""
         yield from self._leave_loop(given)
         history = self._read_history(given.messages[: given.end], given, dialect)
-        found: list[Exchanged] = yield StoreCall(
+        found: list[RecallExchanged] = yield StoreCall(
             lambda: exchanges.find_stored_exchanges(self.store, self.branch_lookup.search_family, history)
         )
         return found
@@ -332,7 +332,7 @@ class CallPreparer:
         if size >= LARGE_BYTES:
             yield ComputeOn.LARGE_WORKER
         elif size > INLINE_BYTES or (
-            self.branch is not None and self.branch.session.state.raw.tokens > LONG_HISTORY_TOKENS
+            self.branch is not None and self.branch.session.state.raw_track.tokens > LONG_HISTORY_TOKENS
         ):
             yield ComputeOn.WORKER
 
@@ -364,17 +364,18 @@ class CallPreparer:
         branch.diverged = False
         if self.options.shadow != branch.session.shadow:
             begun = next(
-                (event for event in branch.session.events if isinstance(event, Opened)), self._make_opened_event()
+                (event for event in branch.session.events if isinstance(event, SessionOpened)),
+                self._make_opened_event(),
             )
-            branch.session.note(replace(begun, shadow=self.options.shadow))
+            branch.session.record_event(replace(begun, shadow=self.options.shadow))
         self._ingest_turns(branch, known if grown else known + 1, given)
 
-    def _settle_observations(self, branch: SessionBranch) -> Observations:
+    def _settle_observations(self, branch: SessionBranch) -> ObservationRole:
         """Which messages were observations in the turns of `branch`: a decision that later messages do not change."""
         turns = branch.session.state.turns
         if any(seen.role == "user" for turn in turns for seen in turn.observations):
             return "user"
-        settled = self.options.observations == "auto" and len(turns) > OPENING
+        settled = self.options.observations == "auto" and len(turns) > OPENING_TURNS
         if settled:
             return "tools"
         return self.options.observations
@@ -435,7 +436,7 @@ class CallPreparer:
         lost = self._unlogged_attempts
         self._unlogged_attempts = []
         for event in lost:
-            branch.session.write_off(event)
+            branch.session.write_off_summary(event)
 
     def _can_write_later(self, branch: SessionBranch, given: IncomingRequest | None, mark: int) -> bool:
         """Whether what the pass added to the log may be written when the view is out."""
@@ -448,14 +449,16 @@ class CallPreparer:
         self.must_hide_all = False
         mark = len(branch.session.events)
         strict = self.options.over_budget == "raise" and not self.options.shadow
-        steps = branch.session.prepare(now, model, forced=forced, strict=strict)
+        steps = branch.session.prepare_view(now, model, forced=forced, strict=strict)
         is_paid = False
         try:
             request = next(steps)
             while True:
                 yield StoreCall(lambda: branch.save(self.store, now))
-                answer: Answer = yield from self._ask_summarizer(self._add_live_prefix(request, branch, given, model))
-                is_paid = is_paid or not isinstance(answer, Later)
+                answer: SummaryAnswer = yield from self._ask_summarizer(
+                    self._add_live_prefix(request, branch, given, model)
+                )
+                is_paid = is_paid or not isinstance(answer, NotReady)
                 request = steps.send(answer)
         except StopIteration as done:
             view: View = done.value
@@ -463,22 +466,22 @@ class CallPreparer:
             if is_paid and not find_paid_attempts(branch.session.events[mark:]):
                 call = len(branch.session.state.turns) + 1
                 why = f"the pass failed: {type(error).__name__}"
-                self._unlogged_attempts.append(Attempted(call=call, cause="other", reason=why))
+                self._unlogged_attempts.append(SummaryFailed(call=call, cause="other", reason=why))
             raise
         for event in branch.session.events[mark:]:
-            if isinstance(event, Attempted):
+            if isinstance(event, SummaryFailed):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
-        if (exceeded := branch.session.exceeded) is not None:
+        if (exceeded := branch.session.budget_error) is not None:
             self.add_fault("budget", exceeded)
         while self._extractor_failures:
             self.add_fault("callback", self._extractor_failures.pop(0))
         return view
 
     @staticmethod
-    def _ask_summarizer(request: SummaryRequest) -> Generator[SummaryRequest, Any, Answer]:
+    def _ask_summarizer(request: SummaryRequest) -> Generator[SummaryRequest, Any, SummaryAnswer]:
         """The summarizer's answer; whatever is raised instead is one as well."""
         try:
-            answer: Answer = yield request
+            answer: SummaryAnswer = yield request
         except Exception as error:  # noqa: BLE001 - the engine decides without a summary then, and asks later
             return SummaryError(f"no summary could be asked for: {describe_error(error)}")
         return answer
@@ -586,7 +589,7 @@ class CallPreparer:
         """A session that was left in the middle of a pass, as its log has it."""
         branch.store_error = branch.store_error or "the last pass was broken off"
         events = branch.session.events
-        while len(events) > branch.saved_events and isinstance(events[-1], Attempted | Decided):
+        while len(events) > branch.saved_events and isinstance(events[-1], SummaryFailed | PassDecided):
             # No request went out by it.
             events = events[:-1]
         branch.replace_session(self.make_session(events))
@@ -595,7 +598,7 @@ class CallPreparer:
         """The view as it was decided so far, and what is new."""
         self.add_fault("store", error)
         branch.store_error = str(error)
-        return branch.session.hold("nothing more is hidden while the store fails", now, model)
+        return branch.session.hold_view("nothing more is hidden while the store fails", now, model)
 
     def _undo_decision(self, branch: SessionBranch, mark: int, error: StoreError, model: str, now: float) -> View:
         """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
@@ -615,7 +618,7 @@ class CallPreparer:
         return self._log_fault(self._make_fault(kind, error))
 
     def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
-        what = self.options.redaction.text(words_of_error(error))
+        what = self.options.redaction.redact_text(words_of_error(error))
         if isinstance(error, CallbackError) and error.__cause__:
             cause = error.__cause__
         else:
@@ -633,8 +636,8 @@ class CallPreparer:
         if request.route != "extend" or given is None or branch.history is None:
             return replace(request, route="fresh")
         state = branch.session.state
-        if state.last is not None and state.last.track is state.track:
-            marks = state.last.marks
+        if state.last_view is not None and state.last_view.track is state.track:
+            marks = state.last_view.marks
         else:
             marks = ()
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
@@ -647,13 +650,13 @@ class CallPreparer:
         return replace(request, live=build_live_prefix(given, branch.history, view, model, mark=mark))
 
 
-def find_paid_attempts(events: Sequence[Event]) -> list[Attempted | Decided]:
+def find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDecided]:
     """Those of `events` that say what became of a summary which a model was asked for."""
     return [
         event
         for event in events
-        if isinstance(event, Attempted)
-        or (isinstance(event, Decided) and event.summary is not None and event.summary.route != "model-free")
+        if isinstance(event, SummaryFailed)
+        or (isinstance(event, PassDecided) and event.summary is not None and event.summary.route != "model-free")
     ]
 
 

@@ -40,7 +40,7 @@ def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -
 def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
     """Whether the tools must not enter now: the client has its own, or thinking is bound to what stands there."""
     state = session.state
-    if not state.recall or state.offered:
+    if not state.recall_tools or state.has_recall_tools:
         return False
     return defines_recall_tools(tools) or not _is_list(tools) or (bound and find_newest_thinking(state.turns) > 0)
 
@@ -48,9 +48,9 @@ def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
 def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
     """The recall tools that go behind the client's `tools`, in the shape of `dialect`; the same bytes every time."""
     state = session.state
-    if not state.offered or session.shadow or not _is_list(tools) or defines_recall_tools(tools):
+    if not state.has_recall_tools or session.shadow or not _is_list(tools) or defines_recall_tools(tools):
         return []
-    return observation_text.render_tools(state.recall, dialect)
+    return observation_text.render_tools(state.recall_tools, dialect)
 
 
 def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> OutgoingRequest:
@@ -58,7 +58,7 @@ def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> O
     ours = list_added_tools(session, dialect, sent.tools)
     if not ours:
         return sent
-    entered = session.newest is not None and session.newest.decided.offers
+    entered = session.newest_call is not None and session.newest_call.decided.offers
     if entered:
         notes = (*sent.notes, NOTE_TOOLS_ENTERED)
     else:
@@ -68,7 +68,11 @@ def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> O
 
 def names_unread_handles(session: Session, tools: Any) -> bool:
     """Whether the newest pass wrote placeholders with handles, and no tool of the request reads them."""
-    if session.newest is None or not session.newest.decided.masks or not session.policy.placeholders.names_handle:
+    if (
+        session.newest_call is None
+        or not session.newest_call.decided.masks
+        or not session.policy.placeholders.names_handle
+    ):
         return False
     return not (session.shadow or defines_recall_tools(tools))
 
@@ -76,10 +80,10 @@ def names_unread_handles(session: Session, tools: Any) -> bool:
 def is_offer_refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
     """Whether the tools were to enter, and bound thinking is what keeps them out."""
     state = session.state
-    if not bound or wanted not in ("first", "start") or state.offered:
+    if not bound or wanted not in ("first", "start") or state.has_recall_tools:
         return False
     # Asked last: it looks through every turn where none thinks.
-    return state.offer == "never" or (bool(state.recall) and find_newest_thinking(state.turns) > 0)
+    return state.recall_offer == "never" or (bool(state.recall_tools) and find_newest_thinking(state.turns) > 0)
 
 
 def defines_recall_tools(tools: Any) -> bool:

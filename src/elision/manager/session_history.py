@@ -27,20 +27,20 @@ from elision.strategies.session_costs import CallBills
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import (
-    Amended,
-    Answered,
-    Attempted,
-    Called,
-    Decided,
     Event,
-    Exchanged,
     HeadSet,
-    Learned,
-    Opened,
-    Recalled,
+    ObservationRecalled,
+    PassDecided,
+    RecallExchanged,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
     TurnAdded,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
 )
-from elision.trajectory.plan import Key, Plan, Summary, handle
+from elision.trajectory.plan import Key, Plan, Summary, make_handle
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
@@ -75,25 +75,25 @@ class CallReport:
     expected_bills: CallBills
     prices: Prices
     usage: Usage | None = None
-    failed_summaries: tuple[Attempted, ...] = ()
-    recalled: tuple[Recalled, ...] = ()
+    failed_summaries: tuple[SummaryFailed, ...] = ()
+    recalled: tuple[ObservationRecalled, ...] = ()
     summary: Summary | None = None
     covered: tuple[Hidden, ...] = ()
     head_changed: bool = False
     amended: bool = False
     learned_window: int = 0
-    exchanged: tuple[Exchanged, ...] = ()
+    exchanged: tuple[RecallExchanged, ...] = ()
     tools_entered: bool = False
 
     @property
     def sent_tokens(self) -> int:
         """Tokens of its prompt, as the provider counts them."""
-        return self.bills.ours.sent
+        return self.bills.ours.prompt_tokens
 
     @property
     def raw_tokens(self) -> int:
         """Tokens of the prompt that would have held everything, as the provider counts them."""
-        return self.bills.raw.sent
+        return self.bills.raw.prompt_tokens
 
     @property
     def tokens_before(self) -> int:
@@ -148,7 +148,7 @@ class LogReader:
         self._guards = guards
         self._fixed_prices = prices
         self._models: Counter[str] = Counter()
-        self._opened: Opened | None = None
+        self._opened: SessionOpened | None = None
         self._branch: SessionBranch | None = None
         self._calls: list[CallReport] = []
         #: Behind the newest call: what waits for the next one, what was seen, and whether the newest turn came again.
@@ -170,7 +170,7 @@ class LogReader:
         if self._branch is None:
             return True
         known = len(self._branch.session.state.turns)
-        again = any(isinstance(event, Amended) and event.turn.index <= known for event in events)
+        again = any(isinstance(event, TurnAmended) and event.turn.index <= known for event in events)
         return not again and (
             self._fixed_prices is not None or _pick_most_common(self._models + _count_models(events)) == self.model
         )
@@ -203,7 +203,9 @@ class LogReader:
             prices=prices,
             has_own_prices=priced,
             calls=tuple(self._calls),
-            final=self._build_diagnostics(going) if going is not None and going.session.newest is not None else None,
+            final=self._build_diagnostics(going)
+            if going is not None and going.session.newest_call is not None
+            else None,
             shadow=going is not None and going.session.shadow,
         )
 
@@ -214,7 +216,7 @@ class LogReader:
         going = self._branch = self._branch or self._begin_branch()
         for event in _apply_amendments(events):
             self._note_event(event)
-            if isinstance(event, Called):
+            if isinstance(event, RequestSent):
                 made = self._report_call(going, event, next(behind))
                 self._calls.append(made)
                 yield made, going
@@ -223,22 +225,22 @@ class LogReader:
         yield None, going
 
     def _note_event(self, event: Event) -> None:
-        if isinstance(event, Amended):
+        if isinstance(event, TurnAmended):
             # The turn is in its place as it is now; what came of it is all there is to see here.
             self._is_amended = True
             self.amendments += 1
             return
-        if isinstance(event, Opened) and self._opened is None:
+        if isinstance(event, SessionOpened) and self._opened is None:
             self._opened = event
         self._waiting.append(event)
         self._since_call.append(event)
 
-    def _report_call(self, going: SessionBranch, called: Called, behind: _CallNotes) -> CallReport:
+    def _report_call(self, going: SessionBranch, called: RequestSent, behind: _CallNotes) -> CallReport:
         began = not going.session.state.calls
-        going.session.take_up(self._waiting)
+        going.session.replay_events(self._waiting)
         self._rebill_newest(going.session.costs.previous)
         going.count_new_turns()
-        newest = going.session.newest
+        newest = going.session.newest_call
         assert newest is not None
         told = self._build_diagnostics(going, called.model)
         summary = newest.decided.summary
@@ -249,10 +251,10 @@ class LogReader:
             expected_bills=going.session.costs.newest,
             prices=self._find_prices(called.model),
             usage=behind.usage(called.call),
-            failed_summaries=tuple(event for event in self._since_call if isinstance(event, Attempted)),
+            failed_summaries=tuple(event for event in self._since_call if isinstance(event, SummaryFailed)),
             recalled=tuple(behind.recalled),
             summary=summary,
-            covered=tuple(_list_covered(going.session.state, newest.covered, summary)) if summary else (),
+            covered=tuple(_list_covered(going.session.state, newest.covered_before, summary)) if summary else (),
             head_changed=not began and any(isinstance(event, HeadSet) for event in self._since_call),
             amended=self._is_amended,
             learned_window=behind.learned,
@@ -266,8 +268,10 @@ class LogReader:
 
     def _fold_waiting(self, going: SessionBranch) -> None:
         """Fold what stands behind the newest call; half a pass waits for its other half."""
-        half: list[Event] = [event for event in self._waiting if isinstance(event, Attempted | Decided)]
-        going.session.take_up([event for event in self._waiting if not isinstance(event, Attempted | Decided)])
+        half: list[Event] = [event for event in self._waiting if isinstance(event, SummaryFailed | PassDecided)]
+        going.session.replay_events(
+            [event for event in self._waiting if not isinstance(event, SummaryFailed | PassDecided)]
+        )
         self._rebill_newest(going.session.costs.newest)
         going.count_new_turns()
         self._waiting = half
@@ -335,8 +339,8 @@ class SessionLog:
         return LogReader(self.info, self.sizer, self.guards, self.prices)
 
     @property
-    def opened(self) -> Opened | None:
-        return next((event for event in self.events if isinstance(event, Opened)), None)
+    def opened(self) -> SessionOpened | None:
+        return next((event for event in self.events if isinstance(event, SessionOpened)), None)
 
     @property
     def model(self) -> str:
@@ -391,14 +395,14 @@ class _RecordedPolicy(Policy):
     def plan_pass(self, state: State, situation: DecisionContext, *, forced: bool = False) -> Plan:
         return Plan(reason="")
 
-    def record_decision(self, state: State, event: Decided) -> None:
-        newest = max((mask.key for mask in event.masks), default=(state.covered + 1, 0))
+    def record_decision(self, state: State, event: PassDecided) -> None:
+        newest = max((mask.key for mask in event.masks), default=(state.covered_turns + 1, 0))
         while self._at < len(self._keys) and self._keys[self._at] <= newest:
             self._at += 1
 
     def find_stable_length(self, state: State) -> int | None:
         if self._at < len(self._keys):
-            return state.places.get(self._keys[self._at])
+            return state.observation_places.get(self._keys[self._at])
         return None
 
 
@@ -407,10 +411,10 @@ class _CallNotes:
     """What the log says of a call behind it. call: which; 0 in front of the first."""
 
     call: int = 0
-    answered: Answered | None = None
-    recalled: list[Recalled] = field(default_factory=list)
+    answered: UsageReported | None = None
+    recalled: list[ObservationRecalled] = field(default_factory=list)
     learned: int = 0
-    exchanged: list[Exchanged] = field(default_factory=list)
+    exchanged: list[RecallExchanged] = field(default_factory=list)
 
     def usage(self, call: int) -> Usage | None:
         """Of that call. What is said late, of an earlier one, is none of it."""
@@ -424,16 +428,16 @@ def _collect_notes(events: Iterable[Event]) -> Iterator[_CallNotes]:
     found = _CallNotes()
     for event in events:
         match event:
-            case Called():
+            case RequestSent():
                 yield found
                 found = _CallNotes(call=event.call)
-            case Answered() if found.call in (0, event.call):
+            case UsageReported() if found.call in (0, event.call):
                 found.answered = event
-            case Recalled():
+            case ObservationRecalled():
                 found.recalled.append(event)
-            case Learned():
+            case WindowLearned():
                 found.learned = event.window
-            case Exchanged():
+            case RecallExchanged():
                 found.exchanged.append(event)
             case _:
                 pass
@@ -442,13 +446,13 @@ def _collect_notes(events: Iterable[Event]) -> Iterator[_CallNotes]:
 
 def _apply_amendments(events: Sequence[Event]) -> Iterator[Event]:
     """The log with every turn as it is now, in the place where it first came."""
-    last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | Amended)}
+    last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | TurnAmended)}
     for event in events:
         yield TurnAdded(last[event.turn.index], event.node) if isinstance(event, TurnAdded) else event
 
 
 def _count_models(events: Iterable[Event]) -> Counter[str]:
-    return Counter(event.model for event in events if isinstance(event, Called) and event.model)
+    return Counter(event.model for event in events if isinstance(event, RequestSent) and event.model)
 
 
 def _pick_most_common(asked: Counter[str]) -> str:
@@ -473,8 +477,8 @@ def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidde
     """The results of the turns that `summary` newly covers, behind turn `before`."""
     for turn in state.turns[before : summary.covers]:
         for place, observation in enumerate(turn.observations, start=1):
-            tokens = state.sizer.observation(observation)
-            yield Hidden(handle=handle((turn.index, place)), tool=observation.tool, tokens=tokens, left=0)
+            tokens = state.sizer.count_observation(observation)
+            yield Hidden(handle=make_handle((turn.index, place)), tool=observation.tool, tokens=tokens, left=0)
 
 
 def _shorten_strategy(strategy: str) -> str:

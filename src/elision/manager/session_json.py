@@ -7,7 +7,7 @@ from typing import Any
 
 from elision.manager.session_history import CallReport, SessionReport
 from elision.telemetry.diagnostics import Costs
-from elision.trajectory.plan import handle
+from elision.trajectory.plan import make_handle
 
 
 def encode_session_report(account: SessionReport) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def encode_call_report(made: CallReport) -> dict[str, Any]:
         "clipped": [asdict(each) for each in told.clipped],
         "summarized": asdict(told.summarized) if told.summarized else None,
         "failed": [asdict(each) for each in made.failed_summaries],
-        "recalled": [{"handle": handle(each.key), "tokens": each.tokens, "by": each.by} for each in made.recalled],
+        "recalled": [{"handle": make_handle(each.key), "tokens": each.tokens, "by": each.by} for each in made.recalled],
         "head_changed": made.head_changed,
         "amended": made.amended,
         "learned_window": made.learned_window or None,

@@ -15,13 +15,21 @@ from elision.manager.branch_lookup import SessionFactory
 from elision.manager.history import History
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
-from elision.trajectory.events import Amended, Answered, Decided, Event, Exchanged, Learned, Recalled
+from elision.trajectory.events import (
+    Event,
+    ObservationRecalled,
+    PassDecided,
+    RecallExchanged,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
+)
 
 #: How often a pass begins anew behind what others wrote meanwhile.
 PASS_TRIES: Final = 3
 #: How often what is owed is tried behind what others wrote; each time one of them all gets on.
 WRITE_TRIES: Final = 50
-_NOTE_EVENTS: Final = (Answered, Recalled, Learned, Exchanged)
+_NOTE_EVENTS: Final = (UsageReported, ObservationRecalled, WindowLearned, RecallExchanged)
 
 
 def write_or_read_others(branch: SessionBranch, store: Store, at: float) -> list[Event] | None:
@@ -49,7 +57,7 @@ def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFac
     session = branch.session
     owed = branch.unsaved
     notes = [event for event in owed if isinstance(event, _NOTE_EVENTS)]
-    if owed or not session.takes(there):
+    if owed or not session.can_append(there):
         branch.replace_session(make([*session.events[: branch.saved_events], *there]))
         branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
@@ -60,9 +68,9 @@ def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFac
         )
         branch.watch_before_newest = branch.watch
     else:
-        if any(isinstance(event, Amended) and event.turn.index == branch.turns_counted for event in there):
+        if any(isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted for event in there):
             branch.forget_newest()
-        session.take_up(there)
+        session.replay_events(there)
         branch.nodes |= map_nodes(there)
     branch.count_new_turns()
     branch.saved_events = branch.saved_events + len(there)
@@ -71,7 +79,7 @@ def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFac
     branch.pending_attempts = []
     branch.diverged = True
     for note in notes:
-        branch.session.note(note)
+        branch.session.record_event(note)
 
 
 def has_same_turns(branch: SessionBranch, history: History) -> bool:
@@ -87,5 +95,5 @@ def has_same_turns(branch: SessionBranch, history: History) -> bool:
 
 def hides_anything(events: Sequence[Event]) -> bool:
     """Whether a pass, by what it added to the log, hides anything new or has the recall tools enter."""
-    made = [event for event in events if isinstance(event, Decided)]
+    made = [event for event in events if isinstance(event, PassDecided)]
     return any(event.masks or event.clips or event.summary or event.offers for event in made)

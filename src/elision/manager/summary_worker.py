@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from elision.engine import Answer, Later
+from elision.engine import NotReady, SummaryAnswer
 from elision.errors import SummaryError, describe_error
 from elision.manager.context_options import SummaryWriter
 from elision.manager.offload import LARGE_BYTES, choose_executor
@@ -55,7 +55,7 @@ class SummaryRunner:
         self.waited_seconds = 0.0
         self._job: _SummaryJob | None = None
 
-    def request_summary(self, request: SummaryRequest) -> Answer:
+    def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """The summary that `request` asks for, an error, or Later."""
         if self.background:
             return self._answer_in_background(request)
@@ -73,7 +73,7 @@ class SummaryRunner:
         finally:
             self.waited_seconds += time.perf_counter() - started
 
-    async def request_summary_async(self, request: SummaryRequest) -> Answer:
+    async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
         """The same without blocking the event loop."""
         if self.background:
             return self._answer_in_background(request)
@@ -93,14 +93,14 @@ class SummaryRunner:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def _answer_in_background(self, request: SummaryRequest) -> Answer:
+    def _answer_in_background(self, request: SummaryRequest) -> SummaryAnswer:
         """What was written meanwhile, else Later; begins to write if nobody does."""
         job = self._job
         if job is None or not job.is_for(request):
             job = self._job = _SummaryJob(request, self._start_thread(request), time.monotonic())
         if not job.future.done():
             if time.monotonic() - job.started < self.seconds:
-                return Later()
+                return NotReady()
             return self._abandon_job()
         self._job = None
         try:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from elision.errors import FormatError
 from elision.stores.store import SessionInfo
 from elision.stores.store_errors import missing_session_error
-from elision.trajectory.event_json import event_in, event_out
-from elision.trajectory.events import Event, Exchanged
-from elision.trajectory.json_form import number, text
+from elision.trajectory.event_json import decode_event, encode_event
+from elision.trajectory.events import Event, RecallExchanged
+from elision.trajectory.json_form import read_number, read_text
 from elision.trajectory.redact import Redaction
 
 VERSION: Final = 1
@@ -32,18 +32,18 @@ def format_log(session: SessionInfo, events: Iterable[Event], redaction: Redacti
     )
     count = 0
     for count, event in enumerate(events, start=1):  # noqa: B007 - it is the last one that is written
-        yield _format_line(event_out(event) if redaction is None else _redact_event(event, redaction))
+        yield _format_line(encode_event(event) if redaction is None else _redact_event(event, redaction))
     yield _format_line({"end": count})
 
 
 def _redact_event(event: Event, redaction: Redaction) -> Mapping[str, Any]:
-    if isinstance(event, Exchanged):
+    if isinstance(event, RecallExchanged):
         # Texts within a text: an escaped line break in front of a secret would hide it.
         messages, results = (
             tuple(_redact_json(each, redaction) for each in of) for of in (event.messages, event.results)
         )
         event = replace(event, messages=messages, results=results)
-    value: Mapping[str, Any] = redaction.tree(event_out(event))
+    value: Mapping[str, Any] = redaction.redact_tree(encode_event(event))
     return value
 
 
@@ -52,7 +52,7 @@ def _redact_json(text: str, redaction: Redaction) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _format_line(redaction.tree(value))
+    return _format_line(redaction.redact_tree(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +137,16 @@ class LogFile:
 
     def _parse_info(self, value: Mapping[str, Any], line: int, records: int, turns: int) -> SessionInfo:
         try:
-            relation = text(value, "relation")
+            relation = read_text(value, "relation")
             if relation not in _RELATIONS:
                 raise ValueError(f"`relation` is {relation[:40]!r}")
             return SessionInfo(
-                key=text(value, "key"),
-                family=text(value, "family"),
-                parent=text(value, "parent"),
+                key=read_text(value, "key"),
+                family=read_text(value, "family"),
+                parent=read_text(value, "parent"),
                 relation=relation,  # type: ignore[arg-type]
-                begun=number(value, "begun"),
-                changed=number(value, "changed"),
+                begun=read_number(value, "begun"),
+                changed=read_number(value, "changed"),
                 records=records,
                 turns=turns,
             )
@@ -155,7 +155,7 @@ class LogFile:
 
     def _parse_event(self, value: Mapping[str, Any], line: int) -> Event:
         try:
-            return event_in(value)
+            return decode_event(value)
         except ValueError as error:
             raise self._make_error(line, f"unreadable record ({error})") from error
 

@@ -18,7 +18,7 @@ from elision.stores.store_errors import (
     stale_writer_error,
 )
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
@@ -167,7 +167,7 @@ class MemoryStore:
         log.events.extend(events)
         log.sizes.extend(sizes)
         for event in events:
-            if isinstance(event, TurnAdded | Amended):
+            if isinstance(event, TurnAdded | TurnAmended):
                 turn = event.turn.index
                 self._forget_node(log, turn)
                 log.turns[turn], log.nodes[turn] = event.turn, event.node

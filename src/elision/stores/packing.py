@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import zstandard
 
 from elision.errors import CorruptError
-from elision.trajectory.event_json import event_in, event_out
-from elision.trajectory.events import Amended, Event, TurnAdded
-from elision.trajectory.spoken import spoken
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.event_json import decode_event, encode_event
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 
 #: Characters from which on a text is kept apart.
 LARGE = 512
@@ -75,11 +75,11 @@ class Packer:
         value, texts = _split_texts(event, lambda data: hash_text(data).hex())
         body = _encode_json(value)
         blobs = tuple(Blob(bytes.fromhex(address), self.compress(data), len(data)) for data, address in texts.items())
-        if isinstance(event, TurnAdded | Amended):
+        if isinstance(event, TurnAdded | TurnAmended):
             turn = event.turn.index
         else:
             turn = 0
-        if isinstance(event, TurnAdded | Amended):
+        if isinstance(event, TurnAdded | TurnAmended):
             node = event.node
         else:
             node = ""
@@ -97,7 +97,7 @@ class Packer:
                 parts[:] = [self._restore_part(part, fetch) for part in parts]
             if "tools" in value:
                 value["tools"] = [self._restore_part(tool, fetch) for tool in value["tools"]]
-            return event_in(value)
+            return decode_event(value)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
 
@@ -155,9 +155,9 @@ def list_blobs(value: Mapping[str, Any]) -> Iterator[bytes]:
 
 def list_texts(event: Event) -> Iterator[tuple[int, str, str]]:
     """What can be searched in `event`: (position, tool, text); position 0 is what the assistant said and called."""
-    if not isinstance(event, TurnAdded | Amended):
+    if not isinstance(event, TurnAdded | TurnAmended):
         return
-    if said := spoken(event.turn):
+    if said := join_assistant_text(event.turn):
         yield 0, "", said
     for position, observation in enumerate(event.turn.observations, start=1):
         yield position, observation.tool, observation.text
@@ -190,7 +190,7 @@ def _find_part_lists(value: Any) -> Iterator[list[Any]]:
 
 def _split_texts(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
     """The JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
-    value = event_out(event)
+    value = encode_event(event)
     texts: dict[bytes, str] = {}
 
     def keep(text: str) -> str:

@@ -18,7 +18,7 @@ from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
 from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_errors import missing_observation_error, missing_session_error, stale_writer_error
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
@@ -208,7 +208,7 @@ class SqliteStore:
             event = self._unpack_event(connection, row[0])
         else:
             event = None
-        if not isinstance(event, TurnAdded | Amended):
+        if not isinstance(event, TurnAdded | TurnAmended):
             raise self._file.make_corrupt_error(f"record {number % rows.SPAN} of a session is no turn")
         return event.turn
 

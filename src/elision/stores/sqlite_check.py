@@ -12,7 +12,7 @@ from elision.errors import CorruptError
 from elision.stores import sqlite_rows as rows
 from elision.stores.packing import Packer
 from elision.stores.store import Finding
-from elision.trajectory.events import Amended, TurnAdded
+from elision.trajectory.events import TurnAdded, TurnAmended
 
 #: Findings of SQLite's own check that are listed.
 _LISTED: Final = 100
@@ -93,7 +93,7 @@ class _SessionCheck:
                 unread.add(position)
                 yield self._make_finding(position, str(error), lost=True)
                 continue
-            if isinstance(event, TurnAdded | Amended):
+            if isinstance(event, TurnAdded | TurnAmended):
                 turns[position] = event.turn.index
         if expected != records:
             yield self._make_finding(0, f"has {expected} records, not {records}", lost=expected < records)

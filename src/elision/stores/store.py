@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from elision.trajectory.events import Event
-from elision.trajectory.plan import Key, handle
+from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.turn import Observation, Turn
 
 #: How a session came from its parent: a sub-agent's run, another continuation, or a history that the client rewrote.
@@ -76,7 +76,7 @@ class Hit:
     def handle(self) -> str:
         """t12.1 for an observation, t12 for what was said."""
         if self.position:
-            return handle((self.turn, self.position))
+            return make_handle((self.turn, self.position))
         return f"t{self.turn}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.stores.store import NewSession
-from elision.trajectory.plan import Key, handle
+from elision.trajectory.plan import Key, make_handle
 
 #: Characters of a key in an error.
 _SHOWN = 200
@@ -15,7 +15,7 @@ def missing_session_error(key: str) -> UnknownHandle:
 
 
 def missing_observation_error(session: str, key: Key) -> UnknownHandle:
-    return UnknownHandle(f"session {_quote_key(session)} keeps nothing under {handle(key)}")
+    return UnknownHandle(f"session {_quote_key(session)} keeps nothing under {make_handle(key)}")
 
 
 def session_exists_error(session: NewSession) -> ConflictError:

@@ -36,29 +36,29 @@ class SessionBill:
 
     def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Book a call that sends everything."""
-        prompt = _count_prompt(view, self._raw_cache.send(view, now, model))
+        prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model))
         self.raw_prompts += prompt.bill_at(self.prices)
         return prompt
 
     def cost_raw_prompt(self, view: View, now: float | None, model: str) -> float:
         """What a call that sends everything would cost now, in USD; books nothing."""
-        return _count_prompt(view, self._raw_cache.lookup(view, now, model)).bill_at(self.prices).usd
+        return _count_prompt(view, self._raw_cache.count_cached(view, now, model)).bill_at(self.prices).usd
 
     def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Book a call that sends `view`. anew: it begins as no request before it did."""
-        prompt = _count_prompt(view, self.cache.send(view, now, model, anew=anew))
+        prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew))
         self.prompts += prompt.bill_at(self.prices)
         return prompt
 
     def lengthen_lifetime(self, model: str) -> None:
         """What the newest request wrote to the cache lives an hour: the provider reported it so."""
-        self.cache.lengthen(model)
-        self._raw_cache.lengthen(model)
+        self.cache.lengthen_lifetime(model)
+        self._raw_cache.lengthen_lifetime(model)
 
     def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
         """Book an answer of `tokens` to our prompt and to the raw one; they may stand in different price tiers."""
         ours, raw = (
-            Bill(output=tokens, usd=tokens * self.prices.rates(size).output / 1e6) for size in (prompt, raw_prompt)
+            Bill(output=tokens, usd=tokens * self.prices.find_rates(size).output / 1e6) for size in (prompt, raw_prompt)
         )
         self.answers += ours
         self.raw_answers += raw

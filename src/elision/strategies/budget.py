@@ -50,7 +50,7 @@ class Budget:
 
     def limit_view(self, prices: Prices) -> int | None:
         """Tokens a view may have: floor(budget x max_context_pct) - reserved; None if nothing limits it."""
-        limits = [limit for limit in (prices.window, prices.cliff()) if limit is not None]
+        limits = [limit for limit in (prices.window, prices.find_cliff()) if limit is not None]
         if self.tokens is not None:
             # A budget may pass a price cliff, if the user says so; never the model's window.
             limits = [limit for limit in (self.tokens, prices.window) if limit is not None]

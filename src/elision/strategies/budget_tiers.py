@@ -12,7 +12,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.plan import Clip, Key, Plan, handle
+from elision.trajectory.plan import Clip, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 
@@ -59,7 +59,7 @@ def _relieve_softly(policy: Policy, state: State, plan: Plan, usable: int, budge
 
     Only once that frees a share of the threshold: one more result at each call would be one rewrite at each call.
     """
-    if budget.soft is None or plan.masks or plan.summarize or state.track.tokens <= budget.soft * usable:
+    if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
         return plan
     if policy.pending_tokens < (1 - budget.low) * budget.soft * usable or not policy.pending:
         return plan
@@ -109,9 +109,9 @@ def measure_floor(state: State, usable: int, entering: int = 0) -> int:
 
     entering: tokens of tools that enter with whatever is hidden.
     """
-    head = state.track.start(state.head_length)
+    head = state.track.count_tokens_before(state.head_length)
     newest = state.turns[-1] if state.turns else None
-    needed = head + entering + (state.sizer.assistant(newest) if newest else 0)
+    needed = head + entering + (state.sizer.count_assistant(newest) if newest else 0)
     if needed > usable:
         raise _exceed_budget("system prompt, tools, task and the newest turn need", needed, usable)
     return needed
@@ -128,8 +128,8 @@ def _exceed_budget(what: str, needed: int, usable: int) -> BudgetError:
 
 def _count_after_plan(policy: Policy, state: State, situation: DecisionContext, plan: Plan) -> int:
     """Tokens of the view once `plan` is done."""
-    if plan.summarize:
-        offer = policy.estimate_summary(state, situation, plan.summarize, plan.summary_tokens)
+    if plan.summarize_to:
+        offer = policy.estimate_summary(state, situation, plan.summarize_to, plan.summary_tokens)
         if offer:
             return offer.view_tokens
         return state.track.tokens
@@ -139,7 +139,7 @@ def _count_after_plan(policy: Policy, state: State, situation: DecisionContext, 
 
 def _mask_down(policy: Policy, state: State, call: int, target: int, least: int) -> None:
     """Make candidates of younger observations, oldest first, until the view would be down to `target`."""
-    keys = sorted(key for key in state.places if key[0] < call - least)
+    keys = sorted(key for key in state.observation_places if key[0] < call - least)
     for key in keys:
         if state.track.tokens - policy.pending_tokens <= target:
             return
@@ -151,13 +151,13 @@ def _plan_summary(policy: Policy, state: State, situation: DecisionContext, targ
     newest = situation.call - 1
     for tail in (10, 5, 2, least):
         covers = policy.server_calls.limit_summary(newest - max(tail, least))
-        if covers > state.covered:
+        if covers > state.covered_turns:
             offer = policy.estimate_summary(state, situation, covers)
         else:
             offer = None
         if offer is not None and (offer.view_tokens <= target or tail == least):
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
-            return Plan(masks=masks, summarize=covers, reason="over budget")
+            return Plan(masks=masks, summarize_to=covers, reason="over budget")
     return None
 
 
@@ -166,7 +166,7 @@ def _plan_short_summary(
 ) -> Iterator[Plan]:
     """Cover all but the newest `least` turns in fewer words than the strategy allows, the longest summary first."""
     covers = policy.server_calls.limit_summary(situation.call - 1 - least)
-    if covers <= state.covered:
+    if covers <= state.covered_turns:
         return
     most = policy.strategy.summary_max_tokens
     wanted, fitting = (policy.limit_summary_tokens(state, situation, covers, tokens) for tokens in (target, usable))
@@ -179,7 +179,7 @@ def _plan_short_summary(
     ):
         if limit < most and policy.estimate_summary(state, situation, covers, limit) is not None:
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
-            yield Plan(masks=masks, summarize=covers, summary_tokens=limit, reason="over budget")
+            yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, reason="over budget")
 
 
 def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, usable: int) -> tuple[Plan, int]:
@@ -188,17 +188,17 @@ def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, 
     Returns what was cut so, and the tokens that are left, which may be too many still.
     """
     newest = state.turns[-1].index if state.turns else 0
-    keys: list[Key] = [key for key in state.places if key[0] == newest]
+    keys: list[Key] = [key for key in state.observation_places if key[0] == newest]
     clips = []
-    for key in sorted(keys, key=lambda key: -state.segment(key).tokens):
+    for key in sorted(keys, key=lambda key: -state.find_segment(key).tokens):
         if tokens <= usable:
             break
-        size = state.segment(key).tokens
-        named = handle(key) if policy.strategy.handles else ""
-        text = clip_text(state.observation(key).text, size - (tokens - usable), named, state.sizer)
-        if state.sizer.text(text) < size:
+        size = state.find_segment(key).tokens
+        named = make_handle(key) if policy.strategy.handles else ""
+        text = clip_text(state.find_observation(key).text, size - (tokens - usable), named, state.sizer)
+        if state.sizer.count_text(text) < size:
             clips.append(Clip(key, text))
-            tokens -= size - state.sizer.text(text)
+            tokens -= size - state.sizer.count_text(text)
     return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 
 
@@ -217,6 +217,6 @@ def clip_text(text: str, tokens: int, named: str, sizer: Sizer) -> str:
         else:
             what = "images and other parts"
         result = f"{text[:share]}\n[{name}{what} cut here to fit]\n{text[len(text) - share :]}"
-        if share == 0 or sizer.text(result) <= tokens:
+        if share == 0 or sizer.count_text(result) <= tokens:
             return result
         share = share * 9 // 10

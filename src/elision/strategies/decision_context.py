@@ -60,7 +60,7 @@ class DecisionContext:
         length = len(state.track.segments)
         # Every request marks the end of the head, whatever else it marks.
         view = View(call=self.call, epoch=state.epoch, track=state.track, length=length, marks=(state.head_length,))
-        return self.cache.readable(common, view, self.now, self.model)
+        return self.cache.count_readable(common, view, self.now, self.model)
 
     def cost_prompt(self, tokens: int, cached: int) -> float:
-        return self.prices.prompt_usd(tokens, min(cached, tokens), tokens if self.writes_for_an_hour else 0)
+        return self.prices.cost_prompt(tokens, min(cached, tokens), tokens if self.writes_for_an_hour else 0)

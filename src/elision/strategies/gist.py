@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from elision.strategies.known_identifiers import KnownIdentifiers
-from elision.trajectory.items import items, items_by_line
-from elision.trajectory.tokens import Counter
+from elision.trajectory.items import find_items, find_items_by_line
+from elision.trajectory.tokens import TokenCounter
 
 #: A line that says what went wrong names what is looked up next.
 _ALARMS = ("error", "exception", "traceback", "fail", "warning", "assert", "undefined", "not found")
@@ -25,7 +25,7 @@ CHARS_PER_END = 60_000
 COMMONPLACE = 5
 
 
-def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: Counter, shown_text: str = "") -> str:
+def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCounter, shown_text: str = "") -> str:
     """The most telling code-like items of `text`, joined by spaces, within `budget` tokens; "" if there are none.
 
     shown_text: what the placeholder says already; nothing of it is repeated.
@@ -37,7 +37,7 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: Counter
         text = text[:CHARS_PER_END] + "\n" + text[-CHARS_PER_END:]
     chosen: list[str] = []
     spent = 0
-    for item in rank_items(text, known, frozenset(items(shown_text))):
+    for item in rank_items(text, known, frozenset(find_items(shown_text))):
         cost = counter.count(" " + item)
         if spent + cost > budget:
             if budget - spent < 3:
@@ -55,7 +55,7 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
     alarms = _find_alarms(text)
     defines = any(word in text for word in _KEYWORDS)
     worths = {item: weigh_item(item, known) for item in unknown}
-    for number, line, found in items_by_line(text, unknown):
+    for number, line, found in find_items_by_line(text, unknown):
         base = _weigh_line(line, found, known, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
         own = _LINE_NUMBER.match(line)
         margin = own[1] if own else None
@@ -74,7 +74,9 @@ def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozens
     written = known.written_by_agent
     often = known.seen_counts.get
     return frozenset(
-        item for item in items(text) if item not in written and item not in shown_items and often(item, 0) < COMMONPLACE
+        item
+        for item in find_items(text)
+        if item not in written and item not in shown_items and often(item, 0) < COMMONPLACE
     )
 
 

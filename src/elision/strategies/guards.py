@@ -146,7 +146,7 @@ def _fingerprint_turn(turn: Turn) -> list[bytes]:
         return [_fingerprint(turn.text, *(f"{action.name} {action.arguments}" for action in turn.actions))]
     found = []
     for observation in turn.observations:
-        action = turn.action_of(observation)
+        action = turn.find_action(observation)
         # Text protocol without a call that could be read: what was said is the call.
         if action is not None:
             call = f"{action.name} {action.arguments}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from elision.trajectory.items import items
-from elision.trajectory.spoken import spoken
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.items import find_items
 from elision.trajectory.turn import Head, Turn
 
 
@@ -18,11 +18,11 @@ class KnownIdentifiers:
 
     def add_head(self, head: Head) -> None:
         for message in head.messages:
-            self.written_by_agent.update(items(message.text))
+            self.written_by_agent.update(find_items(message.text))
 
     def add_turn(self, turn: Turn) -> None:
-        self.written_by_agent.update(items(spoken(turn)))
+        self.written_by_agent.update(find_items(join_assistant_text(turn)))
         for observation in turn.observations:
-            self.seen_counts.update(items(observation.text))
+            self.seen_counts.update(find_items(observation.text))
         for message in turn.interjections:
-            self.written_by_agent.update(items(message.text))
+            self.written_by_agent.update(find_items(message.text))

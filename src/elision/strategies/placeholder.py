@@ -10,9 +10,9 @@ from elision.strategies.gist import write_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.plan import Key, handle
+from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Observation, Turn
 
 #: The placeholder of the published masking strategies.
@@ -47,16 +47,16 @@ class Placeholders:
     def write_placeholder(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         """The placeholder of `observation`, of `turn`, as of the log behind `lexicon`."""
         # What is hidden may be forgotten, what stands for it stays: a secret must not be what it is known by.
-        return make_encodable(self.redaction.text(self._write_unredacted(key, turn, observation, known)))
+        return make_encodable(self.redaction.redact_text(self._write_unredacted(key, turn, observation, known)))
 
     def _write_unredacted(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         if self.text:
-            telling = write_gist(observation.text, known, self.gist, counter("o200k"))
+            telling = write_gist(observation.text, known, self.gist, make_counter("o200k"))
             if telling:
                 return f"{self.text} {telling}"
             return self.text
         outcome = self.extractors.find_outcome(turn, observation)
-        name = f"{handle(key)} " if self.handles else ""
+        name = f"{make_handle(key)} " if self.handles else ""
         tool = observation.tool or "result"
         label = _shorten_label(outcome.label)
         if label:
@@ -64,7 +64,7 @@ class Placeholders:
         else:
             what = f"{name}{tool}"
         account = f"{what} -> {_shorten_result(outcome.result) or 'done'}"
-        telling = write_gist(observation.text, known, self.gist, counter("o200k"), shown_text=account)
+        telling = write_gist(observation.text, known, self.gist, make_counter("o200k"), shown_text=account)
         noted = f" | {telling}" if telling else ""
         return f"[{account}; {_format_size(observation)}{noted}]"
 
@@ -88,7 +88,7 @@ def _shorten_result(result: str) -> str:
 def _format_size(observation: Observation) -> str:
     """What is hidden, in tokens; what is no text is named by its kind, at the tokens it is booked at."""
     others = [part for part in observation.content if not isinstance(part, Text)]
-    tokens = counter("o200k").count(observation.text)
+    tokens = make_counter("o200k").count(observation.text)
     if not others:
         return f"{tokens} tokens hidden"
     kinds = Counter(" ".join(part.kind.split())[:LABEL_TOKENS] for part in others)

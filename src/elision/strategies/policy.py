@@ -17,11 +17,11 @@ from elision.strategies.schedules import CostEstimates
 from elision.strategies.selectors import Superseded
 from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryCall, choose_summary_call, limit_user_words
-from elision.trajectory.events import Decided
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Key, Mask, Plan
-from elision.trajectory.spoken import spoken
 from elision.trajectory.state import State
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Policy:
         self.clock = strategy.schedule.start_clock()
         self.known = KnownIdentifiers()
         self._identified_turns = 0
-        self._o200k_sizer = Sizer(counter("o200k"))
+        self._o200k_sizer = Sizer(make_counter("o200k"))
         self._learned_call = 0
         self.pending: dict[Key, MaskCandidate] = {}
         self.pending_tokens = 0
@@ -93,7 +93,7 @@ class Policy:
     def add_turn(self, state: State, turn: Turn) -> None:
         """Learn `turn`, which is in `state` already."""
         self.server_calls.add_turn(turn)
-        said = sum(state.sizer.message(message) for message in turn.interjections)
+        said = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + said)
         self._quoted_tokens.append(self._quoted_tokens[-1])
         if not self.strategy.can_hide:
@@ -112,37 +112,39 @@ class Policy:
     def replace_user_words(self, state: State, turn: Turn) -> None:
         """The newest turn has other words of the user behind it."""
         self.user_tokens[-1] = self.user_tokens[-2] + sum(
-            state.sizer.message(message) for message in turn.interjections
+            state.sizer.count_message(message) for message in turn.interjections
         )
 
     def _apply_rules(self, state: State, turn: Turn) -> None:
         if turn.pinned:
             self.pinned_turns.append(turn.index)
-            self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.text(spoken(turn))
+            self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_text(join_assistant_text(turn))
         for position, observation in enumerate(turn.observations, start=1):
             key = (turn.index, position)
             ruling = self._rulings[key] = self.rules.apply_rules(turn, observation)
             if ruling.keep:
                 self.protected.append(key)
                 self._settled_keys.add(key)
-                self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.observation(observation)
+                self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_observation(observation)
                 continue
             self._open_keys.append(key)
             if ruling.after is not None:
                 self._due_keys[turn.index + ruling.after + 1].append(key)
 
-    def record_decision(self, state: State, event: Decided) -> None:
+    def record_decision(self, state: State, event: PassDecided) -> None:
         """Forget what `event`, which is in `state` already, has settled."""
         for mask in event.masks:
             candidate = self.pending.pop(mask.key, None)
             self._settled_keys.add(mask.key)
             if candidate is not None:
                 self.pending_tokens -= candidate.saved_tokens
-            self._hidden_raw_tokens += state.sizer.observation(state.observation(mask.key))
+            self._hidden_raw_tokens += state.sizer.count_observation(state.find_observation(mask.key))
         if event.summary is not None:
             for key in [key for key in self.pending if key[0] <= event.summary.covers]:
                 self.pending_tokens -= self.pending.pop(key).saved_tokens
-            self._hidden_raw_tokens = sum(state.sizer.observation(state.observation(key)) for key in state.hidden)
+            self._hidden_raw_tokens = sum(
+                state.sizer.count_observation(state.find_observation(key)) for key in state.hidden
+            )
         if event.masks or event.summary is not None:
             self.fresh_turns.clear()
             self._first_pending = min(self.pending, default=None)
@@ -152,8 +154,8 @@ class Policy:
         """Segments in front of the first observation that a later pass may rewrite; None if there is none yet."""
         while self._first_open < len(self._open_keys):
             key = self._open_keys[self._first_open]
-            if key not in self._settled_keys and key[0] > state.covered:
-                return state.places[key]
+            if key not in self._settled_keys and key[0] > state.covered_turns:
+                return state.observation_places[key]
             self._first_open += 1
         return None
 
@@ -172,7 +174,7 @@ class Policy:
             reason = "forced"
         if verdict == "summarize" and summary is not None:
             masks = self.make_masks(key for key in self.pending if key[0] > summary.covers)
-            return Plan(masks=masks, summarize=summary.covers, reason=reason)
+            return Plan(masks=masks, summarize_to=summary.covers, reason=reason)
         if verdict == "mask" and self.pending:
             return Plan(masks=self.make_masks(self.pending), reason=reason)
         return Plan(reason=reason)
@@ -180,7 +182,7 @@ class Policy:
     def count_entering_tokens(self, situation: DecisionContext, plan: Plan) -> int:
         """Tokens of the recall tools that enter with `plan`."""
         return situation.count_entering_tokens(
-            hides=self.needs_recall(bool(plan.masks), bool(plan.clips or plan.summarize))
+            hides=self.needs_recall(bool(plan.masks), bool(plan.clips or plan.summarize_to))
         )
 
     def needs_recall(self, masks: bool, others: bool) -> bool:
@@ -201,21 +203,21 @@ class Policy:
 
     def add_candidate(self, state: State, key: Key, call: int) -> bool:
         """Make `key` a candidate from call `call` on, if masking it is allowed and saves anything."""
-        if key in self._settled_keys or key in self.pending or key[0] <= state.covered:
+        if key in self._settled_keys or key in self.pending or key[0] <= state.covered_turns:
             return False
         turn = state.turns[key[0] - 1]
-        observation = state.observation(key)
+        observation = state.find_observation(key)
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
-        size = self._o200k_sizer.observation(observation)
+        size = self._o200k_sizer.count_observation(observation)
         text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
         small = size < self._rulings[key].below
-        short = size <= self._o200k_sizer.text(text)
+        short = size <= self._o200k_sizer.count_text(text)
         if small or short:
             self._settled_keys.add(key)
             if not small:
                 self.not_shortened.add(key)
             return False
-        saves = state.segment(key).tokens - state.sizer.text(text)
+        saves = state.find_segment(key).tokens - state.sizer.count_text(text)
         self.pending[key] = MaskCandidate(key, text, saves, call)
         self.pending_tokens += saves
         if self._first_pending is None:
@@ -241,7 +243,7 @@ class Policy:
         if self.trigger is None or situation.call < self.retry_at:
             return None
         covers = self.server_calls.limit_summary(self.trigger.find_due_turn(state, situation.call, self.pending_tokens))
-        if covers > state.covered:
+        if covers > state.covered_turns:
             return self.estimate_summary(state, situation, covers)
         return None
 
@@ -256,13 +258,13 @@ class Policy:
         tokens = self._count_with_summary(state, situation, covers, limit)
         if tokens - situation.count_entering_tokens(hides=True) >= state.track.tokens - self.pending_tokens:
             return None
-        if state.last is None:
+        if state.last_view is None:
             last = len(state.track.segments)
         else:
-            last = state.sent
+            last = state.unchanged_length
         call = choose_summary_call(
             situation.prices,
-            covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
+            covered=state.count_raw_tokens_before(covers + 1) - state.count_raw_tokens_before(state.covered_turns + 1),
             previous=limit if state.summary else state.task_tokens,
             live=state.track.tokens,
             live_cached=situation.count_cached_tokens(state, last),
@@ -281,9 +283,9 @@ class Policy:
     def _count_with_summary(self, state: State, situation: DecisionContext, covers: int, limit: int) -> int:
         """Tokens of the view with a summary of turns 1 ... `covers` that has `limit` tokens."""
         place = state.turn_places.get(covers + 1)
-        behind = state.track.tokens - (state.track.tokens if place is None else state.track.start(place))
+        behind = state.track.tokens - (state.track.tokens if place is None else state.track.count_tokens_before(place))
         saved = sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > covers)
-        head = state.track.start(state.head_length) + situation.count_entering_tokens(hides=True)
+        head = state.track.count_tokens_before(state.head_length) + situation.count_entering_tokens(hides=True)
         said = limit_user_words(self.user_tokens[covers], self.strategy.keep_user_tokens, limit)
         return head + BLOCK_TOKENS + limit + said + self.count_quoted_tokens(covers) + behind - saved
 
@@ -292,7 +294,7 @@ class Policy:
         return self._quoted_tokens[covers]
 
     def _estimate_costs(self, state: State, situation: DecisionContext, summary: SummaryOffer | None) -> CostEstimates:
-        sent = state.sent
+        sent = state.unchanged_length
         standing = situation.count_entering_tokens(hides=False)
         hold = situation.cost_prompt(
             state.track.tokens + standing, situation.count_cached_tokens(state, sent, standing)
@@ -323,14 +325,14 @@ class Policy:
             cost_if_summarized_before=summarized,
             cost_summarizer=summary.call.usd if summary else 0.0,
             cost_summarizer_fixed=summary.call.fixed_usd if summary else 0.0,
-            turns_since_summary=situation.call - 1 - state.covered,
+            turns_since_summary=situation.call - 1 - state.covered_turns,
             calls_until_summary=self.trigger.count_calls_until(state, situation.call) if self.trigger else None,
             spent_usd=situation.spent_usd,
             raw_usd=situation.raw_usd,
             is_cache_cold=situation.is_cache_cold(),
             is_warm_elsewhere=situation.is_warm_elsewhere(),
             # Not even while the raw view is as small: it would be cached first, and ours would be the dearer one.
-            is_below_cache_minimum=situation.prices.caches and least < situation.prices.cache.minimum,
+            is_below_cache_minimum=situation.prices.has_cache and least < situation.prices.cache.minimum,
         )
 
     def _estimate_mask_costs(self, state: State, situation: DecisionContext, sent: int) -> tuple[float, float, float]:
@@ -342,9 +344,13 @@ class Policy:
         tokens = state.track.tokens - self.pending_tokens + entering
         assert self._first_pending is not None
         newest = next(reversed(self.pending))
-        cached = situation.count_cached_tokens(state, min(sent, state.places[self._first_pending]), entering)
+        cached = situation.count_cached_tokens(
+            state, min(sent, state.observation_places[self._first_pending]), entering
+        )
         ideal = max(cached, self._count_best_cached(state, situation, sent, tokens, cached))
-        settled = situation.prices.cache.usable(state.track.ends[state.places[newest]] - self.pending_tokens + entering)
+        settled = situation.prices.cache.count_usable(
+            state.track.ends[state.observation_places[newest]] - self.pending_tokens + entering
+        )
         window = max(cached, min(ideal, settled))
         return (
             situation.cost_prompt(tokens, cached),
@@ -367,4 +373,6 @@ class Policy:
         """What a view of `tokens` would read from cache had the last one been like it; nothing more in a cold one."""
         if situation.is_cache_cold():
             return cached
-        return situation.prices.cache.usable(tokens - (state.track.tokens - state.track.start(sent)))
+        return situation.prices.cache.count_usable(
+            tokens - (state.track.tokens - state.track.count_tokens_before(sent))
+        )

@@ -30,7 +30,7 @@ class ResourceUse:
 
 def find_resource_use(action: Action) -> ResourceUse:
     """What `action` does: reads or edits a file, or runs something that only the same call repeats."""
-    arguments = action.decoded
+    arguments = action.decoded_arguments
     path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
     command = str(arguments.get("command", arguments.get("cmd", "" if arguments else action.arguments)))
     if path:
@@ -60,7 +60,7 @@ class ResourceUses:
 
     def add_turn(self, turn: Turn) -> Iterator[Key]:
         for position, observation in enumerate(turn.observations, start=1):
-            action = turn.action_of(observation)
+            action = turn.find_action(observation)
             if action is None:
                 continue
             for key in self._find_stale_reads(

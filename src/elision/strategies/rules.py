@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from elision.errors import SpecError
-from elision.trajectory.spoken import argument_text
+from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.turn import Observation, Turn
 
 
@@ -44,8 +44,8 @@ class Rule:
             return False
         if self.args == "*":
             return True
-        action = turn.action_of(observation)
-        return action is not None and fnmatchcase(argument_text(action), self.args)
+        action = turn.find_action(observation)
+        return action is not None and fnmatchcase(join_argument_text(action), self.args)
 
 
 #: Tags mean something without a rule (SWE-agent's own words).

@@ -32,10 +32,12 @@ class CountedPrompt:
         """Return its bill; tokens: of the prompt by another count, of which the same shares are cached and kept."""
         if tokens is None:
             tokens = self.tokens
-        if prices.passes_by(marked=self.has_breakpoints):
-            return prices.plain(tokens)
+        if prices.bypasses_cache(marked=self.has_breakpoints):
+            return prices.bill_uncached(tokens)
         share = tokens / self.tokens if self.tokens else 1.0
-        return prices.bill(tokens, min(round(self.cached_tokens * share), tokens), hour=round(self.hour_tokens * share))
+        return prices.bill_call(
+            tokens, min(round(self.cached_tokens * share), tokens), hour=round(self.hour_tokens * share)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +94,12 @@ class SessionCosts:
         call = self._call
         if call is None:
             return
-        tokens = scale.to_billed(call.raw.tokens)
+        tokens = scale.convert_to_billed(call.raw.tokens)
         same = call.raw.bill_at(self._prices, tokens)
-        plain = self._prices.passes_by(marked=call.client_marks)
-        raw = self._prices.plain(tokens) if plain else same
+        plain = self._prices.bypasses_cache(marked=call.client_marks)
+        raw = self._prices.bill_uncached(tokens) if plain else same
         self.newest = CallBills(
-            ours=call.ours.bill_at(self._prices, scale.to_billed(call.ours.tokens)),
+            ours=call.ours.bill_at(self._prices, scale.convert_to_billed(call.ours.tokens)),
             raw=raw,
             caching_usd=raw.usd - same.usd,
         )

@@ -54,11 +54,11 @@ def choose_summary_call(
             input=prompt,
             cached=cached,
             output=output,
-            usd=prices.bill(prompt, cached, output).usd,
+            usd=prices.bill_call(prompt, cached, output).usd,
         )
         for route, prompt, cached in routes
     ]
     least = min(calls, key=lambda call: call.usd)
     # What does not grow with the turns covered: it is paid once a summary, however long that waits.
-    fixed = prices.bill(INSTRUCTION_TOKENS + previous, 0, output).usd
+    fixed = prices.bill_call(INSTRUCTION_TOKENS + previous, 0, output).usd
     return replace(least, fixed_usd=min(fixed, least.usd))

@@ -30,13 +30,13 @@ class EveryTurnsTrigger:
         self.tail = tail
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        behind = call - 1 - state.covered
+        behind = call - 1 - state.covered_turns
         if behind >= self.every + self.tail:
             return call - 1 - self.tail
         return 0
 
     def count_calls_until(self, state: State, call: int) -> int | None:
-        return max(0, state.covered + self.every + self.tail + 1 - call)
+        return max(0, state.covered_turns + self.every + self.tail + 1 - call)
 
 
 class GrowthTrigger:
@@ -49,22 +49,22 @@ class GrowthTrigger:
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         covers = call - 1 - self.tail
-        if covers <= state.covered:
+        if covers <= state.covered_turns:
             return 0
-        if call - 1 - state.covered >= self.turns:
+        if call - 1 - state.covered_turns >= self.turns:
             return covers
         if self.tokens is not None and self._count_visible_tokens(state, covers) > self.tokens:
             return covers
         return 0
 
     def count_calls_until(self, state: State, call: int) -> int | None:
-        return max(0, state.covered + self.turns + 1 - call)
+        return max(0, state.covered_turns + self.turns + 1 - call)
 
     def _count_visible_tokens(self, state: State, covers: int) -> int:
         # What stands in the view, not the raw tokens: those no compaction lowers, and every call would trigger.
-        start = state.track.start(state.turn_places[state.covered + 1])
+        start = state.track.count_tokens_before(state.turn_places[state.covered_turns + 1])
         end = state.turn_places.get(covers + 1)
-        return (state.track.tokens if end is None else state.track.start(end)) - start
+        return (state.track.tokens if end is None else state.track.count_tokens_before(end)) - start
 
 
 class ViewSizeTrigger:
@@ -83,7 +83,7 @@ class ViewSizeTrigger:
         if not (tokens > self.hard or (tokens > self.soft and call - 1 > self.after)):
             return 0
         covers = self._find_boundary(state)
-        if covers - state.covered >= self.fewest:
+        if covers - state.covered_turns >= self.fewest:
             return covers
         return 0
 

@@ -24,7 +24,7 @@ WIDTH = 90
 
 def find_path(action: Action) -> str:
     """Return the file a structured call names; "" if it names none."""
-    return _find_first(action.decoded, PATH_KEYS)
+    return _find_first(action.decoded_arguments, PATH_KEYS)
 
 
 @lru_cache(maxsize=128)
@@ -33,7 +33,7 @@ def find_command(action: Action) -> str:
 
     The small cache serves the sections of a digest, each of which looks at the same calls again.
     """
-    decoded = action.decoded
+    decoded = action.decoded_arguments
     if action.implicit and not decoded:
         return action.arguments
     if _find_first(decoded, PATH_KEYS):
@@ -91,7 +91,7 @@ def _find_first(decoded: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _format_arguments(action: Action) -> str:
-    decoded = action.decoded
+    decoded = action.decoded_arguments
     if not decoded:
         if action.arguments.strip() in ("", "{}"):
             return ""

@@ -11,7 +11,7 @@ from elision.summarizers.http_endpoint import HttpEndpoint
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
 from elision.summarizers.request_quirks import ModelQuirks
 from elision.summarizers.transport import Transport
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 
 ANTHROPIC: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
@@ -100,5 +100,5 @@ def parse_message(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
     if any(block.get("type") == "tool_use" for block in mappings_in(reply.get("content"))):
         stop = "tool"
     return EndpointAnswer(
-        text=text_of(parse_assistant(reply).content), usage=parse_usage(reply.get("usage")), stop=stop
+        text=join_text(parse_assistant(reply).content), usage=parse_usage(reply.get("usage")), stop=stop
     )

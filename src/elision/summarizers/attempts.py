@@ -69,7 +69,7 @@ def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tupl
     ledger = {attempt.key: attempt for attempt in before}
     for turn in turns:
         for observation in turn.observations:
-            action = turn.action_of(observation)
+            action = turn.find_action(observation)
             if action is None:
                 continue
             name = identify_call(action)

@@ -84,7 +84,7 @@ def _find_commands(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Action, Observ
     """Yield each shell command of `turns` with its turn and its result."""
     for turn in turns:
         for observation in turn.observations:
-            action = turn.action_of(observation)
+            action = turn.find_action(observation)
             if action is not None and find_command_line(action):
                 yield turn, action, observation
 

@@ -16,9 +16,9 @@ from elision.summarizers.digest_lines import DigestLine, LineSelection, render_l
 from elision.summarizers.digest_record import ATTEMPTS, FACTS, SECTIONS, DigestRecord
 from elision.summarizers.facts import collect_facts, pick_facts, render_facts
 from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, strip_markup
-from elision.trajectory.items import items
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.spoken import spoken
 from elision.trajectory.turn import Turn
 
 #: Share of the limit that facts may claim before the less telling lines; they are what later actions look up.
@@ -100,7 +100,7 @@ def _list_source_texts(request: SummaryRequest) -> Iterator[str]:
     if request.previous:
         yield request.previous
     for turn in request.turns:
-        yield from filter(None, (spoken(turn), *(observation.text for observation in turn.observations)))
+        yield from filter(None, (join_assistant_text(turn), *(observation.text for observation in turn.observations)))
 
 
 def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord:
@@ -187,7 +187,7 @@ def _rank_places(name: str, texts: Sequence[str]) -> list[int]:
 
 def _fit_facts(whole: DigestRecord, selection: LineSelection, count: Callable[[str], int]) -> list[DigestLine]:
     """Return the facts that the lines taken so far leave room for."""
-    shown = dict.fromkeys(items("\n".join(line.text for line in selection.lines)))
+    shown = dict.fromkeys(find_items("\n".join(line.text for line in selection.lines)))
     budget = selection.remaining_tokens - count(f"{FACTS}:\n")
     chosen = []
     if budget > 0:

@@ -21,7 +21,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class DigestSummarizer:
 
     def __call__(self, request: SummaryRequest) -> SummaryResult:
         redactor = RequestRedactor(self._redaction)
-        text = write_digest(redactor.redact(request), counter().count)
+        text = write_digest(redactor.redact(request), make_counter().count)
         if not text:
             raise SummaryError("nothing can be said in fewer words", cause="empty")
         return SummaryResult(text=text, route="model-free", attempts=0, redacted=redactor.hits)

@@ -17,8 +17,8 @@ from functools import lru_cache
 
 from elision.summarizers.actions import find_command_line, find_path
 from elision.summarizers.prose import join_lines
-from elision.trajectory.items import items
-from elision.trajectory.spoken import spoken
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.items import find_items
 from elision.trajectory.turn import Observation, Turn
 
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?")
@@ -141,11 +141,11 @@ def list_tails(text: str) -> Iterator[str]:
 
 def _collect_written_items(turns: Iterable[Turn], known: str) -> set[str]:
     """Return the items that the task, the agent or a user wrote."""
-    written = set(items(known))
+    written = set(find_items(known))
     for turn in turns:
-        written.update(items(spoken(turn)))
+        written.update(find_items(join_assistant_text(turn)))
         for message in turn.interjections:
-            written.update(items(message.text))
+            written.update(find_items(message.text))
     return written
 
 
@@ -154,7 +154,7 @@ def _record_sightings(turn: Turn, age: int, sightings: dict[str, _Sighting]) -> 
     seen_in_turn: set[str] = set()
     age = min(age, _OLDEST)
     for observation in turn.observations:
-        texts = items(observation.text)
+        texts = find_items(observation.text)
         source = name_source(turn, observation)
         for text in texts:
             sighting = sightings.get(text)
@@ -183,7 +183,7 @@ def _find_consecutive_numbers(texts: Iterable[str]) -> set[str]:
 
 def name_source(turn: Turn, observation: Observation) -> str:
     """Return what an observation shows, in one word: the file its call names, else the program, else the tool."""
-    action = turn.action_of(observation)
+    action = turn.find_action(observation)
     names: list[str] = []
     if action:
         path = find_path(action)

@@ -102,7 +102,7 @@ _WIDTH: Final = 200
 def parse_refusal(status: int, body: str, headers: Mapping[str, str]) -> EndpointFault:
     """Return the fault of an HTTP answer that is no success; secrets in the server's text are redacted."""
     body = body[:2_000]
-    words = DEFAULT.text(" ".join(body.split()))[:_WIDTH]
+    words = DEFAULT.redact_text(" ".join(body.split()))[:_WIDTH]
     reason = f"HTTP {status}: {words}" if words else f"HTTP {status}"
     if status < 500:
         limit = _parse_output_limit(body)

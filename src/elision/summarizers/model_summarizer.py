@@ -28,7 +28,7 @@ from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 
 #: Tokens assumed for an unknown window.
 WINDOW: Final = 128_000
@@ -130,7 +130,7 @@ def _find_window(prices: Prices | None) -> int:
     """Return the window of the model, or what is just below its price cliff."""
     if prices is None:
         return WINDOW
-    sizes = [size for size in (prices.window, prices.cliff()) if size]
+    sizes = [size for size in (prices.window, prices.find_cliff()) if size]
     return min(sizes, default=WINDOW)
 
 
@@ -147,7 +147,7 @@ class _SummaryJob:
         self.started_at = summarizer.clock()
         self.thinking_tokens = summarizer.thinking_tokens
         self.prompt_limit = self._compute_prompt_limit()
-        self.count = counter().count
+        self.count = make_counter().count
 
     def run(self) -> SummaryResult:
         """Return the summary. Raises SummaryError."""
@@ -181,7 +181,7 @@ class _SummaryJob:
         live = self.raw.live
         if live is None or self.raw.route != "extend" or not self.summarizer.endpoint.can_extend(live):
             return None
-        if any(map(self.summarizer.redaction.found, list_strings((live.messages, live.system)))):
+        if any(map(self.summarizer.redaction.has_secret, list_strings((live.messages, live.system)))):
             return None
         return live
 

@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from elision.summarizers.outcomes import find_failure
-from elision.trajectory.items import items
+from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.items import find_items
 from elision.trajectory.redact import DEFAULT
-from elision.trajectory.spoken import argument_text
 from elision.trajectory.turn import Turn
 
 #: Turns that are searched, counted from the newest covered one.
@@ -43,7 +43,7 @@ def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
     for turn in turns[-NEWEST:]:
         facts = set(_find_errors(turn))
         for text in _list_agent_texts(turn):
-            facts.update(items(DEFAULT.text(text)))
+            facts.update(find_items(DEFAULT.redact_text(text)))
         uses.update(fact for fact in facts if len(fact) <= _LONGEST)
     return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST])
 
@@ -69,7 +69,7 @@ def _list_agent_texts(turn: Turn) -> Iterator[str]:
     yield turn.text
     for action in turn.actions:
         if not action.implicit:
-            yield argument_text(action)
+            yield join_argument_text(action)
 
 
 def _find_errors(turn: Turn) -> Iterator[str]:

@@ -114,7 +114,7 @@ def describe_current_state(turns: Sequence[Turn]) -> list[str]:
 def describe_calls(turn: Turn) -> Iterator[str]:
     """Yield the calls of `turn`, each with one line of its result."""
     for observation in turn.observations:
-        action = turn.action_of(observation)
+        action = turn.find_action(observation)
         name = describe_call(action, 70) if action else observation.tool
         yield f"{name} -> {describe_result(turn, observation)}"
     answered = {observation.action_id for observation in turn.observations}
@@ -169,7 +169,7 @@ def _find_todos(turn: Turn) -> Iterator[str]:
     for action in turn.actions:
         if not any(word in action.name.lower() for word in _TODO_TOOLS):
             continue
-        for value in action.decoded.values():
+        for value in action.decoded_arguments.values():
             if isinstance(value, list):
                 yield from (f"to do: {title}" for title in _find_open_titles(value))
 

@@ -12,7 +12,7 @@ from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason, parse_refusal
 from elision.summarizers.request_quirks import ModelQuirks
 from elision.summarizers.transport import Transport
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 
 #: Where OpenAI itself is.
 OPENAI: Final = "https://api.openai.com/v1"
@@ -108,5 +108,5 @@ def parse_completion(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault
     elif message.get("tool_calls") or message.get("function_call"):
         stop = "tool"
     return EndpointAnswer(
-        text=text_of(parse_assistant(message).content), usage=parse_usage(reply.get("usage")), stop=stop
+        text=join_text(parse_assistant(message).content), usage=parse_usage(reply.get("usage")), stop=stop
     )

@@ -12,7 +12,7 @@ from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, En
 from elision.summarizers.openai_chat_endpoint import OPENAI, is_reasoning_model
 from elision.summarizers.request_quirks import ModelQuirks
 from elision.summarizers.transport import Transport
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 
 
 class OpenAIResponsesEndpoint(HttpEndpoint):
@@ -68,7 +68,7 @@ def parse_response(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return EndpointFault(cause="malformed", reason="the answer has no output")
     items = mappings_in(reply.get("output"))
     messages = [item for item in items if item.get("type") == "message"]
-    text = "\n".join(filter(None, (text_of(parse_item(message).content) for message in messages)))
+    text = "\n".join(filter(None, (join_text(parse_item(message).content) for message in messages)))
     return EndpointAnswer(text=text, usage=parse_usage(reply.get("usage")), stop=_find_stop(reply, items, messages))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from elision.summarizers.actions import describe_call
 from elision.summarizers.prose import clip_line, cut_middle
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.turn import Action, Turn
 
@@ -168,7 +168,7 @@ def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
     first = turns[: max(1, len(turns) // 4)]
     newest = turns[-max(1, len(turns) // 4) :]
     left_out = f"[turns {first[-1].index + 1} to {newest[0].index - 1} do not fit and are left out here]"
-    marked = replace(newest[0], content=(*content(left_out), *newest[0].content))
+    marked = replace(newest[0], content=(*make_content(left_out), *newest[0].content))
     return replace(request, turns=(*first, marked, *newest[1:]))
 
 
@@ -215,7 +215,7 @@ def _make_label(turn: Turn, what: str) -> str:
 
 
 def _format_arguments(action: Action) -> str:
-    decoded = action.decoded
+    decoded = action.decoded_arguments
     if not decoded:
         return action.arguments
     return "\n".join(f"{key}: {value}" for key, value in decoded.items())

@@ -28,17 +28,17 @@ class RequestRedactor:
     hits: int = 0
 
     def redact_text(self, text: str) -> str:
-        clean, hits = self.redaction.counted(text)
+        clean, hits = self.redaction.redact_and_count(text)
         self.hits += hits
         return clean
 
     def redact(self, request: SummaryRequest) -> SummaryRequest:
         """Return `request` with every text redacted, except the live prefix: a cache holds exactly its bytes."""
-        if request.redacted == self.redaction:
+        if request.redacted_by == self.redaction:
             return request
         return replace(
             request,
-            redacted=self.redaction,
+            redacted_by=self.redaction,
             previous=self.redact_text(request.previous),
             task=self.redact_text(request.task),
             turns=tuple(self._redact_turn(turn) for turn in request.turns),

@@ -10,13 +10,13 @@ from elision.strategies.policy import Policy
 from elision.strategies.summary_cost import SummaryCall, choose_summary_call
 from elision.summarizers.summary_checks import check_summary
 from elision.summarizers.summary_result import SummaryResult, has_sound_usage
+from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Opaque
 from elision.trajectory.encodable import make_encodable, remove_controls
-from elision.trajectory.plan import Summary, SummaryRequest, handle
+from elision.trajectory.plan import Summary, SummaryRequest, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.spoken import spoken
 from elision.trajectory.state import State
-from elision.trajectory.summary_block import block, kept_interjections, older_words
+from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_older_words
 from elision.trajectory.turn import Message, Observation
 
 #: What a summary costs that no model wrote.
@@ -33,7 +33,7 @@ def build_request(
     return SummaryRequest(
         previous=state.summary.text if state.summary else "",
         task="\n\n".join(message.text for message in state.head.messages if message.role == "user"),
-        turns=tuple(state.turns[state.covered : covers]),
+        turns=tuple(state.turns[state.covered_turns : covers]),
         max_tokens=max_tokens,
         route=route,
     )
@@ -41,13 +41,13 @@ def build_request(
 
 def estimate_call(state: State, situation: DecisionContext, covers: int, output: int) -> SummaryCall:
     """Return a call that writes `output` tokens about turns up to `covers`, by the cheaper route, as we count it."""
-    hidden = sum(state.sizer.observation(state.observation(key)) for key in state.hidden if key[0] <= covers)
+    hidden = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden if key[0] <= covers)
     return choose_summary_call(
         situation.prices,
-        covered=state.raw_start(covers + 1) - state.raw_start(state.covered + 1),
+        covered=state.count_raw_tokens_before(covers + 1) - state.count_raw_tokens_before(state.covered_turns + 1),
         previous=state.sizer.count(state.summary.text) if state.summary else state.task_tokens,
         live=state.track.tokens,
-        live_cached=situation.count_cached_tokens(state, state.sent),
+        live_cached=situation.count_cached_tokens(state, state.unchanged_length),
         hidden=hidden,
         output=output,
     )
@@ -88,7 +88,7 @@ def _bill_failure(state: State, situation: DecisionContext, covers: int, error: 
 def _bill_reported_usage(situation: DecisionContext, bill: Billed, route: str) -> SummaryCall:
     usd = bill.usd
     if usd is None:
-        usd = situation.prices.bill(bill.input, bill.cached, bill.output).usd
+        usd = situation.prices.bill_call(bill.input, bill.cached, bill.output).usd
     return SummaryCall(route=route, input=bill.input, cached=bill.cached, output=bill.output, usd=usd)
 
 
@@ -112,24 +112,24 @@ def accept_summary(
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
     # Controls first: what remains when they are taken out may be a secret.
-    answer = redaction.text(remove_controls(make_encodable(answer)))
+    answer = redaction.redact_text(remove_controls(make_encodable(answer)))
     if not answer.strip():
         raise SummaryError("it is empty", cause="empty")
-    if covers <= state.covered:
+    if covers <= state.covered_turns:
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
         check_summary(answer, build_request(state, covers, max_tokens), state.sizer.count)
     sizer = state.sizer
     covered = state.turns[:covers]
-    sizes = [sum(sizer.message(message) for message in turn.interjections) for turn in covered]
-    kept = kept_interjections(covered, sizes, policy.strategy.keep_user_tokens)
+    sizes = [sum(sizer.count_message(message) for message in turn.interjections) for turn in covered]
+    kept = choose_kept_interjections(covered, sizes, policy.strategy.keep_user_tokens)
     dropped: list[Message] = []
     for turn in covered:
         if turn.index not in kept:
             dropped.extend(turn.interjections)
-    older = older_words(dropped, max_tokens, sizer)
-    text = make_encodable(block(answer, covers, _collect_quotes(state, policy, covers), older))
-    tokens = sizer.text(text) + sum(sizes[index - 1] for index in kept)
+    older = quote_older_words(dropped, max_tokens, sizer)
+    text = make_encodable(format_summary_block(answer, covers, _collect_quotes(state, policy, covers), older))
+    tokens = sizer.count_text(text) + sum(sizes[index - 1] for index in kept)
     if tokens >= count_replaced_tokens(state, covers):
         raise SummaryError("it is not shorter than what it replaces", cause="too-long")
     if room_tokens is not None and tokens > room_tokens:
@@ -150,15 +150,15 @@ def accept_summary(
 def count_replaced_tokens(state: State, covers: int) -> int:
     """Return the tokens that a summary of turns 1 ... `covers` replaces."""
     place = state.turn_places.get(covers + 1, len(state.track.segments))
-    return state.track.start(place) - state.track.start(state.head_length)
+    return state.track.count_tokens_before(place) - state.track.count_tokens_before(state.head_length)
 
 
 def _collect_quotes(state: State, policy: Policy, covers: int) -> list[tuple[str, str]]:
     """Return what is protected in turns 1 ... `covers`, by name, in order."""
-    quotes = {(turn, 0): (f"turn {turn}", spoken(state.turns[turn - 1])) for turn in policy.pinned_turns}
+    quotes = {(turn, 0): (f"turn {turn}", join_assistant_text(state.turns[turn - 1])) for turn in policy.pinned_turns}
     for key in policy.protected:
-        result = state.observation(key)
-        quotes[key] = (f"{handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))
+        result = state.find_observation(key)
+        quotes[key] = (f"{make_handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))
     return [quotes[key] for key in sorted(quotes) if key[0] <= covers]
 
 

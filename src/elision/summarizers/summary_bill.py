@@ -31,7 +31,7 @@ class SummaryBill:
         self._output += usage.output
         usd = usage.usd
         if not usd:
-            usd = None if self.prices is None else self.prices.usage_usd(usage)
+            usd = None if self.prices is None else self.prices.cost_usage(usage)
         if usd is None or self._usd is None:
             self._usd = None
         else:

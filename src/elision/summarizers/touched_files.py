@@ -185,21 +185,21 @@ def _read_tool_touch(action: Action, path: str, turn: int) -> Iterator[FileTouch
     text = ""
     if verb != "read":
         for key in _NEW_KEYS:
-            if action.decoded.get(key):
-                text = str(action.decoded[key])
+            if action.decoded_arguments.get(key):
+                text = str(action.decoded_arguments[key])
                 break
     yield FileTouch(
         path=join_lines(path).replace(" ", "_"),
         verb=verb,
         turn=turn,
-        lines=_format_range(action.decoded),
+        lines=_format_range(action.decoded_arguments),
         gist=_quote_first_line(text),
     )
 
 
 def _find_verb(action: Action) -> str:
     """Return what a tool does to its file, by its `command` argument or else by its name; "" if unknown."""
-    words = str(action.decoded.get("command", "")).lower() or action.name.lower()
+    words = str(action.decoded_arguments.get("command", "")).lower() or action.name.lower()
     for verb, names in _VERBS:
         if any(name in words for name in names):
             return verb

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from elision.errors import MissingExtra, SpecError
 from elision.summarizers.model_endpoint import EndpointFault, parse_refusal
-from elision.trajectory.redact import mark
+from elision.trajectory.redact import format_mark
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -96,7 +96,7 @@ class Transport:
         if 200 <= response.status < 300:
             return _parse_json(text)
         for secret in self._secrets:
-            text = text.replace(secret, mark("key"))
+            text = text.replace(secret, format_mark("key"))
         headers = {name.lower(): value for name, value in response.headers.items()}
         return parse_refusal(response.status, text, headers)
 

@@ -39,7 +39,7 @@ class PassLog(PassCollector):
     def report_pass(self, diagnostics: Diagnostics) -> None:
         level = self._choose_level(diagnostics)
         if self._log.isEnabledFor(level):
-            found = self._redaction.tree(collect_facts(diagnostics))
+            found = self._redaction.redact_tree(collect_facts(diagnostics))
             self._log.log(level, "%s", format_line(found, self._form), extra={"elision": found})
 
     def _choose_level(self, diagnostics: Diagnostics) -> int:

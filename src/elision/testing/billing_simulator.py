@@ -49,7 +49,9 @@ class BillingSimulator:
         """Return the usage of a request that starts at `now` (seconds); its prefixes are cached from then on."""
         total = prefixes[-1].tokens if prefixes else 0
         anchors = self._find_anchors(prefixes, prices)
-        cached = prices.cache.usable(max((self._count_cached(prefixes, at, prices, now) for at in anchors), default=0))
+        cached = prices.cache.count_usable(
+            max((self._count_cached(prefixes, at, prices, now) for at in anchors), default=0)
+        )
         kept = prefixes[anchors[-1]].tokens if anchors else 0
         for at in anchors if prices.cache.kind == "breakpoints" else range(len(prefixes)):
             self._used[prefixes[at].key] = now
@@ -57,7 +59,7 @@ class BillingSimulator:
             written = max(0, kept - cached)
         else:
             written = 0
-        if prices.rates(total).cache_write is None:
+        if prices.find_rates(total).cache_write is None:
             written = 0
         return Usage(input=total - cached - written, cache_read=cached, cache_write=written, output=output)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.trajectory.content import Content, content
+from elision.trajectory.content import Content, make_content
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
@@ -19,12 +19,12 @@ Json = dict[str, Any]
 
 def user(text: str, *, pinned: bool = False) -> Message:
     """Make a message of the user."""
-    return Message(role="user", content=content(text), pinned=pinned)
+    return Message(role="user", content=make_content(text), pinned=pinned)
 
 
 def head(task: str = "Mend the parser.", **options: Any) -> Head:
     """Make a system prompt and a task."""
-    return Head(messages=(Message(role="system", content=content("You are an agent.")), user(task)), **options)
+    return Head(messages=(Message(role="system", content=make_content("You are an agent.")), user(task)), **options)
 
 
 def call(name: str = "bash", *, id: str = "a", **arguments: Any) -> Action:
@@ -34,7 +34,9 @@ def call(name: str = "bash", *, id: str = "a", **arguments: Any) -> Action:
 
 def result(text: str | Content, name: str = "bash", *, id: str = "a", **options: Any) -> Observation:
     """Make the result of the call with that id."""
-    return Observation(action_id=id, tool=name, content=content(text) if isinstance(text, str) else text, **options)
+    return Observation(
+        action_id=id, tool=name, content=make_content(text) if isinstance(text, str) else text, **options
+    )
 
 
 def turn(
@@ -43,7 +45,7 @@ def turn(
     """Make a turn with the calls of `pairs`, each with its result. said: interjections after it."""
     return Turn(
         index=index,
-        content=content(text),
+        content=make_content(text),
         actions=tuple(action for action, _ in pairs),
         observations=tuple(observation for _, observation in pairs),
         interjections=tuple(said),
@@ -76,10 +78,10 @@ def trajectory(*turns: Turn, id: str = "run", task: str = "Mend the parser.", **
 def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done: str = "Done.") -> Trajectory:
     """Make a run that types each of `lines` into a shell and then says `done`. What they print is left open."""
     turns = [
-        Turn(index=index, content=content(f"Step {index}."), actions=(call(id=f"call_{index}", command=line),))
+        Turn(index=index, content=make_content(f"Step {index}."), actions=(call(id=f"call_{index}", command=line),))
         for index, line in enumerate(lines, start=1)
     ]
-    return trajectory(*turns, Turn(index=len(lines) + 1, content=content(done)), id=id, task=task)
+    return trajectory(*turns, Turn(index=len(lines) + 1, content=make_content(done)), id=id, task=task)
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -87,21 +89,21 @@ def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done:
 
 def openai_messages(run: Trajectory) -> list[Json]:
     """Render the whole run as OpenAI chat messages, nothing hidden."""
-    return render_openai_chat.OpenAIChatRenderer().render_messages(_build_state(run).raw_view())
+    return render_openai_chat.OpenAIChatRenderer().render_messages(_build_state(run).make_raw_view())
 
 
 def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
     """Render the whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
     renderer = render_anthropic.AnthropicRenderer()
-    view = _build_state(run).raw_view()
+    view = _build_state(run).make_raw_view()
     return renderer.render_system(view), renderer.render_messages(view)
 
 
 def responses_items(run: Trajectory) -> list[Json]:
     """Render the whole run as the input of OpenAI Responses, nothing hidden."""
-    return render_openai_responses.OpenAIResponsesRenderer().render_messages(_build_state(run).raw_view())
+    return render_openai_responses.OpenAIResponsesRenderer().render_messages(_build_state(run).make_raw_view())
 
 
 def _build_state(run: Trajectory) -> State:
-    state = State(Sizer(counter()))
-    return state.fold_all([HeadSet(run.head), *map(TurnAdded, run.turns)])
+    state = State(Sizer(make_counter()))
+    return state.fold_events([HeadSet(run.head), *map(TurnAdded, run.turns)])

@@ -14,7 +14,7 @@ from elision.dialects.render import NO_RESULT_TEXT
 from elision.errors import ElisionError
 from elision.testing.parsed_request import Api, join_messages
 from elision.testing.recorded_run import RecordedReply, RecordedRun
-from elision.trajectory.content import text_of
+from elision.trajectory.content import join_text
 from elision.trajectory.trajectory import Trajectory
 
 Json = dict[str, Any]
@@ -75,7 +75,7 @@ class Follower:
 
     def _compare_reply(self, message: AssistantMessage, reply: RecordedReply) -> None:
         ids = [call.id for call in message.actions]
-        if ids != [call.id for call in reply.calls] or text_of(message.content).strip() != reply.text.strip():
+        if ids != [call.id for call in reply.calls] or join_text(message.content).strip() != reply.text.strip():
             name = self.recorded.run.id
             raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {message}")
 

@@ -18,8 +18,8 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Text, text_of
-from elision.trajectory.tokens import PER_CALL, PER_MESSAGE, Counter
+from elision.trajectory.content import Content, Text, join_text
+from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, TokenCounter
 
 #: Whose API a request came to, as `dialects` call it; "openai" is chat completions.
 Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
@@ -79,7 +79,7 @@ def _read_chat(body: Json) -> tuple[list[AssistantMessage], list[str]]:
 def _read_anthropic(body: Json) -> tuple[list[AssistantMessage], list[str]]:
     messages = mappings_in(body.get("messages"))
     said = [anthropic.parse_assistant(message) for message in messages if message.get("role") == "assistant"]
-    users = [text_of(anthropic.parse_user_words(message)) for message in messages if message.get("role") == "user"]
+    users = [join_text(anthropic.parse_user_words(message)) for message in messages if message.get("role") == "user"]
     return said, users
 
 
@@ -119,7 +119,7 @@ def list_items(body: Json) -> list[Json]:
 
 
 def _read_text(message: Json) -> str:
-    return text_of(parse_content(message.get("content")))
+    return join_text(parse_content(message.get("content")))
 
 
 _READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]]] = {
@@ -132,18 +132,18 @@ _READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]
 # -- blocks -----------------------------------------------------------------------------------------------------------
 
 
-def split_into_blocks(api: Api, body: Json, counter: Counter) -> Iterator[PromptBlock]:
+def split_into_blocks(api: Api, body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
     """Yield the prompt in the order in which it is cached: tools, system prompt, messages."""
     for place, tool in enumerate(mappings_in(body.get("tools"))):
         yield _make_block(f"tools.{place}", "tool", tool, counter.count(_dump_json(_strip_markers(tool))))
     yield from _SPLITTERS[api](body, counter)
 
 
-def _split_chat(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+def _split_chat(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
     for place, message in enumerate(mappings_in(body.get("messages"))):
         said = openai_chat.parse_assistant(message)
         tokens = (
-            PER_MESSAGE
+            TOKENS_PER_MESSAGE
             + _count_content(said.content, counter)
             + counter.count(said.reasoning)
             + _count_calls(said, counter)
@@ -151,32 +151,34 @@ def _split_chat(body: Json, counter: Counter) -> Iterator[PromptBlock]:
         yield _make_block(f"messages.{place}", text_in(message.get("role")), message, tokens)
 
 
-def _split_responses(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+def _split_responses(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
     if instructions := text_in(body.get("instructions")):
-        yield _make_block("instructions", "system", {"text": instructions}, PER_MESSAGE + counter.count(instructions))
+        yield _make_block(
+            "instructions", "system", {"text": instructions}, TOKENS_PER_MESSAGE + counter.count(instructions)
+        )
     for place, item in enumerate(list_items(body)):
         if text_in(item.get("type")) in openai_responses.OUTPUTS:
             tokens = _count_content(openai_responses.parse_result(item).content, counter)
         else:
             said = openai_responses.parse_item(item)
             tokens = _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
-        yield _make_block(f"input.{place}", text_in(item.get("role")), item, PER_MESSAGE + tokens)
+        yield _make_block(f"input.{place}", text_in(item.get("role")), item, TOKENS_PER_MESSAGE + tokens)
 
 
-def _split_anthropic(body: Json, counter: Counter) -> Iterator[PromptBlock]:
+def _split_anthropic(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
     system = anthropic.list_blocks(body.get("system"))
     for place, block in enumerate(system):
         yield _make_block(f"system.{place}", "system", block, _count_block(block, counter))
     for message, each in enumerate(mappings_in(body.get("messages"))):
         for place, block in enumerate(anthropic.list_blocks(each.get("content"))):
-            tokens = _count_block(block, counter) + (0 if place else PER_MESSAGE)
+            tokens = _count_block(block, counter) + (0 if place else TOKENS_PER_MESSAGE)
             yield _make_block(f"messages.{message}.content.{place}", text_in(each.get("role")), block, tokens)
 
 
-def _count_block(block: Json, counter: Counter) -> int:
+def _count_block(block: Json, counter: TokenCounter) -> int:
     kind = block.get("type")
     if kind == "tool_result":
-        return PER_MESSAGE + _count_content(parse_content(block.get("content")), counter)
+        return TOKENS_PER_MESSAGE + _count_content(parse_content(block.get("content")), counter)
     said = anthropic.parse_assistant({"content": [block]})
     return _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
 
@@ -198,19 +200,19 @@ def _strip_markers(block: Json) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
 
 
-def _count_content(parts: Content, counter: Counter) -> int:
+def _count_content(parts: Content, counter: TokenCounter) -> int:
     return sum(counter.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
 
 
-def _count_calls(message: AssistantMessage, counter: Counter) -> int:
-    return sum(PER_CALL + counter.count(call.name) + counter.count(call.arguments) for call in message.actions)
+def _count_calls(message: AssistantMessage, counter: TokenCounter) -> int:
+    return sum(TOKENS_PER_CALL + counter.count(call.name) + counter.count(call.arguments) for call in message.actions)
 
 
 def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_SPLITTERS: Mapping[Api, Callable[[Json, Counter], Iterator[PromptBlock]]] = {
+_SPLITTERS: Mapping[Api, Callable[[Json, TokenCounter], Iterator[PromptBlock]]] = {
     "openai": _split_chat,
     "openai-responses": _split_responses,
     "anthropic": _split_anthropic,

@@ -28,7 +28,7 @@ from elision.testing.request_checks import find_problems
 from elision.testing.run_index import RUN_PREFIX, MatchedReply, RunIndex
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import counter
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 
@@ -81,7 +81,7 @@ class RecordedProvider:
         #: Told of every request once it is decided how it is answered.
         self.on_request: Callable[[ReceivedRequest], None] = lambda received: None
         self._billing = BillingSimulator()
-        self._counter = counter()
+        self._counter = make_counter()
         self._prices: dict[tuple[Api, str], Prices] = {}
         #: Responses by id, as items: what `previous_response_id` goes on from.
         self._stored_items: dict[str, list[Json]] = {}

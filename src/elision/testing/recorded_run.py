@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from elision.dialects import AssistantMessage
-from elision.trajectory.content import content, text_of
+from elision.trajectory.content import join_text, make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
 
@@ -88,7 +88,7 @@ class RecordedRun:
         """Return the turn that said `message`: the first after turn `after_turn` if several did."""
         if message.actions:
             return next((self._by_id[call.id] for call in message.actions if call.id in self._by_id), None)
-        numbers = self._by_text.get(_normalize_text(text_of(message.content)), ())
+        numbers = self._by_text.get(_normalize_text(join_text(message.content)), ())
         return next((number for number in numbers if number > after_turn), numbers[-1] if numbers else None)
 
     def _build_reply(self, turn: Turn) -> RecordedReply:
@@ -122,4 +122,4 @@ def _normalize_text(text: str) -> str:
 
 def make_assistant_message(text: str, *calls: Action) -> AssistantMessage:
     """Make an assistant message of that text and those calls."""
-    return AssistantMessage(content=content(text), actions=calls)
+    return AssistantMessage(content=make_content(text), actions=calls)

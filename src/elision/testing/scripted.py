@@ -13,8 +13,8 @@ from elision.testing import response_anthropic, response_openai_chat
 from elision.testing.parsed_request import split_into_blocks
 from elision.testing.recorded_run import RecordedRun
 from elision.testing.reply_spec import ReplySpec
-from elision.trajectory.content import content
-from elision.trajectory.tokens import counter
+from elision.trajectory.content import make_content
+from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -35,7 +35,7 @@ class ScriptedModel:
         self.name = name
         self.prompts: list[Prompt] = []
         self._script = iter(script)
-        self._counter = counter()
+        self._counter = make_counter()
 
     def answer(self, prompt: Prompt) -> ModelAnswer:
         """Return the next line as an answer."""
@@ -51,7 +51,7 @@ class ScriptedModel:
     def _build_answer(self, line: str | Turn, prompt: Prompt) -> ModelAnswer:
         number = len(self.prompts)
         if isinstance(line, str):
-            turn = Turn(index=1, content=content(line))
+            turn = Turn(index=1, content=make_content(line))
         else:
             turn = replace(line, index=1)
         run = Trajectory(id="script", head=Head(), turns=(_rename_calls(turn, number),))

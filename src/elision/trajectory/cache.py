@@ -18,11 +18,11 @@ from elision.trajectory.view import View
 #: Blocks that a cache breakpoint looks back for an entry (Anthropic, prompt caching guide).
 LOOK_BACK = 20
 #: Seconds that an entry of an hour lives.
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class _Memory:
+class _ModelCache:
     """What one model's cache holds of this conversation: its last view, and entries by segment count -> last use.
 
     places: the entries' segment counts, ascending, so that a look-back finds its stretch at once.
@@ -33,9 +33,9 @@ class _Memory:
     entries: dict[int, float | None] = field(default_factory=dict)
     places: list[int] = field(default_factory=list)
     hours: set[int] = field(default_factory=set)
-    used: float | None = None
+    used_at: float | None = None
 
-    def mark(self, place: int, now: float | None, *, hour: bool) -> None:
+    def add_entry(self, place: int, now: float | None, *, hour: bool) -> None:
         if place not in self.entries:
             insort(self.places, place)
         if hour:
@@ -44,18 +44,18 @@ class _Memory:
             self.hours.discard(place)
         self.entries[place] = now
 
-    def cut(self, common: int) -> None:
+    def drop_after(self, common: int) -> None:
         """Forget what stands behind the first `common` segments."""
         for place in self.places[bisect_right(self.places, common) :]:
             del self.entries[place]
         del self.places[bisect_right(self.places, common) :]
 
-    def near(self, anchor: int) -> list[int]:
+    def list_places_near(self, anchor: int) -> list[int]:
         """Entries that a breakpoint behind `anchor` segments may look at."""
         return self.places[bisect_left(self.places, anchor - LOOK_BACK) : bisect_right(self.places, anchor)]
 
 
-def _blocks(view: View, start: int, stop: int) -> int:
+def _count_blocks(view: View, start: int, stop: int) -> int:
     """Content blocks of the segments from `start` up to `stop`, as Anthropic counts them."""
     blocks = 0
     for segment in view.track.segments[start:stop]:
@@ -70,101 +70,101 @@ def _blocks(view: View, start: int, stop: int) -> int:
 class PromptCache:
     """One conversation's share of a provider's cache.
 
-    rules: the provider's. warm: tokens at the front that other runs keep warm (design 9, Heads).
+    rules: the provider's. warm_tokens: tokens at the front that other runs keep warm (design 9, Heads).
     """
 
     def __init__(self, rules: CacheRules, warm: int = 0) -> None:
         self.rules = rules
-        self.warm = warm
-        self._memories: dict[str, _Memory] = {}
+        self.warm_tokens = warm
+        self._caches: dict[str, _ModelCache] = {}
         self._newest: View | None = None
 
-    def _alive(self, memory: _Memory, place: int, now: float | None) -> bool:
+    def _is_alive(self, memory: _ModelCache, place: int, now: float | None) -> bool:
         """Whether there is an entry at `place`, by its own lifetime."""
         if place not in memory.entries:
             return False
-        return self._within(memory.entries[place], now, HOUR if place in memory.hours else self.rules.ttl)
+        return self._is_within(memory.entries[place], now, HOUR_SECONDS if place in memory.hours else self.rules.ttl)
 
     @staticmethod
-    def _within(used: float | None, now: float | None, life: float) -> bool:
+    def _is_within(used: float | None, now: float | None, life: float) -> bool:
         # A gap is only seen between two known times.
         return now is None or used is None or now - used <= life
 
     def is_cold(self, now: float | None, model: str = "") -> bool:
         """Whether a request at `now` (seconds; None if unknown) would find nothing of this conversation."""
-        memory = self._memories.get(model)
+        memory = self._caches.get(model)
         if memory is None or self.rules.kind == "none":
             return True
         if not memory.places:
             # Nothing was marked: what the request before left is as good as there.
-            return not self._within(memory.used, now, self.rules.ttl)
-        return not any(self._alive(memory, place, now) for place in reversed(memory.places))
+            return not self._is_within(memory.used_at, now, self.rules.ttl)
+        return not any(self._is_alive(memory, place, now) for place in reversed(memory.places))
 
     def is_warm_for_others(self, now: float | None, model: str) -> bool:
         """Whether any model but `model` would still find something of this conversation."""
-        return any(not self.is_cold(now, other) for other in self._memories if other != model)
+        return any(not self.is_cold(now, other) for other in self._caches if other != model)
 
-    def readable(self, common: int, view: View, now: float | None, model: str = "") -> int:
+    def count_readable(self, common: int, view: View, now: float | None, model: str = "") -> int:
         """Tokens read from cache by a request whose first `common` segments are those of the last view sent.
 
         common: segments. view: any view that holds these segments, for their sizes and marks.
         """
-        warm = self.rules.usable(min(self.warm, view.tokens))
-        memory = self._memories.get(model)
+        warm = self.rules.count_usable(min(self.warm_tokens, view.tokens))
+        memory = self._caches.get(model)
         if memory is None:
             return warm
         if memory.view is not self._newest:
             # Another model was asked since: what it was sent may share less with this one's last view.
-            common = min(common, view.common(memory.view))
+            common = min(common, view.count_common(memory.view))
         if self.rules.kind == "prefix":
-            if self._alive(memory, memory.view.length, now):
+            if self._is_alive(memory, memory.view.length, now):
                 reach = min(common, memory.view.length)
             else:
                 reach = 0
         else:
             anchors = {common, *(mark for mark in view.marks if mark < common)}
-            reach = max((self._found(memory, view, anchor, now) for anchor in anchors), default=0)
-        return max(warm, self.rules.usable(view.track.start(reach)))
+            reach = max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
+        return max(warm, self.rules.count_usable(view.track.count_tokens_before(reach)))
 
-    def _found(self, memory: _Memory, view: View, anchor: int, now: float | None) -> int:
+    def _find_readable_place(self, memory: _ModelCache, view: View, anchor: int, now: float | None) -> int:
         """The entry that a breakpoint behind `anchor` segments finds, looking back; 0 if it finds none."""
-        for place in reversed(memory.near(anchor)):
-            if self._alive(memory, place, now) and _blocks(view, place, anchor) <= LOOK_BACK:
+        for place in reversed(memory.list_places_near(anchor)):
+            if self._is_alive(memory, place, now) and _count_blocks(view, place, anchor) <= LOOK_BACK:
                 return place
         return 0
 
-    def lookup(self, view: View, now: float | None, model: str = "") -> int:
+    def count_cached(self, view: View, now: float | None, model: str = "") -> int:
         """Tokens that a request of `view` would read from cache; changes nothing."""
-        memory = self._memories.get(model)
-        return self.readable(view.common(memory.view) if memory else 0, view, now, model)
+        memory = self._caches.get(model)
+        return self.count_readable(view.count_common(memory.view) if memory else 0, view, now, model)
 
-    def send(self, view: View, now: float | None, model: str = "", *, anew: bool = False) -> int:
+    def record_request(self, view: View, now: float | None, model: str = "", *, anew: bool = False) -> int:
         """A request of `view`: tokens it reads from cache; what it leaves there is remembered.
 
         anew: it begins as no request before it did, not even those of other runs.
         """
         if self.rules.kind == "none":
             return 0
-        memory = self._memories.get(model)
-        common = view.common(memory.view) if memory else 0
+        memory = self._caches.get(model)
+        common = view.count_common(memory.view) if memory else 0
         if anew:
             cached = 0
         else:
-            cached = self.readable(common, view, now, model)
+            cached = self.count_readable(common, view, now, model)
         if memory is None or self.rules.kind == "prefix":
-            memory = self._memories[model] = _Memory(view)
+            memory = self._caches[model] = _ModelCache(view)
         elif common < memory.view.length:
-            memory.cut(common)
+            memory.drop_after(common)
         for mark in view.marks if self.rules.kind == "breakpoints" else (view.length,):
-            kept = mark in memory.hours and self._alive(memory, mark, now)
-            memory.mark(mark, now, hour=kept or mark <= view.hour)
+            kept = mark in memory.hours and self._is_alive(memory, mark, now)
+            memory.add_entry(mark, now, hour=kept or mark <= view.hour_length)
         memory.view = view
-        memory.used = now
+        memory.used_at = now
         self._newest = view
         return cached
 
-    def lengthen(self, model: str = "") -> None:
+    def lengthen_lifetime(self, model: str = "") -> None:
         """The provider reported that what the newest request wrote lives an hour."""
-        memory = self._memories.get(model)
+        memory = self._caches.get(model)
         if memory is not None and self.rules.kind == "breakpoints":
             memory.hours.update(mark for mark in memory.view.marks if mark in memory.entries)

@@ -36,14 +36,14 @@ Part: TypeAlias = Text | Opaque
 Content: TypeAlias = tuple[Part, ...]
 
 
-def content(text: str) -> Content:
+def make_content(text: str) -> Content:
     """Content that is just `text`; empty text is no part at all."""
     if text:
         return (Text(text),)
     return ()
 
 
-def text_of(parts: Content) -> str:
+def join_text(parts: Content) -> str:
     """The text of `parts`, opaque parts left out, parts joined by a newline."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text

@@ -6,49 +6,49 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from elision.trajectory.events import (
-    Amended,
-    Answered,
-    Attempted,
-    Called,
-    Decided,
     Event,
-    Exchanged,
     HeadSet,
-    Learned,
-    Opened,
-    Recalled,
+    ObservationRecalled,
+    PassDecided,
+    RecallExchanged,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
     TurnAdded,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
 )
 from elision.trajectory.json_form import (
-    flag,
-    given,
-    head_in,
-    head_out,
-    mapping,
-    mappings,
-    number,
-    optional,
-    stated,
-    text,
-    turn_in,
-    turn_out,
-    usage_in,
-    usage_out,
-    whole,
+    decode_head,
+    decode_turn,
+    decode_usage,
+    drop_empty,
+    drop_unknown,
+    encode_head,
+    encode_turn,
+    encode_usage,
+    read_flag,
+    read_integer,
+    read_mapping,
+    read_mappings,
+    read_number,
+    read_optional,
+    read_text,
 )
 from elision.trajectory.plan import RENDERER, Clip, Key, Mask, Summary
 
 
-def event_out(event: Event) -> dict[str, Any]:
+def encode_event(event: Event) -> dict[str, Any]:
     """`event` as a JSON object; what has its default is left out."""
-    name, write = _OUT[type(event)]
+    name, write = _ENCODERS[type(event)]
     return {"e": name, **write(event)}
 
 
-def event_in(value: Mapping[str, Any]) -> Event:
-    """The event that `event_out` wrote. Raises ValueError naming the field that is wrong."""
-    name = text(value, "e")
-    read = _IN.get(name)
+def decode_event(value: Mapping[str, Any]) -> Event:
+    """The event that `encode_event` wrote. Raises ValueError naming the field that is wrong."""
+    name = read_text(value, "e")
+    read = _DECODERS.get(name)
     if read is None:
         raise ValueError(f"unknown event {name[:40]!r}: written by a newer Elision?")
     return read(value)
@@ -57,209 +57,224 @@ def event_in(value: Mapping[str, Any]) -> Event:
 # --- out ---------------------------------------------------------------------------------------------------------
 
 
-def _opened_out(event: Opened) -> dict[str, Any]:
+def _encode_opened(event: SessionOpened) -> dict[str, Any]:
     return {
         "strategy": event.strategy,
-        **given(dialect=event.dialect),
+        **drop_empty(dialect=event.dialect),
         "handles": event.handles,
-        **given(shadow=event.shadow, tools=list(event.tools)),
+        **drop_empty(shadow=event.shadow, tools=list(event.tools)),
         **({} if event.offer == "caller" else {"offer": event.offer}),
     }
 
 
-def _turn_out(event: TurnAdded | Amended) -> dict[str, Any]:
-    return {**given(node=event.node), **turn_out(event.turn)}
+def _encode_turn(event: TurnAdded | TurnAmended) -> dict[str, Any]:
+    return {**drop_empty(node=event.node), **encode_turn(event.turn)}
 
 
-def _decided_out(event: Decided) -> dict[str, Any]:
+def _encode_decision(event: PassDecided) -> dict[str, Any]:
     return {
         "call": event.call,
         "reason": event.reason,
-        **given(masks=[_edit_out(mask) for mask in event.masks], clips=[_edit_out(clip) for clip in event.clips]),
-        **stated(summary=event.summary and _summary_out(event.summary)),
-        **given(offers=event.offers),
+        **drop_empty(
+            masks=[_encode_edit(mask) for mask in event.masks], clips=[_encode_edit(clip) for clip in event.clips]
+        ),
+        **drop_unknown(summary=event.summary and _encode_summary(event.summary)),
+        **drop_empty(offers=event.offers),
     }
 
 
-def _edit_out(edit: Mask | Clip) -> dict[str, Any]:
-    return {"key": list(edit.key), "text": edit.text, **_renderer_out(edit.renderer)}
+def _encode_edit(edit: Mask | Clip) -> dict[str, Any]:
+    return {"key": list(edit.key), "text": edit.text, **_encode_renderer(edit.renderer)}
 
 
-def _renderer_out(renderer: int) -> dict[str, Any]:
+def _encode_renderer(renderer: int) -> dict[str, Any]:
     if renderer == RENDERER:
         return {}
     return {"renderer": renderer}
 
 
-def _summary_out(summary: Summary) -> dict[str, Any]:
+def _encode_summary(summary: Summary) -> dict[str, Any]:
     return {
         "covers": summary.covers,
         "text": summary.text,
         "block": summary.block,
-        **given(
+        **drop_empty(
             interjections=list(summary.interjections),
             input=summary.input_tokens,
             output=summary.output_tokens,
             cached=summary.cached_tokens,
         ),
-        **stated(usd=summary.usd),
+        **drop_unknown(usd=summary.usd),
         "route": summary.route,
-        **_renderer_out(summary.renderer),
+        **_encode_renderer(summary.renderer),
     }
 
 
-def _attempted_out(event: Attempted) -> dict[str, Any]:
+def _encode_attempt(event: SummaryFailed) -> dict[str, Any]:
     return {
         "call": event.call,
         "cause": event.cause,
         "reason": event.reason,
-        **given(input=event.input, cached=event.cached, output=event.output, retry_at=event.retry_at),
-        **stated(usd=event.usd),
+        **drop_empty(input=event.input, cached=event.cached, output=event.output, retry_at=event.retry_at),
+        **drop_unknown(usd=event.usd),
     }
 
 
-def _called_out(event: Called) -> dict[str, Any]:
-    called = {"call": event.call, **stated(at=event.at), **given(model=event.model), "tokens": event.tokens}
+def _encode_call(event: RequestSent) -> dict[str, Any]:
+    called = {"call": event.call, **drop_unknown(at=event.at), **drop_empty(model=event.model), "tokens": event.tokens}
     if event.ours == "gaps":
         ours = {}
     else:
         ours = {"ours": event.ours}
-    return {**called, **given(unmarked=event.unmarked), **ours, **stated(hour_turn=event.hour_turn)}
+    return {**called, **drop_empty(unmarked=event.unmarked), **ours, **drop_unknown(hour_turn=event.hour_turn)}
 
 
-def _answered_out(event: Answered) -> dict[str, Any]:
-    return {"call": event.call, "usage": usage_out(event.usage)}
+def _encode_answer(event: UsageReported) -> dict[str, Any]:
+    return {"call": event.call, "usage": encode_usage(event.usage)}
 
 
-def _learned_out(event: Learned) -> dict[str, Any]:
-    return {"call": event.call, "window": event.window, **given(tokens=event.tokens)}
+def _encode_window(event: WindowLearned) -> dict[str, Any]:
+    return {"call": event.call, "window": event.window, **drop_empty(tokens=event.tokens)}
 
 
-def _recalled_out(event: Recalled) -> dict[str, Any]:
+def _encode_recall(event: ObservationRecalled) -> dict[str, Any]:
     return {"call": event.call, "key": list(event.key), "tokens": event.tokens, "by": event.by}
 
 
-def _exchanged_out(event: Exchanged) -> dict[str, Any]:
-    said = given(messages=_parts_out(event.messages), results=_parts_out(event.results))
+def _encode_exchange(event: RecallExchanged) -> dict[str, Any]:
+    said = drop_empty(messages=_encode_texts(event.messages), results=_encode_texts(event.results))
     return {"call": event.call, "node": event.node, **said}
 
 
-def _parts_out(texts: Sequence[str]) -> list[dict[str, Any]]:
+def _encode_texts(texts: Sequence[str]) -> list[dict[str, Any]]:
     # As parts of a message are written, so that stores keep what is large in them once.
     return [{"text": text} for text in texts]
 
 
-_OUT: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
-    Opened: ("opened", _opened_out),
-    HeadSet: ("head", lambda event: head_out(event.head)),
-    TurnAdded: ("turn", _turn_out),
-    Amended: ("amended", _turn_out),
-    Decided: ("decided", _decided_out),
-    Attempted: ("attempted", _attempted_out),
-    Called: ("called", _called_out),
-    Answered: ("answered", _answered_out),
-    Recalled: ("recalled", _recalled_out),
-    Learned: ("learned", _learned_out),
-    Exchanged: ("exchanged", _exchanged_out),
+_ENCODERS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    SessionOpened: ("opened", _encode_opened),
+    HeadSet: ("head", lambda event: encode_head(event.head)),
+    TurnAdded: ("turn", _encode_turn),
+    TurnAmended: ("amended", _encode_turn),
+    PassDecided: ("decided", _encode_decision),
+    SummaryFailed: ("attempted", _encode_attempt),
+    RequestSent: ("called", _encode_call),
+    UsageReported: ("answered", _encode_answer),
+    ObservationRecalled: ("recalled", _encode_recall),
+    WindowLearned: ("learned", _encode_window),
+    RecallExchanged: ("exchanged", _encode_exchange),
 }
 
 
 # --- in ----------------------------------------------------------------------------------------------------------
 
 
-def _key(value: Mapping[str, Any]) -> Key:
+def _decode_key(value: Mapping[str, Any]) -> Key:
     found = value.get("key")
     if not isinstance(found, list) or len(found) != 2 or not all(type(part) is int for part in found):
         raise ValueError("`key` is no pair of whole numbers")
     return found[0], found[1]
 
 
-def _renderer(value: Mapping[str, Any]) -> int:
-    return whole(value, "renderer") or RENDERER
+def _decode_renderer(value: Mapping[str, Any]) -> int:
+    return read_integer(value, "renderer") or RENDERER
 
 
-def _decided_in(value: Mapping[str, Any]) -> Decided:
-    return Decided(
-        call=whole(value, "call"),
-        reason=text(value, "reason"),
-        masks=tuple(Mask(_key(each), text(each, "text"), _renderer(each)) for each in mappings(value, "masks")),
-        clips=tuple(Clip(_key(each), text(each, "text"), _renderer(each)) for each in mappings(value, "clips")),
-        summary=_summary_in(found) if (found := optional(value, "summary", mapping)) is not None else None,
-        offers=flag(value, "offers"),
+def _decode_decision(value: Mapping[str, Any]) -> PassDecided:
+    return PassDecided(
+        call=read_integer(value, "call"),
+        reason=read_text(value, "reason"),
+        masks=tuple(
+            Mask(_decode_key(each), read_text(each, "text"), _decode_renderer(each))
+            for each in read_mappings(value, "masks")
+        ),
+        clips=tuple(
+            Clip(_decode_key(each), read_text(each, "text"), _decode_renderer(each))
+            for each in read_mappings(value, "clips")
+        ),
+        summary=_decode_summary(found)
+        if (found := read_optional(value, "summary", read_mapping)) is not None
+        else None,
+        offers=read_flag(value, "offers"),
     )
 
 
-def _summary_in(value: Mapping[str, Any]) -> Summary:
+def _decode_summary(value: Mapping[str, Any]) -> Summary:
     interjections = value.get("interjections", [])
     if not isinstance(interjections, list) or not all(type(each) is int for each in interjections):
         raise ValueError("`interjections` is no list of whole numbers")
     return Summary(
-        covers=whole(value, "covers"),
-        text=text(value, "text"),
-        block=text(value, "block"),
+        covers=read_integer(value, "covers"),
+        text=read_text(value, "text"),
+        block=read_text(value, "block"),
         interjections=tuple(interjections),
-        input_tokens=whole(value, "input"),
-        output_tokens=whole(value, "output"),
-        cached_tokens=whole(value, "cached"),
-        usd=optional(value, "usd", number),
-        route=text(value, "route"),
-        renderer=_renderer(value),
+        input_tokens=read_integer(value, "input"),
+        output_tokens=read_integer(value, "output"),
+        cached_tokens=read_integer(value, "cached"),
+        usd=read_optional(value, "usd", read_number),
+        route=read_text(value, "route"),
+        renderer=_decode_renderer(value),
     )
 
 
-def _attempted_in(value: Mapping[str, Any]) -> Attempted:
-    counts = {name: whole(value, name) for name in ("call", "input", "cached", "output", "retry_at")}
-    usd = optional(value, "usd", number)
-    return Attempted(cause=text(value, "cause"), reason=text(value, "reason"), usd=usd, **counts)
+def _decode_attempt(value: Mapping[str, Any]) -> SummaryFailed:
+    counts = {name: read_integer(value, name) for name in ("call", "input", "cached", "output", "retry_at")}
+    usd = read_optional(value, "usd", read_number)
+    return SummaryFailed(cause=read_text(value, "cause"), reason=read_text(value, "reason"), usd=usd, **counts)
 
 
-def _called_in(value: Mapping[str, Any]) -> Called:
-    return Called(
-        call=whole(value, "call"),
-        at=optional(value, "at", number),
-        model=text(value, "model"),
-        tokens=whole(value, "tokens"),
-        unmarked=flag(value, "unmarked"),
-        ours="always" if text(value, "ours") == "always" else "gaps",
-        hour_turn=optional(value, "hour_turn", whole),
+def _decode_call(value: Mapping[str, Any]) -> RequestSent:
+    return RequestSent(
+        call=read_integer(value, "call"),
+        at=read_optional(value, "at", read_number),
+        model=read_text(value, "model"),
+        tokens=read_integer(value, "tokens"),
+        unmarked=read_flag(value, "unmarked"),
+        ours="always" if read_text(value, "ours") == "always" else "gaps",
+        hour_turn=read_optional(value, "hour_turn", read_integer),
     )
 
 
-def _answered_in(value: Mapping[str, Any]) -> Answered:
-    usage = usage_in(value)
+def _decode_answer(value: Mapping[str, Any]) -> UsageReported:
+    usage = decode_usage(value)
     if usage is None:
         raise ValueError("no `usage`")
-    return Answered(call=whole(value, "call"), usage=usage)
+    return UsageReported(call=read_integer(value, "call"), usage=usage)
 
 
-def _exchanged_in(value: Mapping[str, Any]) -> Exchanged:
-    return Exchanged(
-        call=whole(value, "call"),
-        node=text(value, "node"),
-        messages=tuple(text(part, "text") for part in mappings(value, "messages")),
-        results=tuple(text(part, "text") for part in mappings(value, "results")),
+def _decode_exchange(value: Mapping[str, Any]) -> RecallExchanged:
+    return RecallExchanged(
+        call=read_integer(value, "call"),
+        node=read_text(value, "node"),
+        messages=tuple(read_text(part, "text") for part in read_mappings(value, "messages")),
+        results=tuple(read_text(part, "text") for part in read_mappings(value, "results")),
     )
 
 
-_IN: dict[str, Callable[[Mapping[str, Any]], Event]] = {
-    "opened": lambda value: Opened(
-        strategy=text(value, "strategy"),
-        dialect=text(value, "dialect"),
-        handles=flag(value, "handles"),
-        shadow=flag(value, "shadow"),
-        offer=text(value, "offer") or "caller",
-        tools=tuple(mappings(value, "tools")),
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
+    "opened": lambda value: SessionOpened(
+        strategy=read_text(value, "strategy"),
+        dialect=read_text(value, "dialect"),
+        handles=read_flag(value, "handles"),
+        shadow=read_flag(value, "shadow"),
+        offer=read_text(value, "offer") or "caller",
+        tools=tuple(read_mappings(value, "tools")),
     ),
-    "head": lambda value: HeadSet(head_in(value)),
-    "turn": lambda value: TurnAdded(turn_in(value, whole(value, "turn")), text(value, "node")),
-    "amended": lambda value: Amended(turn_in(value, whole(value, "turn")), text(value, "node")),
-    "decided": _decided_in,
-    "attempted": _attempted_in,
-    "called": _called_in,
-    "answered": _answered_in,
-    "exchanged": _exchanged_in,
-    "learned": lambda value: Learned(**{name: whole(value, name) for name in ("call", "window", "tokens")}),
-    "recalled": lambda value: Recalled(
-        call=whole(value, "call"), key=_key(value), tokens=whole(value, "tokens"), by=text(value, "by")
+    "head": lambda value: HeadSet(decode_head(value)),
+    "turn": lambda value: TurnAdded(decode_turn(value, read_integer(value, "turn")), read_text(value, "node")),
+    "amended": lambda value: TurnAmended(decode_turn(value, read_integer(value, "turn")), read_text(value, "node")),
+    "decided": _decode_decision,
+    "attempted": _decode_attempt,
+    "called": _decode_call,
+    "answered": _decode_answer,
+    "exchanged": _decode_exchange,
+    "learned": lambda value: WindowLearned(
+        **{name: read_integer(value, name) for name in ("call", "window", "tokens")}
+    ),
+    "recalled": lambda value: ObservationRecalled(
+        call=read_integer(value, "call"),
+        key=_decode_key(value),
+        tokens=read_integer(value, "tokens"),
+        by=read_text(value, "by"),
     ),
 }

@@ -12,7 +12,7 @@ from elision.trajectory.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class SessionOpened:
     """A live session begins: what is fixed for as long as it lives.
 
     strategy: as text (`elision.strategies.spec.describe_strategy`); a later process may go on with another one.
@@ -50,7 +50,7 @@ class TurnAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class Amended:
+class TurnAmended:
     """The newest turn came again with another ending; nothing of it was hidden yet. The log keeps both."""
 
     turn: Turn
@@ -58,7 +58,7 @@ class Amended:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class PassDecided:
     """One pass: everything it hid, at once (I4), or nothing and why.
 
     offers: whether the recall tools enter with it; they stand in every later request.
@@ -73,7 +73,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempted:
+class SummaryFailed:
     """A summary was asked for and not taken; it is billed all the same.
 
     cause:    one word (`elision.errors.SummaryError.cause`). reason: the sentence.
@@ -96,7 +96,7 @@ Breakpoints: TypeAlias = Literal["gaps", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class RequestSent:
     """A request went out.
 
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
@@ -115,7 +115,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class UsageReported:
     """What the provider reported for call `call`."""
 
     call: int
@@ -123,7 +123,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class ObservationRecalled:
     """Something hidden was read again before call `call`.
 
     key:    the observation. tokens: of what was handed out. by: "tool" (the agent asked) or "user".
@@ -136,7 +136,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class WindowLearned:
     """The provider said how large its window is, in tokens, when it refused call `call`.
 
     tokens: of that call's prompt, as the provider counted them; 0 if it did not say.
@@ -148,7 +148,7 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchanged:
+class RecallExchanged:
     """Messages between us and the provider that the client never saw: a recall that was answered on its behalf.
 
     call:     the request that the last of them answers.
@@ -165,5 +165,15 @@ class Exchanged:
 
 
 Event: TypeAlias = (
-    Opened | HeadSet | TurnAdded | Amended | Decided | Attempted | Called | Answered | Recalled | Learned | Exchanged
+    SessionOpened
+    | HeadSet
+    | TurnAdded
+    | TurnAmended
+    | PassDecided
+    | SummaryFailed
+    | RequestSent
+    | UsageReported
+    | ObservationRecalled
+    | WindowLearned
+    | RecallExchanged
 )

@@ -16,17 +16,17 @@ from itertools import chain
 from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
-LONGEST = 80
+LONGEST_ITEM = 80
 #: Words whose items are kept, some 10 MB of them.
-_WORDS: Final = 1 << 16
+_WORDS_KEPT: Final = 1 << 16
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
-_SHORT = 512
-_LONG = 8
-LONG = 50_000
+_SHORT_TEXTS_KEPT = 512
+_LONG_TEXTS_KEPT = 8
+LONG_TEXT = 50_000
 
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
 #: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
-_PARTED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
+_SEPARATED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
 _PIECE: Final = 128 * 1024
 _SPACE: Final = re.compile(r"\s")
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
@@ -47,11 +47,11 @@ _SHAPE = re.compile(
 
 
 def _is_item(word: str) -> bool:
-    return len(word) <= LONGEST and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
+    return len(word) <= LONGEST_ITEM and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class TextScan:
     """What was found in a text: words that hold items, each once; what is an item since it stands in quotes; all."""
 
     words: tuple[str, ...]
@@ -59,34 +59,34 @@ class Scan:
     items: tuple[str, ...]
 
 
-def items(text: str) -> tuple[str, ...]:
+def find_items(text: str) -> tuple[str, ...]:
     """The code-like items of `text`, each once, in order of first appearance.
 
     A path counts as itself and as its last component; a dotted or `::` name as itself and as its last part, since that
     is how agents refer to them.
     """
-    return scan(text).items
+    return scan_text(text).items
 
 
-def scan(text: str) -> Scan:
+def scan_text(text: str) -> TextScan:
     """`text`, looked through once; a cache serves who looks when it is read, masked and digested."""
-    if len(text) >= LONG:
-        return _of_long(text)
-    return _of_short(text)
+    if len(text) >= LONG_TEXT:
+        return _scan_long(text)
+    return _scan_short(text)
 
 
-def _looked_through(text: str) -> Scan:
+def _scan_uncached(text: str) -> TextScan:
     every: dict[str, None] = {}
     found: list[str] = []
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
-    for piece in _pieces(text):
-        every.update(dict.fromkeys(_parted(piece).split()))
-        found += _quoted(piece)
-    words = tuple(filter(_KNOWN.__getitem__, every))
-    return Scan(words, frozenset(found), _items(words, found))
+    for piece in _split_pieces(text):
+        every.update(dict.fromkeys(_separate_words(piece).split()))
+        found += _find_quoted(piece)
+    words = tuple(filter(_WORD_CACHE.__getitem__, every))
+    return TextScan(words, frozenset(found), _collect_items(words, found))
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _split_pieces(text: str) -> Iterator[str]:
     """`text` in pieces of about `_PIECE` characters that end with white space, or end the text: neither a word nor
     what stands in quotes has any."""
     start = 0
@@ -99,65 +99,65 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-_of_short: Final = lru_cache(maxsize=_SHORT)(_looked_through)
-_of_long: Final = lru_cache(maxsize=_LONG)(_looked_through)
+_scan_short: Final = lru_cache(maxsize=_SHORT_TEXTS_KEPT)(_scan_uncached)
+_scan_long: Final = lru_cache(maxsize=_LONG_TEXTS_KEPT)(_scan_uncached)
 
 
-def items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+def find_items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """(number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
         return
-    known = scan(text)
+    known = scan_text(text)
     # Nine lines in ten have none, and need no other look than at their words.
-    holding = {word for word in known.words if not wanted.isdisjoint(_KNOWN[word])}
+    holding = {word for word in known.words if not wanted.isdisjoint(_WORD_CACHE[word])}
     # What is a word as well is found as one: between its quotes stands nothing else.
     in_quotes = (wanted & known.quoted) - holding
-    for number, (line, parted) in enumerate(zip(text.split("\n"), _parted(text).split("\n"), strict=True)):
+    for number, (line, parted) in enumerate(zip(text.split("\n"), _separate_words(text).split("\n"), strict=True)):
         words = parted.split()
-        if not holding.isdisjoint(words) or (in_quotes and not in_quotes.isdisjoint(_quoted(line))):
-            yield number, line, _items(words, _quoted(line))
+        if not holding.isdisjoint(words) or (in_quotes and not in_quotes.isdisjoint(_find_quoted(line))):
+            yield number, line, _collect_items(words, _find_quoted(line))
 
 
-def _items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(chain.from_iterable(map(_KNOWN.__getitem__, words)))
+def _collect_items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
+    found = dict.fromkeys(chain.from_iterable(map(_WORD_CACHE.__getitem__, words)))
     found.update(dict.fromkeys(quoted))
     return tuple(found)
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _find_quoted(text: str) -> Iterator[str]:
     return (word for _, word in _QUOTED.findall(text) if any(map(str.isalpha, word)))
 
 
-def _parted(text: str) -> str:
+def _separate_words(text: str) -> str:
     """`text` with a space for whatever stands in no word; ends of lines stay."""
     # Half the time of an expression for words: 40 ms instead of 84 for 4.5 MB. No letter beyond ASCII is part of one.
-    return text.encode("ascii", "replace").translate(_PARTED).decode("ascii")
+    return text.encode("ascii", "replace").translate(_SEPARATED).decode("ascii")
 
 
-def _found(word: str) -> tuple[str, ...]:
-    word = _trimmed(word)
+def _split_word(word: str) -> tuple[str, ...]:
+    word = _trim_word(word)
     if len(word) >= 3:
-        return tuple(filter(_is_item, _parts(word)))
+        return tuple(filter(_is_item, _list_parts(word)))
     return ()
 
 
-class _Known(dict[str, tuple[str, ...]]):
+class _WordCache(dict[str, tuple[str, ...]]):
     """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _found(word)
+        found = _split_word(word)
         # A blob comes once and would only take room.
-        if len(word) <= 4 * LONGEST:
-            if len(self) >= _WORDS:
+        if len(word) <= 4 * LONGEST_ITEM:
+            if len(self) >= _WORDS_KEPT:
                 self.clear()
             self[word] = found
         return found
 
 
-_KNOWN: Final = _Known()
+_WORD_CACHE: Final = _WordCache()
 
 
-def _trimmed(word: str) -> str:
+def _trim_word(word: str) -> str:
     """`word` without the punctuation around it; the slash or tilde that begins a path stays."""
     word = word.rstrip(_TRIM).lstrip(":-\\#@%+$")
     while word.startswith("./"):
@@ -167,8 +167,8 @@ def _trimmed(word: str) -> str:
     return word.lstrip(_TRIM)
 
 
-def _parts(word: str) -> list[str]:
-    if len(word) > 4 * LONGEST:
+def _list_parts(word: str) -> list[str]:
+    if len(word) > 4 * LONGEST_ITEM:
         return []
     parts = [word]
     if ":" in word:

@@ -16,7 +16,7 @@ RENDERER = 1
 Key: TypeAlias = tuple[int, int]
 
 
-def handle(key: Key) -> str:
+def make_handle(key: Key) -> str:
     """The name by which an observation can be recalled: t12.1."""
     return f"t{key[0]}.{key[1]}"
 
@@ -65,7 +65,7 @@ class SummaryRequest:
     route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
-    redacted:   by which rules its texts were redacted already; None if by none.
+    redacted_by: by which rules its texts were redacted already; None if by none.
     """
 
     previous: str
@@ -75,7 +75,7 @@ class SummaryRequest:
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
-    redacted: Redaction | None = field(default=None, compare=False, repr=False)
+    redacted_by: Redaction | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +107,14 @@ class Plan:
     """One pass's decision: at most one rewrite, or none and why.
 
     masks:     newly masked observations with their exact placeholders, in the order of the view.
-    summarize: cover turns 1 ... `summarize` with a new summary; 0 for none.
+    summarize_to: cover turns 1 ... `summarize_to` with a new summary; 0 for none.
     summary_tokens: most that it may have, in tokens, where the budget leaves it less than the strategy does; else 0.
     clips:     newest observations cut to fit (I7).
     reason:    one of the schedule's or budget's words, always set.
     """
 
     masks: tuple[Mask, ...] = ()
-    summarize: int = 0
+    summarize_to: int = 0
     summary_tokens: int = 0
     clips: tuple[Clip, ...] = ()
     reason: str

@@ -57,34 +57,34 @@ _OPEN_WEIGHTS: Final = ("gpt-oss", "glm-", "kimi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Name:
-    """A model name taken apart. hosts: who bills, outermost first; regional: a region-bound Bedrock profile."""
+class _ModelName:
+    """A model name taken apart. hosts: who bills, outermost first; is_regional: a region-bound Bedrock profile."""
 
     hosts: tuple[str, ...]
     model: str
-    regional: bool = False
+    is_regional: bool = False
 
     @property
     def undated(self) -> str:
         return _DATE.sub("", self.model)
 
 
-def _parted(name: str) -> _Name:
+def _parse_name(name: str) -> _ModelName:
     *path, last = name.strip().lower().split("/")
-    hosts = tuple(host for host in map(_host, path) if host)
+    hosts = tuple(host for host in map(_normalize_host, path) if host)
     for tag in _TAGS:
         last = tag.sub("", last)
     bedrock = _BEDROCK.fullmatch(last)
     if bedrock is None:
-        return _Name(hosts=hosts, model=last)
-    return _Name(
+        return _ModelName(hosts=hosts, model=last)
+    return _ModelName(
         hosts=(*hosts, "bedrock"),
         model=_BEDROCK_VERSION.sub("", bedrock["model"]),
-        regional=bedrock["area"] != "global",
+        is_regional=bedrock["area"] != "global",
     )
 
 
-def _host(segment: str) -> str:
+def _normalize_host(segment: str) -> str:
     if segment in _NEUTRAL or _AWS_REGION.fullmatch(segment):
         return ""
     if segment.startswith("arn:aws"):
@@ -98,23 +98,23 @@ def find_prices(name: str, on: date | None = None) -> Prices:
     `name` may carry hosts and a date: litellm_proxy/anthropic/claude-opus-4-5-20251101. Raises PriceError, which
     lists close names and says how to give a price.
     """
-    if len(name) > LONGEST:
+    if len(name) > LONGEST_NAME:
         # Held and compared with all that is known it would cost as much as whoever sent it likes.
         raise PriceError(f"no price for model {name[:60]!r}..., a name of {len(name):,} characters")
     day = on or date.today()
-    listed = _listed(name, day)
+    listed = _find_listed_prices(name, day)
     if listed is not None:
         return listed
-    parted = _parted(name)
-    for host, spelling in _spellings(name, parted):
-        found = from_genai(spelling, host, day)
+    parted = _parse_name(name)
+    for host, spelling in _list_spellings(name, parted):
+        found = find_genai_prices(spelling, host, day)
         if found is not None:
             return found
-    raise PriceError(_unknown(name, parted, _row(parted, day)[1]))
+    raise PriceError(_describe_unknown(name, parted, _find_entry(parted, day)[1]))
 
 
 #: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
-LONGEST: Final = 300
+LONGEST_NAME: Final = 300
 
 
 def find_price_set(name: str) -> Prices:
@@ -126,16 +126,16 @@ def find_price_set(name: str) -> Prices:
 
 
 @lru_cache(maxsize=256)
-def _listed(name: str, day: date) -> Prices | None:
+def _find_listed_prices(name: str, day: date) -> Prices | None:
     """Our own table's. Held, since every session of a gateway asks for its own."""
-    parted = _parted(name)
-    bare, entry = _row(parted, day)
+    parted = _parse_name(name)
+    bare, entry = _find_entry(parted, day)
     if entry is None or not load_price_table().providers[entry.provider].hosts.issuperset(parted.hosts):
         return None
-    return replace(entry.regional_prices if parted.regional else entry.prices, name=bare)
+    return replace(entry.regional_prices if parted.is_regional else entry.prices, name=bare)
 
 
-def _row(parted: _Name, day: date) -> tuple[str, PriceEntry | None]:
+def _find_entry(parted: _ModelName, day: date) -> tuple[str, PriceEntry | None]:
     """Return the name that our table has for a model, and its entry there."""
     table = load_price_table()
     entry = table.find_entry(parted.model, day)
@@ -144,60 +144,60 @@ def _row(parted: _Name, day: date) -> tuple[str, PriceEntry | None]:
     return parted.undated, table.find_entry(parted.undated, day)
 
 
-def known_models() -> tuple[str, ...]:
+def list_models() -> tuple[str, ...]:
     """Names that `find_prices` takes, sorted: our table's, and genai-prices' where that is installed."""
-    return _known(date.today(), _genai() is None)
+    return _list_models_on(date.today(), _load_genai() is None)
 
 
 @lru_cache(maxsize=4)
-def _known(day: date, alone: bool) -> tuple[str, ...]:
+def _list_models_on(day: date, alone: bool) -> tuple[str, ...]:
     """alone: whether genai-prices is not there. Held, since a gateway meets unknown models by the thousand."""
     ours = {name for entry in load_price_table().entries for name in entry.names}
-    snapshot = None if alone else _genai()
+    snapshot = None if alone else _load_genai()
     if snapshot is None:
         return tuple(sorted(ours))
-    known_providers = _genai_providers()
+    known_providers = _map_genai_providers()
     listed = (provider for provider in snapshot.providers if provider.id in known_providers)
     # Some of its ids are titles that its own matching does not know.
     models = ((provider, model) for provider in listed for model in provider.models if model.is_match(model.id))
-    theirs = {model.id.lower() for provider, model in models if _converted(provider, model, day)}
+    theirs = {model.id.lower() for provider, model in models if _convert_genai_model(provider, model, day)}
     return tuple(sorted(ours | theirs))
 
 
-def _unknown(name: str, parted: _Name, row: PriceEntry | None) -> str:
-    searched = f"our table of {load_price_table().dated}" + ("" if _genai() is None else " and genai-prices")
-    return "; ".join([f"no price for model {name!r} in {searched}", *_mends(parted, row)])
+def _describe_unknown(name: str, parted: _ModelName, row: PriceEntry | None) -> str:
+    searched = f"our table of {load_price_table().dated}" + ("" if _load_genai() is None else " and genai-prices")
+    return "; ".join([f"no price for model {name!r} in {searched}", *_list_remedies(parted, row)])
 
 
-def _mends(parted: _Name, row: PriceEntry | None) -> Iterator[str]:
+def _list_remedies(parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
         yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
-    if close := _close(parted.undated, known_models()):
+    if close := _find_close_names(parted.undated, list_models()):
         yield f"close names: {', '.join(close)}"
-    if _genai() is None:
+    if _load_genai() is None:
         yield f"genai-prices, which is not installed, knows more: {install('lab')}"
     yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
     yield f"or take a named set: {', '.join(load_price_table().sets)}"
 
 
 @lru_cache(maxsize=256)
-def _close(name: str, known: tuple[str, ...]) -> list[str]:
+def _find_close_names(name: str, known: tuple[str, ...]) -> list[str]:
     return difflib.get_close_matches(name, known, n=5)
 
 
 @cache
-def _version() -> str:
+def _find_genai_version() -> str:
     return version("genai-prices")
 
 
 @cache
-def _genai_providers() -> Mapping[str, str]:
+def _map_genai_providers() -> Mapping[str, str]:
     """What the provider ids of genai-prices are called in our table; a host that serves others' models is not in it."""
     return {**{name: name for name in load_price_table().providers}, "zhipuai": "zai"}
 
 
-def _genai() -> DataSnapshot | None:
+def _load_genai() -> DataSnapshot | None:
     """The offline data of genai-prices, None where it is not installed. The only place that imports it."""
     try:
         from genai_prices.data_snapshot import get_snapshot
@@ -206,12 +206,12 @@ def _genai() -> DataSnapshot | None:
     return get_snapshot()
 
 
-def from_genai(model: str, provider: str | None, on: date) -> Prices | None:
+def find_genai_prices(model: str, provider: str | None, on: date) -> Prices | None:
     """What genai-prices alone says of a model on a day; None where it is not installed or does not know.
 
     provider: its name there; None leaves the choice to it.
     """
-    snapshot = _genai()
+    snapshot = _load_genai()
     if snapshot is None:
         return None
     try:
@@ -221,12 +221,12 @@ def from_genai(model: str, provider: str | None, on: date) -> Prices | None:
     # It matches by prefix: claude-sonnet-4-51 would pass for claude-sonnet-4-5, and a typing error be priced.
     if model.startswith(info.id) and model[len(info.id) :][:1].isalnum():
         return None
-    return _converted(found, info, on)
+    return _convert_genai_model(found, info, on)
 
 
-def _spellings(name: str, parted: _Name) -> Iterator[tuple[str | None, str]]:
+def _list_spellings(name: str, parted: _ModelName) -> Iterator[tuple[str | None, str]]:
     """How genai-prices may write the model: (host, name), the fullest spelling first."""
-    path = [segment for segment in name.strip().lower().split("/") if _host(segment)]
+    path = [segment for segment in name.strip().lower().split("/") if _normalize_host(segment)]
     if not path:
         return
     if parted.hosts:
@@ -235,24 +235,24 @@ def _spellings(name: str, parted: _Name) -> Iterator[tuple[str | None, str]]:
         yield host, path[-1]
         yield host, parted.model
         return
-    for maker in (_maker(parted.model), None, *_genai_providers()):
+    for maker in (_find_maker(parted.model), None, *_map_genai_providers()):
         yield maker, path[-1]
         yield maker, parted.model
 
 
-def _maker(model: str) -> str | None:
+def _find_maker(model: str) -> str | None:
     return next((maker for mark, maker in _MAKERS if mark in model.lower()), None)
 
 
-def _converted(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
+def _convert_genai_model(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
     """A model of genai-prices as a price list; None where it is not sold by the token (images, speech, embeddings)."""
-    price = _standing(info, on)
+    price = _find_price_in_force(info, on)
     if price.input_mtok is None or price.output_mtok is None:
         return None
     prices = (price.input_mtok, price.output_mtok, price.cache_write_mtok, price.cache_read_mtok)
     starts = sorted({0} | {tier.start for value in prices for tier in getattr(value, "tiers", ())})
-    tiers = tuple((start, _rates(price, start)) for start in starts)
-    cache = _cache(provider.id, info.id, tiers)
+    tiers = tuple((start, _convert_rates(price, start)) for start in starts)
+    cache = _choose_cache_rules(provider.id, info.id, tiers)
     if cache.kind == "breakpoints":
         # It lists the price of five-minute entries alone; Anthropic writes those of an hour at 2 x input.
         tiers = tuple((start, replace(rates, cache_write_1h=2 * rates.input)) for start, rates in tiers)
@@ -261,12 +261,12 @@ def _converted(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
         tiers=tiers,
         cache=cache,
         window=info.context_window,
-        source=f"genai-prices {_version()}: {provider.id}/{info.id}",
+        source=f"genai-prices {_find_genai_version()}: {provider.id}/{info.id}",
         dated=on.isoformat(),
     )
 
 
-def _standing(info: ModelInfo, on: date) -> ModelPrice:
+def _find_price_in_force(info: ModelInfo, on: date) -> ModelPrice:
     """The price that stands on a day; of prices by the hour the dearest, since no hour is known."""
     if not isinstance(info.prices, list):
         return info.prices
@@ -277,19 +277,19 @@ def _standing(info: ModelInfo, on: date) -> ModelPrice:
             standing.append(conditional.prices)
         elif since is None or since <= on:
             standing = [conditional.prices]
-    return max(standing, key=lambda price: _at(price.input_mtok, 0) or 0.0)
+    return max(standing, key=lambda price: _find_tier_price(price.input_mtok, 0) or 0.0)
 
 
-def _rates(price: ModelPrice, start: int) -> Rates:
+def _convert_rates(price: ModelPrice, start: int) -> Rates:
     return Rates(
-        input=_at(price.input_mtok, start) or 0.0,
-        output=_at(price.output_mtok, start) or 0.0,
-        cache_write=_at(price.cache_write_mtok, start),
-        cache_read=_at(price.cache_read_mtok, start),
+        input=_find_tier_price(price.input_mtok, start) or 0.0,
+        output=_find_tier_price(price.output_mtok, start) or 0.0,
+        cache_write=_find_tier_price(price.cache_write_mtok, start),
+        cache_read=_find_tier_price(price.cache_read_mtok, start),
     )
 
 
-def _at(value: Decimal | TieredPrices | None, start: int) -> float | None:
+def _find_tier_price(value: Decimal | TieredPrices | None, start: int) -> float | None:
     """A price of the tier that begins above `start` prompt tokens; USD per million tokens."""
     if value is None or isinstance(value, Decimal):
         if value is None:
@@ -298,15 +298,15 @@ def _at(value: Decimal | TieredPrices | None, start: int) -> float | None:
     return float(next((tier.price for tier in reversed(value.tiers) if 0 < tier.start <= start), value.base))
 
 
-def _cache(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> CacheRules:
+def _choose_cache_rules(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> CacheRules:
     """The rules of whoever made the model; genai-prices knows none."""
     if all(rates.cache_read is None for _, rates in tiers):
         return CacheRules(kind="none")
     if any(mark in model.lower() for mark in _OPEN_WEIGHTS):
         hosted = None
     else:
-        hosted = _maker(model)
-    maker = _genai_providers().get(provider, hosted)
+        hosted = _find_maker(model)
+    maker = _map_genai_providers().get(provider, hosted)
     if maker:
         return load_price_table().providers[maker].cache_rules(tiers[0][1])
     return CacheRules()

@@ -177,7 +177,7 @@ def _read_entry(
         source = addresses[fields.choose("sources", _REGIONAL_SOURCE, addresses)]
         regional_prices = replace(
             prices,
-            tiers=tuple((start, _round_rates(rates.scaled(factor))) for start, rates in tiers),
+            tiers=tuple((start, _round_rates(rates.scale(factor))) for start, rates in tiers),
             source=f"{prices.source}; {source}",
         )
     entry = PriceEntry(

@@ -32,30 +32,30 @@ class Rates:
                 raise PriceError(f"{name} price {value!r} is no price; give USD per million tokens, 0 or more")
 
     @property
-    def read(self) -> float:
+    def read_price(self) -> float:
         if self.cache_read is None:
             return self.input
         return self.cache_read
 
     @property
-    def write(self) -> float:
+    def write_price(self) -> float:
         if self.cache_write is None:
             return self.input
         return self.cache_write
 
     @property
-    def write_1h(self) -> float:
+    def write_price_1h(self) -> float:
         if self.cache_write_1h is None:
-            return self.write
+            return self.write_price
         return self.cache_write_1h
 
-    def for_an_hour(self) -> Rates:
+    def with_hour_writes(self) -> Rates:
         """Return the same where whatever is written to the cache lives an hour."""
         if self.cache_write_1h is None:
             return self
         return replace(self, cache_write=self.cache_write_1h)
 
-    def scaled(self, factor: float) -> Rates:
+    def scale(self, factor: float) -> Rates:
         return Rates(
             input=self.input * factor,
             output=self.output * factor,
@@ -88,7 +88,7 @@ class CacheRules:
                 f"not ttl={self.ttl}, minimum={self.minimum}, step={self.step}"
             )
 
-    def usable(self, prefix: int) -> int:
+    def count_usable(self, prefix: int) -> int:
         """How much of a cached common prefix of `prefix` tokens is read from cache."""
         if self.kind == "none" or prefix < self.minimum:
             return 0
@@ -118,7 +118,7 @@ class Bill:
         )
 
     @property
-    def sent(self) -> int:
+    def prompt_tokens(self) -> int:
         """Prompt tokens."""
         return self.input + self.cache_write + self.cache_read
 
@@ -144,7 +144,7 @@ class Prices:
         if not starts or starts[0] != 0 or starts != sorted(set(starts)):
             raise PriceError(f"{self.name}: price tiers must ascend and begin at 0, not {starts}")
 
-    def rates(self, prompt: int) -> Rates:
+    def find_rates(self, prompt: int) -> Rates:
         """The rates of a call with `prompt` prompt tokens: the whole call is billed at its tier."""
         found = self.tiers[0][1]
         for start, rates in self.tiers[1:]:
@@ -153,7 +153,7 @@ class Prices:
             found = rates
         return found
 
-    def prompt_usd(self, prompt: int, cached: int, hour: int = 0) -> float:
+    def cost_prompt(self, prompt: int, cached: int, hour: int = 0) -> float:
         """Cost of the prompt side of a call, `cached` of its `prompt` tokens being read from cache; USD.
 
         hour: leading tokens whose entries live an hour.
@@ -161,74 +161,74 @@ class Prices:
         if len(self.tiers) == 1:
             rates = self.tiers[0][1]
         else:
-            rates = self.rates(prompt)
+            rates = self.find_rates(prompt)
         if rates.cache_read is None or self.cache.kind == "none":
             return prompt * rates.input / 1e6
-        if not self.writes(prompt):
+        if not self.is_cacheable(prompt):
             return (cached * rates.cache_read + (prompt - cached) * rates.input) / 1e6
-        usd = cached * rates.cache_read + (prompt - cached) * rates.write
+        usd = cached * rates.cache_read + (prompt - cached) * rates.write_price
         if hour > cached:
-            usd += (min(hour, prompt) - cached) * (rates.write_1h - rates.write)
+            usd += (min(hour, prompt) - cached) * (rates.write_price_1h - rates.write_price)
         return usd / 1e6
 
-    def writes(self, prompt: int) -> bool:
+    def is_cacheable(self, prompt: int) -> bool:
         """Whether a prompt of that size is written to the cache (below the minimum it is plain input)."""
         return prompt >= self.cache.minimum
 
-    def bill(self, prompt: int, cached: int = 0, output: int = 0, hour: int = 0) -> Bill:
+    def bill_call(self, prompt: int, cached: int = 0, output: int = 0, hour: int = 0) -> Bill:
         """The bill of a call with `prompt` prompt tokens, `cached` of them read from cache.
 
         hour: leading tokens whose entries live an hour.
         """
-        rates = self.rates(prompt)
+        rates = self.find_rates(prompt)
         if not 0 <= cached <= prompt:
             raise ValueError(f"{cached} cached tokens of a prompt of {prompt}")
-        usd = self.prompt_usd(prompt, cached, hour) + output * rates.output / 1e6
+        usd = self.cost_prompt(prompt, cached, hour) + output * rates.output / 1e6
         if rates.cache_read is None or self.cache.kind == "none":
             return Bill(input=prompt, output=output, usd=usd)
-        if rates.cache_write is None or not self.writes(prompt):
+        if rates.cache_write is None or not self.is_cacheable(prompt):
             return Bill(input=prompt - cached, cache_read=cached, output=output, usd=usd)
         kept = max(0, min(hour, prompt) - cached)
         return Bill(cache_write=prompt - cached, cache_read=cached, output=output, usd=usd, cache_write_1h=kept)
 
-    def usage_usd(self, usage: Usage) -> float:
+    def cost_usage(self, usage: Usage) -> float:
         """Return what reported tokens cost at this list, in USD, whichever model they are billed to."""
-        rates = self.rates(usage.sent_prompt)
+        rates = self.find_rates(usage.sent_prompt)
         written = usage.cache_write - usage.cache_write_1h
-        prompt = usage.input * rates.input + usage.cache_read * rates.read
-        writes = written * rates.write + usage.cache_write_1h * rates.write_1h
+        prompt = usage.input * rates.input + usage.cache_read * rates.read_price
+        writes = written * rates.write_price + usage.cache_write_1h * rates.write_price_1h
         return (prompt + writes + usage.output * rates.output) / 1e6
 
-    def passes_by(self, *, marked: bool) -> bool:
+    def bypasses_cache(self, *, marked: bool) -> bool:
         """Whether a prompt is no matter of the cache, which wants breakpoints. marked: whether it has any."""
         return self.cache.kind == "breakpoints" and not marked
 
-    def plain(self, prompt: int) -> Bill:
+    def bill_uncached(self, prompt: int) -> Bill:
         """The bill of a prompt that passes the cache by: all of it is input."""
-        return Bill(input=prompt, usd=prompt * self.rates(prompt).input / 1e6)
+        return Bill(input=prompt, usd=prompt * self.find_rates(prompt).input / 1e6)
 
     @property
-    def caches(self) -> bool:
+    def has_cache(self) -> bool:
         """Whether a cache read is cheaper than sending at all."""
-        return self.cache.kind != "none" and any(rates.read < rates.input for _, rates in self.tiers)
+        return self.cache.kind != "none" and any(rates.read_price < rates.input for _, rates in self.tiers)
 
-    def cliff(self, factor: float = 1.99) -> int | None:
+    def find_cliff(self, factor: float = 1.99) -> int | None:
         """Prompt tokens above which the input price jumps by `factor` or more; None if it never does."""
         for (_, below), (start, above) in zip(self.tiers, self.tiers[1:], strict=False):
             if above.input >= factor * below.input:
                 return start
         return None
 
-    def for_an_hour(self) -> Prices:
+    def with_hour_writes(self) -> Prices:
         """Return the same where whatever is written to the cache lives an hour."""
-        tiers = tuple((start, rates.for_an_hour()) for start, rates in self.tiers)
+        tiers = tuple((start, rates.with_hour_writes()) for start, rates in self.tiers)
         return replace(self, tiers=tiers)
 
-    def scaled(self, factor: float) -> Prices:
-        return replace(self, tiers=tuple((start, rates.scaled(factor)) for start, rates in self.tiers))
+    def scale(self, factor: float) -> Prices:
+        return replace(self, tiers=tuple((start, rates.scale(factor)) for start, rates in self.tiers))
 
 
-def parse(text: str) -> Prices:
+def parse_prices(text: str) -> Prices:
     """`input=3,cache_write=3.75,cache_read=0.3,output=15` as a price list; USD per million tokens. Raises PriceError.
 
     Cache rules are those of a plain prefix cache: 5 minutes, 1,024 tokens.

@@ -8,7 +8,7 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Message, Turn
 
 
-def block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iterable[str]) -> str:
+def format_summary_block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iterable[str]) -> str:
     """The block's exact text.
 
     text: the summary. covers: turns 1 ... covers. quotes: (name, text) of what is kept word for word. older: words of
@@ -24,15 +24,15 @@ def block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iter
     return "\n\n".join(parts)
 
 
-def older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[str]:
+def quote_older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[str]:
     """What is quoted of `messages` (oldest first) in `limit` tokens: the newest first, each cut head and tail.
 
     The rest is the summary's own to tell: its writer has seen every word.
     """
     quoted: list[str] = []
     for message in reversed(messages):
-        words = _cut(message.text)
-        limit -= FRAME + sizer.count(words)
+        words = _cut_text(message.text)
+        limit -= FRAME_TOKENS + sizer.count(words)
         if limit < 0:
             break
         quoted.append(words)
@@ -40,16 +40,16 @@ def older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[s
 
 
 #: Tokens around one quoted message.
-FRAME = 10
+FRAME_TOKENS = 10
 
 
-def _cut(text: str, reach: int = 400) -> str:
+def _cut_text(text: str, reach: int = 400) -> str:
     if len(text) <= 2 * reach:
         return text
     return f"{text[:reach]} [...] {text[-reach:]}"
 
 
-def kept_interjections(turns: Sequence[Turn], sizes: Sequence[int], limit: int) -> tuple[int, ...]:
+def choose_kept_interjections(turns: Sequence[Turn], sizes: Sequence[int], limit: int) -> tuple[int, ...]:
     """Turns whose interjections stay word for word: the newest first, as many as fit into `limit` tokens; in order.
 
     Pinned ones stay in any case. sizes: tokens of the interjections of each of `turns`.

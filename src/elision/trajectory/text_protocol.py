@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from elision.trajectory.turn import Action
 
-Observations: TypeAlias = Literal["tools", "user", "auto"]
+ObservationRole: TypeAlias = Literal["tools", "user", "auto"]
 
 # An opening line has an end: without one, marks in a row without a newline are quadratic.
 _FENCE = re.compile(r"```([\w+-]{0,40})[^\n]{0,400}\n(.*?)\n?```", re.DOTALL)
@@ -22,7 +22,7 @@ _SHELLS = frozenset({"bash", "sh", "shell", "console", "mswea_bash_command"})
 _NOT_ACTIONS = frozenset({"json", "diff", "patch", "yaml", "toml", "text", "markdown", "md"})
 
 
-def action_in(text: str) -> Action | None:
+def find_action(text: str) -> Action | None:
     """The action that an assistant's `text` holds, or None: last runnable fence, tag or ReAct line."""
     for language, body in reversed(_FENCE.findall(text)):
         if language.lower() not in _NOT_ACTIONS and body.strip():
@@ -31,14 +31,14 @@ def action_in(text: str) -> Action | None:
             else:
                 name = language.lower()
             return Action(id="", name=name, arguments=body.strip(), implicit=True)
-    if tagged := _tagged(text):
+    if tagged := _find_tagged_action(text):
         return tagged
     if found := _REACT.search(text):
         return Action(id="", name=found[1], arguments=found[2].strip(), implicit=True)
     return None
 
 
-def _tagged(text: str) -> Action | None:
+def _find_tagged_action(text: str) -> Action | None:
     opened = _TAG.search(text)
     # Looked for apart: a pattern with both ends is quadratic in tags that are never closed.
     end = text.find("</", opened.end()) if opened else -1
@@ -49,11 +49,11 @@ def _tagged(text: str) -> Action | None:
     return Action(id="", name="bash" if shell else name, arguments=text[opened.end() : end].strip(), implicit=True)
 
 
-def decide(first_text: str, *, has_tools: bool) -> Literal["tools", "user"]:
+def choose_observation_role(first_text: str, *, has_tools: bool) -> Literal["tools", "user"]:
     """What `auto` means for an agent whose first message says `first_text`.
 
     has_tools: tool definitions, tool calls or tool results were seen.
     """
-    if not has_tools and action_in(first_text):
+    if not has_tools and find_action(first_text):
         return "user"
     return "tools"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 #: Tokens by our count that prompts must have grown by before their growth says how the provider counts.
-GROWN: Final = 500
+GROWN_TOKENS: Final = 500
 #: Billed tokens per counted token, at least and at most: beyond that a report is odd.
-LEAST = 0.5
-MOST = 4.0
+LEAST_RATE = 0.5
+MOST_RATE = 4.0
 
 
 @dataclass(slots=True)
@@ -24,53 +24,53 @@ class TokenScale:
     counted, billed: the newest reported prompt, in tokens by our count and by the provider's; 0 before the first.
     """
 
-    counted: int = 0
-    billed: int = 0
+    counted_tokens: int = 0
+    billed_tokens: int = 0
     _grown_counted: int = 0
     _grown_billed: int = 0
 
-    def learn(self, counted: int, billed: int, *, extends: bool) -> None:
+    def add_report(self, counted: int, billed: int, *, extends: bool) -> None:
         """The provider counted a prompt. extends: whether it begins with the whole prompt that was reported before."""
-        if extends and self.counted and counted > self.counted:
-            self._grown_counted += counted - self.counted
-            self._grown_billed += billed - self.billed
-        self.counted = counted
-        self.billed = billed
+        if extends and self.counted_tokens and counted > self.counted_tokens:
+            self._grown_counted += counted - self.counted_tokens
+            self._grown_billed += billed - self.billed_tokens
+        self.counted_tokens = counted
+        self.billed_tokens = billed
 
     @property
     def correction(self) -> int:
         """Tokens that the newest reported prompt had beyond our count of it."""
-        return self.billed - self.counted
+        return self.billed_tokens - self.counted_tokens
 
     @property
     def rate(self) -> float:
         """Return billed tokens per counted token of what is added to a prompt or left out of it; 1 if unknown."""
         if not self._is_grown:
             return 1.0
-        return min(max(self._grown_billed / self._grown_counted, LEAST), MOST)
+        return min(max(self._grown_billed / self._grown_counted, LEAST_RATE), MOST_RATE)
 
     @property
     def _is_grown(self) -> bool:
         """Whether prompts grew by enough to say how the provider counts."""
-        return self._grown_counted >= GROWN
+        return self._grown_counted >= GROWN_TOKENS
 
-    def to_billed(self, tokens: int) -> int:
+    def convert_to_billed(self, tokens: int) -> int:
         """Return how many tokens the provider would count for a prompt of `tokens` by our count."""
-        shorter = self.counted - tokens
-        along_growth = round(self.billed - self.rate * shorter)
+        shorter = self.counted_tokens - tokens
+        along_growth = round(self.billed_tokens - self.rate * shorter)
         if shorter <= 0:
             return along_growth
-        in_proportion = round(tokens * self.billed / self.counted)
+        in_proportion = round(tokens * self.billed_tokens / self.counted_tokens)
         if self._is_grown:
             return max(along_growth, in_proportion)
         return in_proportion
 
-    def to_counted(self, tokens: int) -> int:
+    def convert_to_counted(self, tokens: int) -> int:
         """Return the largest prompt by our count for which the provider counts at most about `tokens`."""
-        if tokens >= self.billed or not self.counted:
-            return self.counted + int((tokens - self.billed) / self.rate)
-        along_growth = self.counted - int((self.billed - tokens) / self.rate)
-        in_proportion = tokens * self.counted // self.billed
+        if tokens >= self.billed_tokens or not self.counted_tokens:
+            return self.counted_tokens + int((tokens - self.billed_tokens) / self.rate)
+        along_growth = self.counted_tokens - int((self.billed_tokens - tokens) / self.rate)
+        in_proportion = tokens * self.counted_tokens // self.billed_tokens
         if self._is_grown:
             return min(along_growth, in_proportion)
         return in_proportion

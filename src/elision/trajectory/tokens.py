@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import tiktoken
 
 #: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).
-PER_MESSAGE = 4
+TOKENS_PER_MESSAGE = 4
 #: Tokens a tool call costs beyond its name and arguments: id, type and delimiters. Fitted on the prompt totals that
 #: Claude Code and pi sessions were billed; see `elision calibrate`.
-PER_CALL = 8
+TOKENS_PER_CALL = 8
 
 # sha256 of the decompressed files as published by OpenAI (tiktoken, MIT) and the patterns that belong to them.
 _VOCABULARIES = {
@@ -50,20 +50,20 @@ _VOCABULARIES = {
 }
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Counts the tokens of a text.
 
     name:  what to call the counts in a report ("o200k", "estimate").
-    exact: False for an estimate.
+    is_exact: False for an estimate.
     """
 
     name: str
-    exact: bool
+    is_exact: bool
 
     def count(self, text: str) -> int: ...
 
 
-def _load(name: str) -> tiktoken.Encoding:
+def _load_vocabulary(name: str) -> tiktoken.Encoding:
     import tiktoken  # 23 ms, and not every user of the values counts
 
     file, digest, pattern, special = _VOCABULARIES[name]
@@ -78,67 +78,67 @@ def _load(name: str) -> tiktoken.Encoding:
 
 
 #: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
-KEPT = 200_000
+TEXTS_KEPT = 200_000
 #: Texts that are kept themselves, with their counts.
-NEWEST = 256
+NEWEST_TEXTS_KEPT = 256
 #: Characters of a text that is its own name; a longer one is known by its hash.
-SHORT = 32
+SHORT_TEXT = 32
 
 
-class Vocabulary:
+class VocabularyCounter:
     """Exact counts, cached by content: a text that was counted once is looked up as long as it is among the newest."""
 
-    exact = True
+    is_exact = True
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._encoding: tiktoken.Encoding | None = None
-        self._seen: dict[str | bytes, int] = {}
-        self._newest: dict[str, int] = {}
+        self._known_counts: dict[str | bytes, int] = {}
+        self._newest_counts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
-        if len(text) <= SHORT:
-            return self._looked_up(text, text)
+        if len(text) <= SHORT_TEXT:
+            return self._look_up_count(text, text)
         # One pass asks for a text several times; a string knows its own hash.
-        known = self._newest.get(text)
+        known = self._newest_counts.get(text)
         if known is None:
-            known = self._looked_up(text, _named(text))
-            if len(self._newest) >= NEWEST:
-                self._newest = {}
+            known = self._look_up_count(text, _digest_text(text))
+            if len(self._newest_counts) >= NEWEST_TEXTS_KEPT:
+                self._newest_counts = {}
             if len(text) < 50_000:
-                self._newest[text] = known
+                self._newest_counts[text] = known
         return known
 
-    def _looked_up(self, text: str, key: str | bytes) -> int:
-        known = self._seen.get(key)
+    def _look_up_count(self, text: str, key: str | bytes) -> int:
+        known = self._known_counts.get(key)
         if known is None:
-            if len(self._seen) >= KEPT:
-                self._forget()
-            known = self._seen[key] = self._count(text)
+            if len(self._known_counts) >= TEXTS_KEPT:
+                self._drop_oldest()
+            known = self._known_counts[key] = self._count_text(text)
         return known
 
-    def _forget(self) -> None:
+    def _drop_oldest(self) -> None:
         """Only the newer half stays. Another thread may count meanwhile: it finds the old table or the new one."""
-        seen = list(self._seen.items())
-        self._seen = dict(seen[len(seen) // 2 :])
+        seen = list(self._known_counts.items())
+        self._known_counts = dict(seen[len(seen) // 2 :])
 
-    def _count(self, text: str) -> int:
+    def _count_text(self, text: str) -> int:
         if self._encoding is None:
-            self._encoding = _load(self.name)
+            self._encoding = _load_vocabulary(self.name)
         # Special tokens in recorded text are text: a trajectory must not be able to shrink or break its own count.
-        return sum(len(self._encoding.encode_ordinary(piece)) for piece in _pieces(text))
+        return sum(len(self._encoding.encode_ordinary(piece)) for piece in _split_text(text))
 
     @property
-    def cached(self) -> int:
+    def cached_texts(self) -> int:
         """How many texts' counts are kept."""
-        return len(self._seen)
+        return len(self._known_counts)
 
 
-def _named(text: str) -> bytes:
+def _digest_text(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _pieces(text: str, limit: int = 100_000) -> list[str]:
+def _split_text(text: str, limit: int = 100_000) -> list[str]:
     """`text` in pieces that tiktoken can digest: its pattern is quadratic on megabytes without a space."""
     if text.isascii():
         clean = text
@@ -147,11 +147,11 @@ def _pieces(text: str, limit: int = 100_000) -> list[str]:
     return [clean[start : start + limit] for start in range(0, len(clean), limit)]
 
 
-class Estimate:
+class EstimatingCounter:
     """Characters / 4 for ASCII, 1 token a character for the rest. Mean error 19 % on ASCII; never called exact."""
 
     name = "estimate"
-    exact = False
+    is_exact = False
 
     def count(self, text: str) -> int:
         if text.isascii():
@@ -160,23 +160,23 @@ class Estimate:
         return wide + -(-(len(text) - wide) // 4)
 
 
-_COUNTERS: dict[str, Callable[[], Counter]] = {
-    "o200k": lambda: Vocabulary("o200k"),
-    "cl100k": lambda: Vocabulary("cl100k"),
-    "estimate": Estimate,
+_COUNTERS: dict[str, Callable[[], TokenCounter]] = {
+    "o200k": lambda: VocabularyCounter("o200k"),
+    "cl100k": lambda: VocabularyCounter("cl100k"),
+    "estimate": EstimatingCounter,
 }
 
 
-def counter(name: str = "o200k") -> Counter:
+def make_counter(name: str = "o200k") -> TokenCounter:
     """The process's counter of that name: o200k, cl100k (both exact) or estimate. Raises SpecError."""
     if name not in _COUNTERS:
         raise SpecError(f"no token counter {name!r}; there are: {', '.join(_COUNTERS)}")
-    return _made(name)
+    return _make_named_counter(name)
 
 
 @cache
-def _made(name: str) -> Counter:
-    # Behind the default: `counter()` and `counter("o200k")` must be one, or every text is counted twice.
+def _make_named_counter(name: str) -> TokenCounter:
+    # Behind the default: `make_counter()` and `make_counter("o200k")` must be one, or every text is counted twice.
     return _COUNTERS[name]()
 
 
@@ -186,35 +186,35 @@ class Sizer:
     reasoning: whether recorded reasoning is sent again with its message.
     """
 
-    def __init__(self, counter: Counter, *, reasoning: bool = True) -> None:
+    def __init__(self, counter: TokenCounter, *, reasoning: bool = True) -> None:
         self.counter = counter
         self.reasoning = reasoning
         self.count = counter.count
 
-    def content(self, parts: Content) -> int:
+    def count_content(self, parts: Content) -> int:
         return sum(self.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
 
-    def message(self, message: Message) -> int:
-        return PER_MESSAGE + self.content(message.content)
+    def count_message(self, message: Message) -> int:
+        return TOKENS_PER_MESSAGE + self.count_content(message.content)
 
-    def text(self, text: str) -> int:
+    def count_text(self, text: str) -> int:
         """A whole message that says `text`."""
-        return PER_MESSAGE + self.count(text)
+        return TOKENS_PER_MESSAGE + self.count(text)
 
-    def observation(self, observation: Observation) -> int:
-        return PER_MESSAGE + self.content(observation.content)
+    def count_observation(self, observation: Observation) -> int:
+        return TOKENS_PER_MESSAGE + self.count_content(observation.content)
 
-    def assistant(self, turn: Turn) -> int:
+    def count_assistant(self, turn: Turn) -> int:
         """The assistant message of `turn`, reasoning and calls included."""
         calls = (action for action in turn.actions if not action.implicit)
         if turn.reasoning and self.reasoning:
             thought = self.count(turn.reasoning)
         else:
             thought = 0
-        spoken = PER_MESSAGE + self.content(turn.content) + thought
-        return spoken + sum(PER_CALL + self.count(call.name) + self.count(call.arguments) for call in calls)
+        spoken = TOKENS_PER_MESSAGE + self.count_content(turn.content) + thought
+        return spoken + sum(TOKENS_PER_CALL + self.count(call.name) + self.count(call.arguments) for call in calls)
 
-    def tools(self, head: Head) -> int:
+    def count_tools(self, head: Head) -> int:
         if head.tools:
             return self.count(json.dumps(list(head.tools), ensure_ascii=False))
         return 0

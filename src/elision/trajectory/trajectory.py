@@ -71,4 +71,4 @@ class Trajectory:
     @property
     def tool_turns(self) -> int:
         """Turns with at least one answered call."""
-        return sum(turn.finished for turn in self.turns)
+        return sum(turn.is_finished for turn in self.turns)

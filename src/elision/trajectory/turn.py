@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from elision.trajectory.content import Content, text_of
+from elision.trajectory.content import Content, join_text
 from elision.trajectory.usage import Usage
 
 
@@ -22,7 +22,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        return text_of(self.content)
+        return join_text(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class Action:
     implicit: bool = False
 
     @property
-    def decoded(self) -> Mapping[str, Any]:
+    def decoded_arguments(self) -> Mapping[str, Any]:
         """The arguments as a mapping, which nobody may change; {} where they are no JSON object."""
-        return _decoded(self.arguments)
+        return _decode_arguments(self.arguments)
 
 
 @lru_cache(maxsize=128)
-def _decoded(arguments: str) -> Mapping[str, Any]:
+def _decode_arguments(arguments: str) -> Mapping[str, Any]:
     # A call is looked at a dozen times when it is read, masked and digested: 16,000 times in a session of 1,000 turns.
     try:
         value = json.loads(arguments)
@@ -95,7 +95,7 @@ class Observation:
 
     @property
     def text(self) -> str:
-        return text_of(self.content)
+        return join_text(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,18 +133,18 @@ class Turn:
 
     @property
     def text(self) -> str:
-        return text_of(self.content)
+        return join_text(self.content)
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether at least one call was answered; such turns are MANIFEST's tool turns."""
         return bool(self.observations)
 
-    def reworded(self, other: Turn) -> bool:
+    def has_only_new_user_words(self, other: Turn) -> bool:
         """Whether `other` is this turn with other words of the user behind it."""
         return replace(self, interjections=()) == replace(other, interjections=())
 
-    def action_of(self, observation: Observation) -> Action | None:
+    def find_action(self, observation: Observation) -> Action | None:
         """The call that `observation` answers."""
         for action in self.actions:
             if action.id == observation.action_id:

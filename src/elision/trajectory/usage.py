@@ -20,7 +20,7 @@ class Usage:
     others:      the parts of the counts above that other models are billed for: (model, usage).
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.
-    Use `inclusive` or the plain constructor accordingly.
+    Use `from_inclusive` or the plain constructor accordingly.
     """
 
     input: int = 0
@@ -62,7 +62,7 @@ class Usage:
         )
 
     @classmethod
-    def inclusive(
+    def from_inclusive(
         cls,
         *,
         prompt: int,

@@ -8,7 +8,7 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
 
 
-def usage_cost(usage: Usage, prices: Prices) -> float:
+def cost_reported_usage(usage: Usage, prices: Prices) -> float:
     """Return what a reported call cost, in USD: as the provider stated it, else its tokens at list prices.
 
     prices: of the model that was asked. What another model did for it is billed at that model's own list, or at
@@ -16,13 +16,13 @@ def usage_cost(usage: Usage, prices: Prices) -> float:
     """
     if usage.usd is not None:
         return usage.usd
-    usd = prices.usage_usd(usage)
+    usd = prices.cost_usage(usage)
     for model, part in usage.others:
-        usd += _prices_of(model, prices).usage_usd(part) - prices.usage_usd(part)
+        usd += _find_model_prices(model, prices).cost_usage(part) - prices.cost_usage(part)
     return usd
 
 
-def _prices_of(model: str, usual: Prices) -> Prices:
+def _find_model_prices(model: str, usual: Prices) -> Prices:
     try:
         return find_prices(model)
     except PriceError:

@@ -58,7 +58,7 @@ class Track:
             return self.ends[-1]
         return 0
 
-    def start(self, place: int) -> int:
+    def count_tokens_before(self, place: int) -> int:
         """Tokens in front of segment `place`."""
         if place:
             return self.ends[place - 1]
@@ -74,7 +74,7 @@ class View:
     """The context of call `call`.
 
     epoch: 1, 2, ...; marks: segment counts behind which a cache breakpoint stands, ascending, at most 4.
-    hour: leading segments whose cache entries live an hour, by the breakpoints that cover them.
+    hour_length: leading segments whose cache entries live an hour, by the breakpoints that cover them.
     """
 
     call: int
@@ -82,7 +82,7 @@ class View:
     track: Track
     length: int
     marks: tuple[int, ...] = ()
-    hour: int = 0
+    hour_length: int = 0
 
     @property
     def segments(self) -> list[Segment]:
@@ -90,14 +90,14 @@ class View:
 
     @property
     def tokens(self) -> int:
-        return self.track.start(self.length)
+        return self.track.count_tokens_before(self.length)
 
     @property
     def hour_tokens(self) -> int:
         """Leading tokens whose cache entries live an hour."""
-        return self.track.start(min(self.hour, self.length))
+        return self.track.count_tokens_before(min(self.hour_length, self.length))
 
-    def common(self, other: View | None) -> int:
+    def count_common(self, other: View | None) -> int:
         """How many leading segments both views share."""
         if other is None:
             return 0
@@ -108,6 +108,6 @@ class View:
         # Only at a rewrite are two tracks compared, so this scan is paid once an epoch.
         return next((place for place, (ours, theirs) in enumerate(pairs) if ours is not theirs), shortest)
 
-    def place_of(self, tokens: int) -> int:
+    def find_place(self, tokens: int) -> int:
         """How many whole segments fit into the first `tokens` tokens."""
         return bisect_right(self.track.ends, tokens, 0, self.length)

@@ -23,7 +23,7 @@ from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
-from elision.trajectory.events import Called, Opened
+from elision.trajectory.events import RequestSent, SessionOpened
 from tests.cli import stored
 from tests.gateway.dashboard.api_client import DashboardClient
 from tests.gateway.dashboard.recorded_sessions import (
@@ -289,7 +289,9 @@ def test_a_log_that_cannot_be_read() -> None:
     store = MemoryStore()
     record_session(store, "good", MINI, 3)
     store.create(NewSession(key="bad", family="f", at=1.0))
-    store.append("bad", [Opened(strategy="raw"), Called(call=1, at=None, model="", tokens=1)], after=0, at=1.0)
+    store.append(
+        "bad", [SessionOpened(strategy="raw"), RequestSent(call=1, at=None, model="", tokens=1)], after=0, at=1.0
+    )
     asking = DashboardClient(store)
     totals = asking.get_path("/elision/api/totals").json
     assert (totals["faults"], totals["calls"]) == (1, 3)

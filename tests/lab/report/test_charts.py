@@ -67,7 +67,11 @@ def test_no_raw_line_where_strategies_saw_different_runs() -> None:
 def test_parts_add_up(name: str) -> None:
     """Who is paid what sums to the bill, at every price set."""
     prices = find_price_set(name)
-    bill = prices.bill(20_000, cached=15_000, output=500) + prices.bill(900, output=100) + prices.bill(200_000)
+    bill = (
+        prices.bill_call(20_000, cached=15_000, output=500)
+        + prices.bill_call(900, output=100)
+        + prices.bill_call(200_000)
+    )
     whole = replace(row(HYBRID), bill=bill, summarizer=Bill(output=10, usd=0.25))
     parts = charts.parts(whole, prices)
     assert sum(parts.values()) == pytest.approx(whole.usd)
@@ -77,7 +81,7 @@ def test_parts_add_up(name: str) -> None:
 def test_parts_are_exact_with_one_tier() -> None:
     """Each part is its tokens at its rate."""
     prices = find_price_set("anthropic")
-    bill = prices.bill(20_000, cached=15_000, output=500)
+    bill = prices.bill_call(20_000, cached=15_000, output=500)
     parts = charts.parts(replace(row(RAW), bill=bill), prices)
     assert parts["cache write"] == pytest.approx(5_000 * 3.75e-6)
     assert parts["cache read"] == pytest.approx(15_000 * 0.3e-6)

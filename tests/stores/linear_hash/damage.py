@@ -8,7 +8,7 @@ from random import Random
 
 from elision.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
 from elision.stores.linear_hash.store import LinearHashStore
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Mask
 from tests.stores.session_logs import add_turn, begin_session, new_session
 
@@ -25,7 +25,7 @@ def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
             masks = (Mask((index - 1, 1), f"[hidden {index - 1}]"),) if index > 1 else ()
             store.append(
                 key,
-                [add_turn(index, text, node=f"{key} n{index}"), Decided(call=index, reason="due", masks=masks)],
+                [add_turn(index, text, node=f"{key} n{index}"), PassDecided(call=index, reason="due", masks=masks)],
                 after=after,
                 at=float(number),
             )

@@ -12,7 +12,7 @@ from elision.stores.linear_hash.records import INLINE, ObservationRecord, TurnRe
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.stores.packing import hash_text
-from elision.trajectory.events import Decided
+from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Mask
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, make_turn, new_session, read_log
 
@@ -21,8 +21,8 @@ def noise(seed: int, size: int) -> str:
     return Random(seed).randbytes(size).hex()
 
 
-def decided(*masks: Mask) -> Decided:
-    return Decided(call=9, reason="due", masks=masks)
+def decided(*masks: Mask) -> PassDecided:
+    return PassDecided(call=9, reason="due", masks=masks)
 
 
 def test_a_masked_observation_is_a_placeholder_in_the_bucket(tmp_path: Path) -> None:

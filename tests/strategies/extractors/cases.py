@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
-from elision.trajectory.content import content
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation, Turn
 
 _DATA = Path(__file__).resolve().parents[2] / "data" / "extractors"
@@ -57,7 +57,7 @@ def outcome_of(
 ) -> Outcome:
     """What `extractors` say of one observation."""
     call = Action(id="" if role == "user" else "c1", name=tool, arguments=arguments, implicit=role == "user")
-    observation = Observation(action_id=call.id, tool=tool, content=content(text), role=role, error=error)
+    observation = Observation(action_id=call.id, tool=tool, content=make_content(text), role=role, error=error)
     return extractors.find_outcome(Turn(index=1, actions=(call,), observations=(observation,)), observation)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from elision.dialects.live.pieces import Location, Piece
-from elision.trajectory.draft import OPENING, Draft, opening
-from elision.trajectory.text_protocol import Observations, decide
+from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn_builder import OPENING_TURNS, TurnBuilder, find_opening_text
 from elision.trajectory.usage import Usage
 
 
@@ -28,7 +28,7 @@ class _GrowingTurn:
     """A turn that still grows, and where it came from. first_message: the message that it begins with."""
 
     first_message: int
-    draft: Draft = field(default_factory=Draft)
+    draft: TurnBuilder = field(default_factory=TurnBuilder)
     assistant: list[Location] = field(default_factory=list)
     results: list[Location] = field(default_factory=list)
     users: list[Location] = field(default_factory=list)
@@ -43,10 +43,10 @@ class LiveConversation:
     """
 
     def __init__(
-        self, *, joins_assistant_messages: bool = False, observations: Observations = "auto", has_tools: bool = False
+        self, *, joins_assistant_messages: bool = False, observations: ObservationRole = "auto", has_tools: bool = False
     ) -> None:
         self.joins_assistant_messages = joins_assistant_messages
-        self.observations: Observations = observations
+        self.observations: ObservationRole = observations
         self.has_tools = has_tools
         self.head: list[Message] = []
         self.head_locations: list[Location] = []
@@ -95,7 +95,7 @@ class LiveConversation:
     def build_turn(self, index: int) -> tuple[Turn, TurnSources]:
         """Return turn `index` as it is now, and where its parts come from."""
         live = self._growing[index - 1]
-        turn = live.draft.turn(index, self.settle_observations())
+        turn = live.draft.build_turn(index, self.settle_observations())
         kept = {id(message) for message in turn.interjections}
         users = list(zip(live.draft.users, live.users, strict=True))
         answers = [spot for message, spot in users if id(message) not in kept]
@@ -112,11 +112,11 @@ class LiveConversation:
         drafts = [live.draft for live in self._growing]
         seen = self.has_tools or any(draft.results or draft.actions for draft in drafts)
         if drafts:
-            found = decide(opening(drafts), has_tools=seen)
+            found = choose_observation_role(find_opening_text(drafts), has_tools=seen)
         else:
             found = "tools"
         # A greeting settles nothing: it reads the same either way.
-        if found == "user" or seen or len(drafts) > OPENING:
+        if found == "user" or seen or len(drafts) > OPENING_TURNS:
             self.observations = found
         return found
 

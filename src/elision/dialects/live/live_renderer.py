@@ -90,7 +90,7 @@ class LiveRenderer:
 
     def render_entries(self, view: View) -> list[Entry]:
         """Return the messages of `view`."""
-        kept = view.common(self._view)
+        kept = view.count_common(self._view)
         if kept < len(self._ends):
             self._rewind_to(kept)
         self._view = view

@@ -116,7 +116,7 @@ def _list_content(parts: Content) -> Iterable[str]:
 
 
 def _normalize_arguments(action: Action) -> str:
-    decoded = action.decoded
+    decoded = action.decoded_arguments
     if decoded:
         return json.dumps(decoded, sort_keys=True)
     return action.arguments

@@ -17,7 +17,7 @@ from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Hidden
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Observation
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
 LIVE_SECONDS: Final = 300.0
@@ -131,7 +131,7 @@ def render_call(made: CallReport) -> dict[str, Any]:
     return {
         **encode_call_report(made),
         "raw_bill": asdict(made.bills.raw),
-        "billed_usd": usage_cost(usage, made.prices) if usage else None,
+        "billed_usd": cost_reported_usage(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
         "covered": [_render_hidden(each) for each in made.covered],

@@ -20,7 +20,7 @@ from elision.manager.session_history import LogReader, SessionReport, add_platea
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import Sizer, counter
+from elision.trajectory.tokens import Sizer, make_counter
 
 #: Seconds for which a listing of the store is taken as new.
 LISTING_SECONDS: Final = 0.5
@@ -76,7 +76,7 @@ class SessionCache:
         self._guards = add_plateau_guard(guards or Guards())
         self._prices = prices
         self._clock = clock
-        self._sizer = Sizer(counter())
+        self._sizer = Sizer(make_counter())
         self._lock = threading.RLock()
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[str, tuple[LogReader, int]] = OrderedDict()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from elision.manager.session_history import SessionReport
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import usage_cost
+from elision.trajectory.usage_cost import cost_reported_usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> Totals:
         reported_calls=len(reported),
         # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
         usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
-        billed_usd=sum(usage_cost(usage, prices) for usage, prices in reported) if reported else None,
+        billed_usd=sum(cost_reported_usage(usage, prices) for usage, prices in reported) if reported else None,
     )
 
 
@@ -163,12 +163,12 @@ def _read_booked_before(account: SessionReport, place: int) -> _BookedCosts:
 def _sum_prompts(bills: Sequence[Bill], prices: Prices) -> CostParts:
     parts = CostParts()
     for bill in bills:
-        rates = prices.rates(bill.sent)
+        rates = prices.find_rates(bill.prompt_tokens)
         hour = bill.cache_write_1h
         parts += CostParts(
             input=bill.input * rates.input / 1e6,
-            cache_write=((bill.cache_write - hour) * rates.write + hour * rates.write_1h) / 1e6,
-            cache_read=bill.cache_read * rates.read / 1e6,
+            cache_write=((bill.cache_write - hour) * rates.write_price + hour * rates.write_price_1h) / 1e6,
+            cache_read=bill.cache_read * rates.read_price / 1e6,
         )
     return parts
 

@@ -112,9 +112,9 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
     rates = prices.tiers[0][1]
     bill = row.bill
     weights = {
-        "cache write": bill.cache_write * rates.write,
+        "cache write": bill.cache_write * rates.write_price,
         "input": bill.input * rates.input,
-        "cache read": bill.cache_read * rates.read,
+        "cache read": bill.cache_read * rates.read_price,
         "output": bill.output * rates.output,
     }
     whole = sum(weights.values())

@@ -42,7 +42,7 @@ from elision.stores.packing import Packer
 from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_errors import closed_store_error, missing_observation_error
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
@@ -349,7 +349,7 @@ class LinearHashStore:
         if turn is None:
             return None
         event = self._read_event(state, found, turn.number)
-        if isinstance(event, TurnAdded | Amended):
+        if isinstance(event, TurnAdded | TurnAmended):
             return event.turn
         return None
 

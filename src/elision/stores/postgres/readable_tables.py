@@ -14,10 +14,10 @@ from typing import Any
 from elision.stores.excerpts import split_words
 from elision.stores.packing import LARGE, hash_text
 from elision.stores.postgres.text_escapes import escape_name, make_readable
+from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Text
-from elision.trajectory.events import Amended, Answered, Decided, Event, TurnAdded
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
 from elision.trajectory.plan import Clip, Mask
-from elision.trajectory.spoken import argument_text
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Characters of a text that the table shows.
@@ -43,19 +43,19 @@ def list_changes(event: Event, *, session: int, record: int, at: float) -> Itera
     at: seconds since the epoch, for a turn that does not say when it was.
     """
     base = {"id": session, "record": record}
-    if isinstance(event, TurnAdded | Amended):
+    if isinstance(event, TurnAdded | TurnAmended):
         yield TableChange("put_turn", {**base, **_describe_turn(event.turn, event.node, at)})
         yield TableChange("drop_words", {"id": session, "turn": event.turn.index})
         for position, (inside, parts) in enumerate(_split_turn(event.turn)):
             place = {"id": session, "turn": event.turn.index, "position": position}
             yield TableChange("add_words", {**place, **_list_words(inside, parts)})
-    elif isinstance(event, Decided):
+    elif isinstance(event, PassDecided):
         for name, edits in (("mask", event.masks), ("clip", event.clips)):
             for edit in edits:
                 yield from _list_edit_changes(name, edit, {**base, "call": event.call})
         if event.summary is not None:
             yield TableChange("summarize", {**base, "call": event.call, "covers": event.summary.covers})
-    elif isinstance(event, Answered):
+    elif isinstance(event, UsageReported):
         spent = {"id": session, "call": event.call, "input": event.usage.prompt, "output": event.usage.output}
         yield TableChange("answer_turn", {**spent, "record": record})
         yield TableChange("answer_session", spent)
@@ -63,7 +63,7 @@ def list_changes(event: Event, *, session: int, record: int, at: float) -> Itera
 
 def find_words_apart(event: Event) -> dict[bytes, str]:
     """The words of each text of `event` that can be searched and is kept apart, by its address."""
-    if not isinstance(event, TurnAdded | Amended):
+    if not isinstance(event, TurnAdded | TurnAmended):
         return {}
     contents = (event.turn.content, *(each.content for each in event.turn.observations))
     return {_hash_text(text): join_words(text) for parts in contents for text in _list_large_texts(parts)}
@@ -103,7 +103,7 @@ def _describe_arguments(action: Action) -> Any:
     if len(action.arguments) > SHOWN:
         return _shorten_text(action.arguments)
     try:
-        decoded = _clean_value(dict(action.decoded))
+        decoded = _clean_value(dict(action.decoded_arguments))
         json.dumps(decoded, allow_nan=False)
     except (ValueError, RecursionError):
         return _shorten_text(action.arguments)
@@ -139,7 +139,7 @@ def _list_edit_changes(name: str, edit: Mask | Clip, base: Mapping[str, Any]) ->
 
 def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:
     """What was said and called, then each result: texts of the record itself, and parts that may stand apart."""
-    calls = [argument_text(action) for action in turn.actions if not action.implicit]
+    calls = [join_argument_text(action) for action in turn.actions if not action.implicit]
     yield [turn.reasoning, *calls], turn.content
     for observation in turn.observations:
         yield (), observation.content

@@ -32,7 +32,7 @@ from elision.stores.store_errors import (
     stale_writer_error,
 )
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Amended, Event, TurnAdded
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
@@ -381,7 +381,7 @@ def _read_number(cursor: Cursor, name: str, asked: dict[str, Any] | None = None)
 
 
 def _extract_turn(event: Event) -> Turn:
-    if not isinstance(event, TurnAdded | Amended):
+    if not isinstance(event, TurnAdded | TurnAmended):
         raise CorruptError(f"a record that should hold a turn holds {type(event).__name__}")
     return event.turn
 

@@ -37,7 +37,7 @@ def decode_arguments(action: Action | None) -> Mapping[str, Any]:
     if action is None or action.arguments.lstrip()[:1] != "{":
         return {}
     try:
-        return action.decoded
+        return action.decoded_arguments
     except RecursionError:  # nested beyond the interpreter's limit
         return {}
 

@@ -53,7 +53,7 @@ class Extractors:
 
     def find_outcome(self, turn: Turn, observation: Observation) -> Outcome:
         """What happened in `observation` of `turn`. Never raises: see `report`."""
-        return _find_outcome(self, turn.action_of(observation), observation, turn.text)
+        return _find_outcome(self, turn.find_action(observation), observation, turn.text)
 
 
 @lru_cache(maxsize=128)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from elision.trajectory.content import Content, text_of
-from elision.trajectory.text_protocol import action_in
+from elision.trajectory.content import Content, join_text
+from elision.trajectory.text_protocol import find_action
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
 #: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
-OPENING = 3
+OPENING_TURNS = 3
 
 
 @dataclass(slots=True)
-class Draft:
+class TurnBuilder:
     """What is known of a turn so far; results and user messages in the order in which they came."""
 
     content: Content = ()
@@ -28,7 +28,7 @@ class Draft:
     results: list[Observation] = field(default_factory=list)
     users: list[Message] = field(default_factory=list)
 
-    def turn(self, index: int, mode: Literal["tools", "user"]) -> Turn:
+    def build_turn(self, index: int, mode: Literal["tools", "user"]) -> Turn:
         """The turn as it stands. mode: which messages are observations; in "user", the answer to an action is one.
 
         Interjections are the very messages of `users`, so that whoever gave them can tell them apart.
@@ -38,7 +38,7 @@ class Draft:
         users = tuple(self.users)
         if mode == "user" and users and not results:
             # The user message that answers an action is its observation; a text without one is answered by a person.
-            found = actions or tuple(filter(None, (action_in(text_of(self.content)),)))
+            found = actions or tuple(filter(None, (find_action(join_text(self.content)),)))
             answer = next((message for message in users if message.role == "user"), None)
             if found and answer is not None:
                 actions = tuple(replace(action, implicit=True) for action in found)
@@ -58,7 +58,7 @@ class Draft:
         )
 
 
-def opening(drafts: Sequence[Draft]) -> str:
+def find_opening_text(drafts: Sequence[TurnBuilder]) -> str:
     """What `auto` decides by: the first of the opening messages that is answered and holds an action, or the first."""
-    texts = (text_of(draft.content) for draft in drafts[:OPENING] if draft.users)
-    return next(filter(action_in, texts), text_of(drafts[0].content))
+    texts = (join_text(draft.content) for draft in drafts[:OPENING_TURNS] if draft.users)
+    return next(filter(find_action, texts), join_text(drafts[0].content))

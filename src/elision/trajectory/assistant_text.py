@@ -11,26 +11,26 @@ from elision.trajectory.turn import Action, Turn
 _DEEPEST = 8
 
 
-def _leaves(value: Any, depth: int = 0) -> Iterator[str]:
+def _iterate_strings(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             if depth < _DEEPEST:
-                yield from _leaves(inner, depth + 1)
+                yield from _iterate_strings(inner, depth + 1)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
 
 
-def argument_text(action: Action) -> str:
+def join_argument_text(action: Action) -> str:
     """The decoded arguments of `action`, a value a line; as they stand where they are no JSON object."""
-    decoded = action.decoded
+    decoded = action.decoded_arguments
     if decoded:
-        return "\n".join(_leaves(dict(decoded)))
+        return "\n".join(_iterate_strings(dict(decoded)))
     return action.arguments
 
 
-def spoken(turn: Turn) -> str:
+def join_assistant_text(turn: Turn) -> str:
     """Everything the agent wrote in `turn`, decoded; implicit actions stand in the text already."""
-    calls = (argument_text(action) for action in turn.actions if not action.implicit)
+    calls = (join_argument_text(action) for action in turn.actions if not action.implicit)
     return "\n".join(filter(None, (turn.reasoning, turn.text, *calls)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from elision.trajectory.content import content
-from elision.trajectory.spoken import argument_text, spoken
+from elision.trajectory.assistant_text import join_argument_text, join_assistant_text
+from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation, Turn
 
 
@@ -15,14 +15,14 @@ def action(arguments: object, **options: bool) -> Action:
 
 def test_arguments_are_decoded() -> None:
     """An escape in JSON is not what the agent wrote: its value is, one a line."""
-    assert argument_text(action({"old": 'say "a\\b"\n', "count": 3, "deep": {"list": ["x", None, True, 1.5]}})) == (
-        'say "a\\b"\n\n3\nx\n1.5'
-    )
+    assert join_argument_text(
+        action({"old": 'say "a\\b"\n', "count": 3, "deep": {"list": ["x", None, True, 1.5]}})
+    ) == ('say "a\\b"\n\n3\nx\n1.5')
 
 
 def test_arguments_that_are_no_object() -> None:
     """A bare command stands as it is."""
-    assert argument_text(Action(id="", name="bash", arguments="ls -l")) == "ls -l"
+    assert join_argument_text(Action(id="", name="bash", arguments="ls -l")) == "ls -l"
 
 
 def test_nesting_has_an_end() -> None:
@@ -30,7 +30,7 @@ def test_nesting_has_an_end() -> None:
     deep: object = "bottom"
     for _ in range(200):
         deep = {"a": deep}
-    assert argument_text(action(deep)) == ""
+    assert join_argument_text(action(deep)) == ""
 
 
 def test_spoken() -> None:
@@ -38,8 +38,8 @@ def test_spoken() -> None:
     turn = Turn(
         index=1,
         reasoning="think",
-        content=content("say"),
+        content=make_content("say"),
         actions=(action({"x": "do"}), action({"x": "twice"}, implicit=True)),
-        observations=(Observation(action_id="a", tool="f", content=content("see")),),
+        observations=(Observation(action_id="a", tool="f", content=make_content("see")),),
     )
-    assert spoken(turn) == "think\nsay\ndo"
+    assert join_assistant_text(turn) == "think\nsay\ndo"
