@@ -8,6 +8,7 @@ from functools import partial
 
 from benchmarks import (
     callbacks,
+    expectations,
     gateway,
     load_limits,
     per_call,
@@ -22,6 +23,7 @@ from benchmarks import (
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "callbacks": callbacks.main,
+    "expectations": expectations.main,
     "gateway": partial(gateway.main, peers=PEERS in sys.argv),
     "per-call": per_call.main,
     "prepare": partial(prepare.main, peers=PEERS in sys.argv),

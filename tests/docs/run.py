@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shlex
@@ -34,8 +35,10 @@ class Printed:
 
 
 def folder(at: Path) -> Path:
-    """`at` with the sample runs in it, under the names that the documentation uses."""
+    """`at` with the sample runs in it, under the names that the documentation uses; one is the reader's own run."""
     (at / "examples").symlink_to(ROOT / "examples")
+    sample = ROOT / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
+    (at / "my-run.json").write_bytes(gzip.decompress(sample.read_bytes()))
     return at
 
 

@@ -98,6 +98,8 @@ class Ink:
 PAGE = Ink("currentColor", "var(--line)", "var(--ground)", {slot: f"var(--{slot})" for slot in COLOURS})
 #: For a picture.
 PAPER = Ink("#22262c", "#dfe2e6", "#ffffff", {slot: light for slot, (light, _) in COLOURS.items()})
+#: For a picture on a dark ground.
+DARK_PAPER = Ink("#e7eaee", "#343a43", "#0d1117", {slot: dark for slot, (_, dark) in COLOURS.items()})
 
 
 def css(*, dark: bool) -> str:

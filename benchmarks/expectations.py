@@ -1,0 +1,76 @@
+"""What masking saves by length of a run and by prices: the table of the README.
+
+Runs: the shared recordings if they are beside this checkout, and `examples/runs`. A run that occurs twice counts once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+
+from elision.lab.report import figures
+from elision.lab.results import Study
+from elision.lab.study import Candidate, Settings, load, study
+from elision.strategies.spec import parse
+from elision.trajectory.price_lookup import find_price_set
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (ROOT.parent / "shared" / "corpus", ROOT / "examples" / "runs")
+PRICE_SETS = ("anthropic", "openai")
+#: Calls at which a group of runs begins.
+GROUPS = (0, 40, 80, 150)
+RAW, MASKING, EVERY_TURN = "raw", "masking", "masking, every turn"
+CANDIDATES = (
+    Candidate(RAW, parse("raw")),
+    Candidate(MASKING, parse("masking")),
+    Candidate(EVERY_TURN, parse("masking(schedule=every-turn, gist=0)")),
+)
+
+
+def main() -> None:
+    loaded = load([folder for folder in FOLDERS if folder.exists()])
+    studies = []
+    for name in PRICE_SETS:
+        settings = Settings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
+        studies.append(study(loaded, settings, jobs=os.cpu_count() or 1))
+    for line in table(studies):
+        print(line)
+
+
+def table(studies: Iterable[Study]) -> Iterator[str]:
+    """Yield the rows of a Markdown table: calls, runs, and for each study the cost of masking against raw."""
+    groups = [costs_by_length(each) for each in studies]
+    for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
+        runs = len(groups[0][start])
+        if not runs:
+            continue
+        cells = [figures.count(runs)]
+        for costs in groups:
+            masking = [each[MASKING] for each in costs[start]]
+            every_turn = [each[EVERY_TURN] for each in costs[start]]
+            best, worst = figures.change(min(masking)), figures.change(max(masking))
+            cells += [f"**{figures.change(median(masking))}** ({best} … {worst})", figures.change(median(every_turn))]
+        label = f"{start} or more" if end is None else f"{start}–{end - 1}" if start else f"under {end}"
+        yield f"| {label} | {' | '.join(cells)} |"
+
+
+def costs_by_length(found: Study) -> dict[int, list[dict[str, float]]]:
+    """Return, for each group of `GROUPS`, the cost of each distinct run under each strategy as a multiple of raw."""
+    runs: dict[tuple[str, str], dict[str, float]] = {}
+    lengths: dict[tuple[str, str], int] = {}
+    distinct: set[tuple[int, float]] = set()
+    for row in found.rows:
+        key = (row.file, row.trajectory)
+        same = (row.calls, round(row.raw_usd, 9))
+        if row.strategy == RAW and row.raw_usd and same not in distinct:
+            distinct.add(same)
+            runs[key] = {}
+            lengths[key] = row.calls
+        if key in runs and row.to_raw is not None:
+            runs[key][row.strategy] = row.to_raw
+    result: dict[int, list[dict[str, float]]] = {start: [] for start in GROUPS}
+    for key, costs in runs.items():
+        result[max(start for start in GROUPS if start <= lengths[key])].append(costs)
+    return result

@@ -1,0 +1,48 @@
+"""Draw the README's picture anew, light and dark, from the sample runs: `python docs/update_picture.py`.
+
+Look at it before you commit it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from elision.lab.report import png
+from elision.lab.report.palette import DARK_PAPER, PAPER
+from elision.lab.report.vega import renderer
+from elision.lab.results import Study
+from elision.lab.study import Candidate, Settings, defaults, load, study
+from elision.trajectory.price_lookup import find_price_set
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+#: Strategies of the picture -> what it calls them.
+BARS = {
+    "raw": "Send everything",
+    "masking, every turn": "Mask old tool results at every turn, as is usual",
+    "masking (recommended)": "Elision: mask them when it pays",
+}
+PICTURES = {"saving-light.png": PAPER, "saving-dark.png": DARK_PAPER}
+
+
+def replay_samples() -> Study:
+    """Return the sample runs under the strategies of the picture."""
+    chosen: tuple[Candidate, ...] = tuple(
+        each for each in defaults() if each.label in {"raw", "masking", "masking, every turn"}
+    )
+    settings = Settings(prices=find_price_set("anthropic"), candidates=chosen, hindsight=False)
+    return study(load([ROOT / "examples" / "runs"]), settings)
+
+
+def main() -> None:
+    found = replay_samples()
+    for name, ink in PICTURES.items():
+        text = json.dumps(png.specification(found, ink))
+        for label, words in BARS.items():
+            text = text.replace(json.dumps(label), json.dumps(words))
+        (IMAGES / name).write_bytes(renderer().vegalite_to_png(text, scale=png.SCALE))
+
+
+if __name__ == "__main__":
+    main()
