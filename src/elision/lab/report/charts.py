@@ -6,6 +6,7 @@ Text of a trajectory is in data values, never in an expression. The page makes l
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, TypeAlias
@@ -223,8 +224,11 @@ def context(study: Study, ink: Ink) -> Spec:
 
 def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence[str]) -> Spec:
     """`spec` as a picture that stands alone: with a width, a ground, a title and lines below it."""
+    lines: list[str] = []
+    for sentence in re.split(r"(?<=\.) ", title):
+        lines += wrap(sentence.replace(" %", "\xa0%"), 74)
     heading = {
-        "text": wrap(title.replace(" %", "\xa0%"), 74),
+        "text": lines,
         "subtitle": list(subtitles),
         "anchor": "start",
         "frame": "group",
