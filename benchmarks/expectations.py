@@ -12,8 +12,8 @@ from statistics import median
 
 from elision.lab.report import figures
 from elision.lab.results import Study
-from elision.lab.study import Candidate, Settings, load, study
-from elision.strategies.spec import parse
+from elision.lab.study import Candidate, StudySettings, load_runs, run_study
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 
 ROOT = Path(__file__).parents[1]
@@ -23,18 +23,18 @@ PRICE_SETS = ("anthropic", "openai")
 GROUPS = (0, 40, 80, 150)
 RAW, MASKING, EVERY_TURN = "raw", "masking", "masking, every turn"
 CANDIDATES = (
-    Candidate(RAW, parse("raw")),
-    Candidate(MASKING, parse("masking")),
-    Candidate(EVERY_TURN, parse("masking(schedule=every-turn, gist=0)")),
+    Candidate(RAW, parse_strategy("raw")),
+    Candidate(MASKING, parse_strategy("masking")),
+    Candidate(EVERY_TURN, parse_strategy("masking(schedule=every-turn, gist=0)")),
 )
 
 
 def main() -> None:
-    loaded = load([folder for folder in FOLDERS if folder.exists()])
+    loaded = load_runs([folder for folder in FOLDERS if folder.exists()])
     studies = []
     for name in PRICE_SETS:
-        settings = Settings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
-        studies.append(study(loaded, settings, jobs=os.cpu_count() or 1))
+        settings = StudySettings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
+        studies.append(run_study(loaded, settings, jobs=os.cpu_count() or 1))
     for line in table(studies):
         print(line)
 

@@ -12,7 +12,7 @@ from elision.lab.report import png
 from elision.lab.report.palette import DARK_PAPER, PAPER
 from elision.lab.report.vega import renderer
 from elision.lab.results import Study
-from elision.lab.study import Candidate, Settings, defaults, load, study
+from elision.lab.study import Candidate, StudySettings, default_candidates, load_runs, run_study
 from elision.trajectory.price_lookup import find_price_set
 
 ROOT = Path(__file__).parents[1]
@@ -29,10 +29,10 @@ PICTURES = {"saving-light.png": PAPER, "saving-dark.png": DARK_PAPER}
 def replay_samples() -> Study:
     """Return the sample runs under the strategies of the picture."""
     chosen: tuple[Candidate, ...] = tuple(
-        each for each in defaults() if each.label in {"raw", "masking", "masking, every turn"}
+        each for each in default_candidates() if each.label in {"raw", "masking", "masking, every turn"}
     )
-    settings = Settings(prices=find_price_set("anthropic"), candidates=chosen, hindsight=False)
-    return study(load([ROOT / "examples" / "runs"]), settings)
+    settings = StudySettings(prices=find_price_set("anthropic"), candidates=chosen, hindsight=False)
+    return run_study(load_runs([ROOT / "examples" / "runs"]), settings)
 
 
 def main() -> None:
