@@ -80,7 +80,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     # Most of what these are given they only pass on.
     watch(
         MessageEncoder,
-        "messages",
+        "encode_messages",
         lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
     )
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
