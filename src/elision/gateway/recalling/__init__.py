@@ -1,9 +1,9 @@
-"""Answers that call the recall tools: the gateway answers the calls, the client sees one answer of its own shape.
+"""Responses that call the recall tools: the gateway answers the calls, the client gets one response of its own API.
 
-    begin_round, feed ..., end_round -> calls? -> answered, begin_round ... -> done
+    begin_round, feed ..., end_round -> recall calls? -> add_results, begin_round ... -> done
 
-No I/O in here: bytes and values in, bytes and values out. `relay.py` is the way in; an API a file says what its events
-mean.
+No I/O in here: bytes and values in, bytes and values out. Start at `response_merger.py`; there is one file for the
+events of each API.
 """
 
 from __future__ import annotations

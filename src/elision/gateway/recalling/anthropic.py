@@ -1,8 +1,8 @@
 """Anthropic messages that call a recall tool. Events and their accumulation as in the SDK, anthropic 2.12.
 
-Its `message_delta` bears counts that are totals and overwrite those of `message_start`. So the last one bears the sums
-over all rounds; `cache_creation`, which only `message_start` has, is summed there as well, though the SDK's
-accumulator does not look for it.
+The counts of `message_delta` are totals and replace those of `message_start`. So the last one gets the sums over all
+rounds. `cache_creation`, which only `message_start` has, is summed there as well, though the SDK's accumulator does not
+read it there.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Repl
 from elision.gateway.recalling.streamed_response import StreamedResponse
 from elision.gateway.recalling.usage_sum import select_counts
 
-#: Reasons of an answer that was stopped before the model was done.
+#: Stop reasons of a response that was stopped before the model was done.
 _TRUNCATED = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"))
-#: What input that is no JSON is sent back under, as Anthropic's documentation advises.
+#: The key under which input that is no JSON is sent back, as Anthropic's documentation advises.
 _UNREADABLE = "INVALID_JSON"
 
 
 class AnthropicFormat:
-    """Messages, whole."""
+    """The format of a whole message."""
 
     def read_body(self, body: Json) -> RoundEnd:
         content = body.get("content")
@@ -34,24 +34,25 @@ class AnthropicFormat:
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
         blocks = as_objects(content)
-        recall = [block for block in blocks if _is_recall_call(block, names)]
-        kept = [block for block in blocks if not _is_recall_call(block, names)]
-        said = _drop_unsendable(kept if truncated else blocks)
+        recalls = [block for block in blocks if _is_recall_call(block, names)]
+        visible = [block for block in blocks if not _is_recall_call(block, names)]
+        sent_back = _drop_unsendable(visible if truncated else blocks)
         return AnswerRound(
-            messages=({"role": "assistant", "content": said},) if said else (),
-            visible=tuple(kept),
-            hides_calls=bool(recall),
-            recall_calls=() if truncated else tuple(map(_parse_call, recall)),
-            has_client_calls=any(block.get("type") == "tool_use" for block in kept),
+            messages=({"role": "assistant", "content": sent_back},) if sent_back else (),
+            visible=tuple(visible),
+            hides_calls=bool(recalls),
+            recall_calls=() if truncated else tuple(map(_parse_call, recalls)),
+            has_client_calls=any(block.get("type") == "tool_use" for block in visible),
         )
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        if pairs:
-            return ({"role": "user", "content": list(_render_result_blocks(pairs))},)
-        return ()
+        return ({"role": "user", "content": list(_render_result_blocks(pairs))},) if pairs else ()
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        return ({"role": "assistant", "content": [block for each in rounds for block in each.visible]},)
+        content: list[Json] = []
+        for round_ in rounds:
+            content += round_.visible
+        return ({"role": "assistant", "content": content},)
 
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
         return find_message_replacement(
@@ -61,26 +62,31 @@ class AnthropicFormat:
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        same: Json = {key: first[key] for key in ("id", "model") if key in first}
-        changed: Json = {} if usage is None else {"usage": usage}
-        ending = {"stop_reason": "end_turn"} if ended else {}
-        return {**last, **same, "content": self.render_visible(rounds)[0]["content"], **changed, **ending}
+        merged = dict(last)
+        for key in ("id", "model"):
+            if key in first:
+                merged[key] = first[key]
+        merged["content"] = self.render_visible(rounds)[0]["content"]
+        if usage is not None:
+            merged["usage"] = usage
+        if ended:
+            merged["stop_reason"] = "end_turn"
+        return merged
 
 
 class AnthropicStream(StreamedResponse):
-    """Messages, as events."""
+    """A message as events."""
 
     keep_alive_bytes: ClassVar[bytes] = b'event: ping\ndata: {"type": "ping"}\n\n'
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(names)
         self._next_index = 0
-        self._started = False
         self.reset_round(())
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
         self._blocks: dict[int, _ContentBlock] = {}
-        #: Index upstream -> index at the client; None for what it does not see.
+        #: Index upstream -> index at the client; None for a block that the client does not get.
         self._client_indexes: dict[int, int | None] = {}
         self._stop_reason: object = None
 
@@ -90,7 +96,11 @@ class AnthropicStream(StreamedResponse):
         if kind == "content_block_delta" and index in self._blocks:
             self._blocks[index].add_delta(as_object(event.get("delta")))
         elif kind == "content_block_start" and index is not None:
-            self._start_block(index, as_object(event.get("content_block")))
+            block = as_object(event.get("content_block"))
+            self._blocks[index] = _ContentBlock(block)
+            if _is_recall_call(block, self.names):
+                self._client_indexes[index] = None
+                self.is_holding = True
         elif kind == "message_start":
             message = as_object(event.get("message"))
             self.response_id = str(message.get("id") or "")
@@ -102,41 +112,31 @@ class AnthropicStream(StreamedResponse):
         elif kind == "message_stop":
             self.has_ended = True
 
-    def _start_block(self, index: int, block: Json) -> None:
-        self._blocks[index] = _ContentBlock(block)
-        if _is_recall_call(block, self.names):
-            self._client_indexes[index] = None
-            self.is_holding = True
-
     def rewrite_event(self, event: Json) -> Json | None:
         kind = as_text(event.get("type"))
         index = as_int(event.get("index"))
         if index is not None:
-            place = self._assign_index(index)
-            if place == index:
-                return event
-            if place is None:
+            client_index = self._assign_index(index)
+            if client_index is None:
                 return None
-            return {**event, "index": place}
+            return event if client_index == index else {**event, "index": client_index}
         if kind == "message_start":
-            if self.is_later_round:
-                return None
-            return event
+            return None if self.is_later_round else event
         if kind == "message_delta" and self.usage.earlier is not None:
             return {**event, "usage": {**as_object(event.get("usage")), **select_counts(self.usage.total() or {})}}
         return event
 
     def _assign_index(self, index: int) -> int | None:
         if index not in self._client_indexes:
-            place = index if self.is_unchanged else self._next_index
-            self._client_indexes[index], self._next_index = place, max(self._next_index, place + 1)
+            client_index = index if self.is_unchanged else self._next_index
+            self._client_indexes[index] = client_index
+            self._next_index = max(self._next_index, client_index + 1)
         return self._client_indexes[index]
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        ends = event.get("type") in ("message_delta", "message_stop")
-        if ends:
-            return (None, event)
-        return (event, None)
+        if event.get("type") in ("message_delta", "message_stop"):
+            return None, event
+        return event, None
 
     def mark_stopped(self, event: Json) -> Json:
         if event.get("type") != "message_delta":
@@ -154,10 +154,10 @@ class AnthropicStream(StreamedResponse):
 
 
 class _ContentBlock:
-    """One content block, gathered. A delta of a type unknown here adds to the fields it names."""
+    """One content block, gathered from its deltas. A delta of an unknown type adds to the fields that it names."""
 
-    def __init__(self, begun: Json) -> None:
-        self._start = begun
+    def __init__(self, start: Json) -> None:
+        self._start = start
         self._texts: dict[str, list[str]] = {}
         self._replaced_fields: Json = {}
         self._citations: list[Any] = []
@@ -177,17 +177,13 @@ class _ContentBlock:
         block = {**self._start, **self._replaced_fields}
         for key, texts in self._texts.items():
             if key != "partial_json":
-                begun = block.get(key)
-                block[key] = (begun if isinstance(begun, str) else "") + "".join(texts)
+                block[key] = as_text(block.get(key)) + "".join(texts)
         if self._citations:
             block["citations"] = [*as_list(block.get("citations")), *self._citations]
         written = "".join(self._texts.get("partial_json", ()))
         if written.strip():
-            given = parse_arguments(written)
-            if given is None:
-                block["input"] = {_UNREADABLE: written}
-            else:
-                block["input"] = given
+            arguments = parse_arguments(written)
+            block["input"] = {_UNREADABLE: written} if arguments is None else arguments
         return block
 
 
@@ -196,21 +192,18 @@ def _is_recall_call(block: Json, names: frozenset[str]) -> bool:
 
 
 def _drop_unsendable(blocks: Sequence[Json]) -> list[Json]:
-    """Without what is said now and then and never taken back: texts without a letter, thinking that leads nowhere."""
-    kept = [block for block in blocks if not _is_blank_text(block)]
-    while kept and kept[-1].get("type") in ("thinking", "redacted_thinking"):
-        kept.pop()
-    return kept
-
-
-def _is_blank_text(block: Json) -> bool:
-    return block.get("type") == "text" and not str(block.get("text") or "").strip()
+    """Return the blocks that Anthropic takes back: no blank texts, and no thinking at the end."""
+    sendable = [block for block in blocks if block.get("type") != "text" or str(block.get("text") or "").strip()]
+    while sendable and sendable[-1].get("type") in ("thinking", "redacted_thinking"):
+        sendable.pop()
+    return sendable
 
 
 def _parse_call(block: Json) -> RecallCall:
-    given = as_object(block.get("input"))
-    given = {} if _UNREADABLE in given else given
-    return RecallCall(id=str(block.get("id")), name=str(block.get("name")), arguments=given)
+    arguments = as_object(block.get("input"))
+    if _UNREADABLE in arguments:
+        arguments = {}
+    return RecallCall(id=str(block.get("id")), name=str(block.get("name")), arguments=arguments)
 
 
 def _render_result_blocks(pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
@@ -218,9 +211,7 @@ def _render_result_blocks(pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json
 
 
 def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
-    """A message without calls that nobody answered; () if nothing is left."""
+    """Return the message without these calls, which got no result; () if nothing is left."""
     ids = {call.id for call in calls}
     content = _drop_unsendable([block for block in as_objects(message["content"]) if str(block.get("id")) not in ids])
-    if content:
-        return ({**message, "content": content},)
-    return ()
+    return ({**message, "content": content},) if content else ()

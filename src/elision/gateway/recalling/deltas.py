@@ -1,7 +1,7 @@
-"""Pieces of a message, put together as they come: texts joined, lists by their entries' `index`, null says nothing.
+"""Merge deltas into a message: texts are joined, list entries go by their `index`, null changes nothing.
 
-As the SDK's accumulator does (openai 3.54), but that what a server repeats in each piece (ids, types) stays single, and
-that texts are joined once, at the end.
+This follows the SDK's accumulator (openai 3.54), with two differences: what a server repeats in each delta (ids, types)
+is kept once, and texts are joined once, at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from elision.gateway.recalling.json_values import as_int
 from elision.gateway.recalling.rounds import Json
 
-#: Fields whose text is whole each time.
+#: Fields whose text is complete in every delta.
 _WHOLE = frozenset(("id", "type", "role", "index", "format"))
 
 
@@ -24,13 +24,13 @@ class _IndexedEntries(dict[int, Json]):
 
 
 def merge_delta(message: Json, delta: Json) -> None:
-    """Adds a piece to what was gathered so far."""
+    """Add a delta to what was gathered so far."""
     for key, value in delta.items():
         message[key] = _merge_value(key, message.get(key), value)
 
 
 def assemble_value(value: Any) -> Any:
-    """What was gathered, as JSON."""
+    """Return what was gathered as plain JSON."""
     if isinstance(value, _TextPieces):
         return "".join(value)
     if isinstance(value, _IndexedEntries):
@@ -58,12 +58,12 @@ def _merge_value(key: str, old: Any, new: Any) -> Any:
 
 def _append_text(key: str, old: Any, new: str) -> Any:
     if isinstance(old, _TextPieces):
-        # Some servers repeat a tool's name in each piece.
+        # Some servers repeat a tool's name in each delta.
         if key != "name" or "".join(old) != new:
             old.append(new)
         return old
-    # Content that began as parts goes on in parts.
     if isinstance(old, list):
+        # Content that began as parts continues in parts.
         return [*old, {"type": "text", "text": new}]
     return _TextPieces((new,))
 
@@ -71,20 +71,20 @@ def _append_text(key: str, old: Any, new: str) -> Any:
 def _merge_list(old: Any, new: list[Any]) -> Any:
     if not new and old is not None:
         return old
-    if not is_indexed_list(new):
-        if isinstance(old, _TextPieces) and any(old):
-            begun = [{"type": "text", "text": "".join(old)}]
-        else:
-            begun = old
-        if isinstance(begun, list) and not isinstance(begun, _TextPieces):
-            return [*begun, *new]
-        return list(new)
-    slots = old if isinstance(old, _IndexedEntries) else _IndexedEntries()
-    for entry in new:
-        merge_delta(slots.setdefault(as_int(entry["index"]) or 0, {}), entry)
-    return slots
+    if is_indexed_list(new):
+        entries = old if isinstance(old, _IndexedEntries) else _IndexedEntries()
+        for entry in new:
+            merge_delta(entries.setdefault(as_int(entry["index"]) or 0, {}), entry)
+        return entries
+    if isinstance(old, _TextPieces) and any(old):
+        return [{"type": "text", "text": "".join(old)}, *new]
+    if isinstance(old, list) and not isinstance(old, _TextPieces):
+        return [*old, *new]
+    return list(new)
 
 
 def is_indexed_list(value: object) -> bool:
-    """Whether it is a list of objects that say where each belongs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(e, dict) and "index" in e for e in value)
+    """Return whether `value` is a list of objects that all have an `index`."""
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "index" in entry for entry in value)
+    )

@@ -1,7 +1,7 @@
-"""JSON out of answers and back into them.
+"""JSON values out of responses and back into them.
 
-The standard library's: it keeps numbers of any size and halves of surrogate pairs, which servers do send when they cut
-a text between two deltas.
+The standard library's parser: it keeps integers of any size and lone surrogates, which servers send when they cut a
+text between two deltas.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from elision.gateway.recalling.rounds import Json
 
 
 def load_object(data: bytes) -> Json | None:
-    """The JSON object that `data` is; None if it is none."""
+    """Return the JSON object that `data` is; None if it is none."""
+    if not data:
+        return None
     try:
-        value = json.loads(data) if data else None
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, dict):
-        return value
-    return None
+    return value if isinstance(value, dict) else None
 
 
 def parse_arguments(text: str) -> Json | None:
-    """The JSON object that a model wrote as a call's arguments, {} for nothing; None if it is none."""
+    """Return the JSON object that a model wrote as a call's arguments, {} for nothing; None if it is none."""
     return load_object((text.strip() or "{}").encode("utf-8", "surrogatepass"))
 
 
 def dump_json(value: Any) -> bytes:
-    """Compact JSON in UTF-8, escaped where UTF-8 cannot say it."""
+    """Return compact JSON in UTF-8, with escapes where UTF-8 has no encoding."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -37,33 +37,25 @@ def dump_json(value: Any) -> bytes:
 
 
 def as_list(value: object) -> list[Any]:
-    """`value` if it is a list, else []."""
-    if isinstance(value, list):
-        return value
-    return []
+    """Return `value` if it is a list, else []."""
+    return value if isinstance(value, list) else []
 
 
 def as_objects(value: object) -> list[Json]:
-    """The JSON objects of a list; [] if it is none."""
+    """Return the JSON objects of a list; [] if `value` is no list."""
     return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def as_object(value: object) -> Json:
-    """`value` if it is a JSON object, else {}."""
-    if isinstance(value, dict):
-        return value
-    return {}
+    """Return `value` if it is a JSON object, else {}."""
+    return value if isinstance(value, dict) else {}
 
 
 def as_text(value: object) -> str:
-    """`value` if it is a text, else ""."""
-    if isinstance(value, str):
-        return value
-    return ""
+    """Return `value` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
 
 
 def as_int(value: object) -> int | None:
-    """`value` if it is a whole number, else None."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return None
+    """Return `value` if it is an integer, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,8 +1,8 @@
 """Responses that call a recall tool. Events and their accumulation as in the SDK, openai 3.54.
 
-Where the provider stores responses, a client may go on by `previous_response_id`, and of all rounds the last one is
-what has the whole history: a body bears its id. A stream keeps the id of the first round, which is out by the time that
-anything is recalled: the SDK's accumulator takes no ending that bears another ("Lifecycle response identity changed").
+Where the provider stores responses, a client may continue by `previous_response_id`. Only the last round has the whole
+history, so a body gets its id. A stream keeps the id of the first round, which the client has before anything is
+recalled: the SDK's accumulator refuses an ending with another id ("Lifecycle response identity changed").
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from elision.gateway.recalling.streamed_response import StreamedResponse
 
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _ENDINGS = frozenset(("response.completed", "response.incomplete", "response.failed"))
-#: Statuses of an answer that is none: a client asks once more, and takes nothing of it into its history.
+#: Statuses of a failed response: a client retries, and takes nothing of it into its history.
 _FAILED = frozenset(("failed", "cancelled"))
-#: Calls that the client answers, unless the output holds the answer already.
+#: Calls that the client answers, unless their result is in the output already.
 _CLIENTS = frozenset(
     (
         "function_call",
@@ -35,16 +35,16 @@ _CLIENTS = frozenset(
 )
 #: Fields that a stream's ending has in common with its beginning.
 _IDENTITY = ("id", "created_at", "model")
-#: Items that need no id of their own: calls have one beside it that results refer to. A message must have one, by the
-#: types of the SDK, and says all that it is.
+#: Items that need no id of their own: results refer to a call by its `call_id`. A message needs one by the types of the
+#: SDK.
 _NAMELESS = frozenset(("function_call", "custom_tool_call"))
 
 
 class ResponsesFormat:
-    """Responses, whole.
+    """The format of a whole Responses object.
 
-    stored: whether the provider keeps them, and finds their items by id. Where it does not, it refuses reasoning that
-    came without its content; no client sends that back, so it is neither said on nor looked for in a history.
+    stored: whether the provider stores responses, and finds their items by id. If not, it refuses reasoning without its
+    content. No client sends that back, so it is left out of requests and of histories.
     """
 
     def __init__(self, *, stored: bool = True) -> None:
@@ -62,71 +62,82 @@ class ResponsesFormat:
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
         items = as_objects(content)
-        recall = [item for item in items if _is_recall_call(item, names)]
-        kept = tuple(item for item in items if not _is_recall_call(item, names))
+        recalls = [item for item in items if _is_recall_call(item, names)]
+        visible = tuple(item for item in items if not _is_recall_call(item, names))
+        sent_back = visible if truncated else items
         return AnswerRound(
-            messages=tuple(map(self._strip_unknown_id, filter(self._is_accepted, kept if truncated else items))),
-            visible=kept,
-            hides_calls=bool(recall),
-            recall_calls=() if truncated else tuple(map(_parse_call, recall)),
-            has_client_calls=_has_open_calls(kept),
+            messages=tuple(self._strip_unknown_id(item) for item in sent_back if self._is_accepted(item)),
+            visible=visible,
+            hides_calls=bool(recalls),
+            recall_calls=() if truncated else tuple(map(_parse_call, recalls)),
+            has_client_calls=_has_open_calls(visible),
         )
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
         return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call, text in pairs)
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        return tuple(item for each in rounds for item in filter(self._is_accepted, each.visible))
+        items: list[Json] = []
+        for round_ in rounds:
+            items += filter(self._is_accepted, round_.visible)
+        return tuple(items)
 
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        """Hidden items stand in front of the next item that was shown and says something, with the reasoning between
-        them, by which no history is known; those behind the last one are its results."""
+        """Find the items to insert: hidden items come before the next visible item that identifies a history.
+
+        The reasoning between them goes with them. Hidden items after the last such item are its results.
+        """
         found: list[Replacement] = []
         ahead: list[Json] = []
         hidden: list[Json] = []
-        shown = self.render_visible(rounds)
-        place = -1
-        last = -1
-        said: Json = {}
-        for item, is_shown in self._trace_items(rounds):
-            place += is_shown
-            if not is_shown or not is_identifying(item):
+        visible_items = self.render_visible(rounds)
+        index = -1
+        last_index = -1
+        last_item: Json = {}
+        for item, is_visible in self._trace_items(rounds):
+            index += is_visible
+            if not is_visible or not is_identifying(item):
                 ahead.append(item)
-                hidden += () if is_shown else (item,)
+                if not is_visible:
+                    hidden.append(item)
                 continue
-            last = place
-            said = item
+            last_index = index
+            last_item = item
             if hidden:
-                found.append(Replacement(index=place, visible=shown[place], messages=(*ahead, item)))
+                found.append(Replacement(index=index, visible=visible_items[index], messages=(*ahead, item)))
             ahead = []
             hidden = []
-        if hidden and last >= 0:
-            if found and found[-1].index == last:
-                before = found.pop().messages
-            else:
-                before = (said,)
-            found.append(Replacement(index=last, visible=shown[last], messages=before, results=tuple(hidden)))
+        if hidden and last_index >= 0:
+            messages: tuple[Json, ...] = (last_item,)
+            if found and found[-1].index == last_index:
+                messages = found.pop().messages
+            found.append(
+                Replacement(
+                    index=last_index, visible=visible_items[last_index], messages=messages, results=tuple(hidden)
+                )
+            )
         return tuple(found)
 
     def _trace_items(self, rounds: Sequence[AnswerRound]) -> Iterator[tuple[Json, bool]]:
-        """Every item that is said on, in order, and whether it is one of `shown`; not the calls nobody answered."""
-        for each in rounds:
-            recalls = {(call.name, call.id) for call in each.recall_calls}
-            for item in each.messages:
-                named = str(item.get("name")), str(item.get("call_id"))
-                is_shown = item.get("type") != "function_call" or named not in recalls
-                if is_shown or each.results:
-                    yield item, is_shown
-            yield from ((result, False) for result in self.render_results(each.results))
+        """Yield every item of the rounds in order, and whether the client sees it; no calls without a result."""
+        for round_ in rounds:
+            recalls = {(call.name, call.id) for call in round_.recall_calls}
+            for item in round_.messages:
+                key = str(item.get("name")), str(item.get("call_id"))
+                is_visible = item.get("type") != "function_call" or key not in recalls
+                if is_visible or round_.results:
+                    yield item, is_visible
+            for result in self.render_results(round_.results):
+                yield result, False
 
     def _is_accepted(self, item: Json) -> bool:
-        """Whether the provider takes it back: of reasoning that it neither kept nor gave away, an id says nothing."""
+        """Return whether the provider takes the item back: of unstored reasoning it needs the content, not the id."""
         if self._stored or item.get("type") != "reasoning":
             return True
         return bool(item.get("encrypted_content") or item.get("content"))
 
     def _strip_unknown_id(self, item: Json) -> Json:
-        """The item as it is said on: an id that the provider does not know is no name for it."""
+        """Return the item without an id that the provider does not know."""
         if self._stored or as_text(item.get("type")) not in _NAMELESS:
             return item
         return {key: value for key, value in item.items() if key != "id"}
@@ -134,12 +145,17 @@ class ResponsesFormat:
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        changed = {} if usage is None else {"usage": usage}
-        return {**last, "output": [item for each in rounds for item in each.visible], **changed}
+        output: list[Json] = []
+        for round_ in rounds:
+            output += round_.visible
+        merged = {**last, "output": output}
+        if usage is not None:
+            merged["usage"] = usage
+        return merged
 
 
 class ResponsesStream(StreamedResponse):
-    """Responses, as events."""
+    """A response as events."""
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(names)
@@ -150,13 +166,15 @@ class ResponsesStream(StreamedResponse):
         self.reset_round(())
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
-        self._visible_items = [item for each in rounds for item in each.visible]
+        self._visible_items: list[Json] = []
+        for round_ in rounds:
+            self._visible_items += round_.visible
         self._started_items: dict[int, Json] = {}
         self._finished_items: dict[int, Json] = {}
         self._client_indexes: dict[int, int | None] = {}
         self._final_response: Json = {}
 
-    # -- as it comes --------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def read_event(self, event: Json) -> None:
         kind = as_text(event.get("type"))
@@ -175,7 +193,7 @@ class ResponsesStream(StreamedResponse):
         self.is_holding = any(self._may_be_recall(each) for each in self._started_items.values())
 
     def _may_be_recall(self, item: Json) -> bool:
-        """Whether it is a call of ours, or may turn out to be one: its name is still to come."""
+        """Return whether it is a recall call, or may become one: its name has not arrived yet."""
         return _is_recall_call(item, self.names) or (item.get("type") == "function_call" and not item.get("name"))
 
     def _record_lifecycle(self, response: Json, *, ending: bool, completed: object) -> None:
@@ -189,7 +207,7 @@ class ResponsesStream(StreamedResponse):
             self._final_response = {**response, "type": completed}
             self.has_ended = True
 
-    # -- as it goes out -----------------------------------------------------------------------------------------------
+    # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
         kind = as_text(event.get("type"))
@@ -198,43 +216,39 @@ class ResponsesStream(StreamedResponse):
             return None
         changed = event
         if index is not None:
-            place = self._client_index(index)
-            if place is None:
+            client_index = self._assign_index(index)
+            if client_index is None:
                 return None
-            if place == index:
-                changed = event
-            else:
-                changed = {**event, "output_index": place}
+            if client_index != index:
+                changed = {**event, "output_index": client_index}
         elif kind in _ENDINGS and not self.is_unchanged:
             changed = {**event, "response": self._rewrite_response(as_object(event.get("response")))}
         return self._renumber_sequence(changed)
 
-    def _client_index(self, index: int) -> int | None:
+    def _assign_index(self, index: int) -> int | None:
         if index not in self._client_indexes:
-            self._client_indexes[index] = self._assign_index(index)
+            if _is_recall_call(self._started_items.get(index, {}), self.names):
+                self._client_indexes[index] = None
+            else:
+                client_index = index if self.is_unchanged else self._next_index
+                self._next_index = max(self._next_index, client_index + 1)
+                self._client_indexes[index] = client_index
         return self._client_indexes[index]
 
-    def _assign_index(self, index: int) -> int | None:
-        if _is_recall_call(self._started_items.get(index, {}), self.names):
-            return None
-        place = index if self.is_unchanged else self._next_index
-        self._next_index = max(self._next_index, place + 1)
-        return place
-
     def _renumber_sequence(self, event: Json) -> Json:
-        given = as_int(event.get("sequence_number"))
-        if given is None:
+        upstream_number = as_int(event.get("sequence_number"))
+        if upstream_number is None:
             return event
-        sequence = given if self.is_unchanged else self._sequence
-        self._sequence = sequence + 1
-        if sequence == given:
+        number = upstream_number if self.is_unchanged else self._sequence
+        self._sequence = number + 1
+        if number == upstream_number:
             return event
-        return {**event, "sequence_number": sequence}
+        return {**event, "sequence_number": number}
 
     def _rewrite_response(self, response: Json) -> Json:
         changed = {**response, **{key: value for key, value in self._identity.items() if key in response}}
         output = response.get("output")
-        # Some servers close with no output at all, and expect that the items were gathered as they came.
+        # Some servers end with an empty output, and expect that the client gathered the items.
         if isinstance(output, list) and (output or not self._finished_items):
             own = [item for item in output if not (isinstance(item, dict) and _is_recall_call(item, self.names))]
             changed["output"] = [*self._visible_items, *own]
@@ -244,16 +258,16 @@ class ResponsesStream(StreamedResponse):
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
         if as_text(event.get("type")) in _ENDINGS:
-            return (None, event)
-        return (event, None)
+            return None, event
+        return event, None
 
     def mark_stopped(self, event: Json) -> Json:
         return event
 
     def collect_content(self) -> list[Json]:
-        return [self._finished_items[index] for index in sorted(self._finished_items)] or as_objects(
-            self._final_response.get("output")
-        )
+        if not self._finished_items:
+            return as_objects(self._final_response.get("output"))
+        return [self._finished_items[index] for index in sorted(self._finished_items)]
 
     def is_truncated(self) -> bool:
         return self._final_response.get("type") != "response.completed" or self.has_failed_ending()
@@ -266,7 +280,7 @@ class ResponsesStream(StreamedResponse):
 
 
 def is_identifying(item: Json) -> bool:
-    """Whether a history is known by it: sealed reasoning is sent back by some clients and left out by others."""
+    """Return whether the item identifies a history: some clients leave encrypted reasoning out."""
     return bool(digest_pieces(LIVE_DIALECTS["openai-responses"].split_message(item, 0), is_behind_head=True))
 
 
@@ -275,7 +289,7 @@ def _is_recall_call(item: Json, names: frozenset[str]) -> bool:
 
 
 def _has_open_calls(items: Sequence[Json]) -> bool:
-    """Whether the client has a call to answer."""
+    """Return whether the client has a call to answer."""
     answered = {str(item.get("call_id")) for item in items if as_text(item.get("type")).endswith("_output")}
     return any(_is_client_call(item) and str(item.get("call_id", item.get("id"))) not in answered for item in items)
 
@@ -286,5 +300,5 @@ def _is_client_call(item: Json) -> bool:
 
 
 def _parse_call(item: Json) -> RecallCall:
-    given = parse_arguments(str(item.get("arguments") or ""))
-    return RecallCall(id=str(item.get("call_id")), name=str(item.get("name")), arguments=given or {})
+    arguments = parse_arguments(str(item.get("arguments") or ""))
+    return RecallCall(id=str(item.get("call_id")), name=str(item.get("name")), arguments=arguments or {})

@@ -1,9 +1,8 @@
-"""What stands upstream in place of one assistant message that the client was shown."""
+"""Find what replaces one assistant message that the client was shown, in requests to the provider."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
@@ -19,29 +18,36 @@ def find_message_replacement(
     render_parts: _RenderResults,
     drop_calls: _DropCalls,
 ) -> tuple[Replacement, ...]:
-    """What was said and answered, up to the last thing said; the results behind that join what the client says next.
+    """Return the messages and results of all rounds up to the last message; () where the client saw all of it.
 
-    as_messages, as_parts: results between two rounds, and behind the last. drop_calls: a message without calls that
-    nobody answered.
+    render_messages: renders results between two rounds. render_parts: renders results after the last round, which join
+    the client's next message. drop_calls: removes calls without a result from a message.
     """
-    spoken = [each for each in (_drop_unanswered(each, drop_calls) for each in rounds) if each.messages]
-    if not spoken or not any(each.recall_calls for each in rounds):
+    if not any(round_.recall_calls for round_ in rounds):
         return ()
     messages: list[Json] = []
-    for each in spoken[:-1]:
-        messages += [*each.messages, *render_messages(each.results)]
-    last = spoken[-1]
-    found = Replacement(
-        index=0, visible=visible, messages=(*messages, *last.messages), results=render_parts(last.results)
-    )
-    if found.messages == (visible,) and not found.results:
+    pending: Sequence[tuple[RecallCall, str]] = ()
+    for round_ in rounds:
+        said = _drop_unanswered(round_, drop_calls)
+        if not said:
+            continue
+        if messages:
+            messages += render_messages(pending)
+        messages += said
+        pending = round_.results
+    if not messages:
         return ()
-    return (found,)
+    results = render_parts(pending)
+    if tuple(messages) == (visible,) and not results:
+        return ()
+    return (Replacement(index=0, visible=visible, messages=tuple(messages), results=results),)
 
 
-def _drop_unanswered(round_: AnswerRound, drop_calls: _DropCalls) -> AnswerRound:
+def _drop_unanswered(round_: AnswerRound, drop_calls: _DropCalls) -> tuple[Json, ...]:
+    """Return the round's messages without calls that got no result."""
     if not round_.recall_calls or round_.results:
-        return round_
-    return replace(
-        round_, messages=tuple(left for message in round_.messages for left in drop_calls(message, round_.recall_calls))
-    )
+        return round_.messages
+    kept: list[Json] = []
+    for message in round_.messages:
+        kept += drop_calls(message, round_.recall_calls)
+    return tuple(kept)

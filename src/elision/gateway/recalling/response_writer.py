@@ -1,4 +1,4 @@
-"""One client answer on its way out, over all the upstream answers it is made of: what a stream and a body share."""
+"""Write one response for the client out of the upstream responses of all rounds: as a JSON body, or as a stream."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Protocol
 
 from elision.gateway.recalling.json_values import dump_json, load_object
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.gateway.recalling.usage_sum import add_usage, overlay_usage
+from elision.gateway.recalling.usage_sum import UsageSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnd:
-    """One upstream answer, at its end.
+    """One upstream response, at its end.
 
-    output:    bytes that can go out at once. id: the answer's own id.
-    content:   what was said; None where there is no answer to go by, as `has_failed` (the provider's error went out) or
-               `is_cut` explains. nothing_held: of what came before the cut, nothing was held back.
-    is_truncated: whether the model was stopped in its midst, so that its last call may be half a call.
-    has_failed: whether it is the provider's error, or ends in one: `content` is what was said before it, then.
+    output:       bytes that the client can get at once. id: the response's own id.
+    content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
+    is_truncated: whether the model was stopped early, so that its last call may be incomplete.
+    has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
+    is_cut:       whether it ended early. nothing_held: with `is_cut`, whether the client has all that arrived.
     """
 
     output: bytes = b""
@@ -32,37 +32,37 @@ class RoundEnd:
 
 
 class ProviderFormat(Protocol):
-    """What an API's answers look like when they are whole."""
+    """The format of one API's whole responses."""
 
     def read_body(self, body: Json) -> RoundEnd:
-        """What an answer's body says; `has_failed` where it is no answer."""
+        """Read a response's body; `has_failed` where it is no response."""
         ...
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
-        """What was said, taken apart; `content` as `heard`, or a stream's end, gave it."""
+        """Separate recall calls from what the client sees; `content` is that of a `RoundEnd`."""
         ...
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        """What calls were answered with, as request messages."""
+        """Render results of calls as request messages."""
         ...
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        """What the client was shown, as it will send it back."""
+        """Render what the client was shown as the client will send it back."""
         ...
 
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        """What stands upstream in place of it."""
+        """Find what replaces that in requests to the provider."""
         ...
 
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        """The body of one answer made of all rounds. ended: the last one's calls are dropped, so it ends of itself."""
+        """Merge all rounds into one body. ended: the last round's calls are dropped, so the response ends by itself."""
         ...
 
 
 class ResponseWriter(Protocol):
-    """An answer as the client gets it: a stream, or a body. has_ended: whether its end has come, if not all of it.
+    """Writes the client's response. has_ended: whether the end of this round has arrived.
 
     held_bytes: bytes that `end_round` has yet to read.
     """
@@ -71,59 +71,36 @@ class ResponseWriter(Protocol):
     held_bytes: int
 
     def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
-        """Another upstream answer begins, behind these."""
+        """Begin another upstream response, after these rounds."""
         ...
 
     def feed(self, chunk: bytes) -> bytes:
-        """Takes a piece of it; what may go out."""
+        """Take a chunk of it; return what the client may get now."""
         ...
 
     def end_round(self) -> RoundEnd:
-        """It has ended."""
+        """End the upstream response."""
         ...
 
     def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
-        """What was held of the last of `rounds`: all but its ending if another one follows."""
+        """Return what was held of the last round: all but its ending if another round follows."""
         ...
 
     def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
-        """The ending after all, behind `release_held(..., going_on=True)`."""
+        """Return the ending that `release_held(..., another_follows=True)` kept back."""
         ...
 
     def keep_alive(self) -> bytes:
-        """Bytes that say nothing, to be sent while the client waits."""
+        """Return bytes without meaning, for a client that waits; b"" where the format has none."""
         ...
 
 
-class UsageSum:
-    """Usage, over the rounds."""
-
-    def __init__(self) -> None:
-        self.earlier: Json | None = None
-        self.current: Json | None = None
-
-    def begin_round(self) -> None:
-        """Another round."""
-        self.earlier = add_usage(self.earlier, self.current)
-        self.current = None
-
-    def update_round(self, usage: object) -> None:
-        """What this round has used so far, in total."""
-        if isinstance(usage, dict):
-            self.current = overlay_usage(self.current, usage)
-
-    def total(self) -> Json | None:
-        """Of all rounds."""
-        total: Json | None = add_usage(self.earlier, self.current)
-        return total
-
-
 class JsonResponse:
-    """An answer that comes as one JSON body. The first round's very bytes, unless a recall tool is called in it."""
+    """A response as one JSON body: the first round's own bytes, unless a recall tool is called in it."""
 
-    def __init__(self, shape: ProviderFormat) -> None:
-        self._format = shape
-        #: A body has come when it is over, and nothing of it goes out before.
+    def __init__(self, format_: ProviderFormat) -> None:
+        self._format = format_
+        #: A body is complete when it is over, and the client gets nothing of it before.
         self.has_ended = False
         self.held_bytes = 0
         self._chunks: list[bytes] = []
@@ -145,21 +122,19 @@ class JsonResponse:
         raw = b"".join(self._chunks)
         body = load_object(raw)
         if body is None:
-            heard = RoundEnd(has_failed=True)
-        else:
-            heard = self._format.read_body(body)
-        if body is None or heard.content is None:
+            return RoundEnd(output=raw, has_failed=True)
+        end = self._format.read_body(body)
+        if end.content is None:
             return RoundEnd(output=raw, has_failed=True)
         self._first = self._first or body
         self._last = body
         self._usage.update_round(body.get("usage"))
-        return replace(heard, id=str(body.get("id") or ""))
+        return replace(end, id=str(body.get("id") or ""))
 
     def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
         if another_follows:
             return b""
-        as_it_came = len(rounds) == 1 and not rounds[0].hides_calls
-        if as_it_came:
+        if len(rounds) == 1 and not rounds[0].hides_calls:
             return b"".join(self._chunks)
         return self._render_body(rounds, ended=False)
 

@@ -1,4 +1,4 @@
-"""What became of one upstream answer, and what it stands for in the conversation."""
+"""The outcome of one upstream response, and its part in the conversation."""
 
 from __future__ import annotations
 

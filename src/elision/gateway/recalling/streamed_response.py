@@ -1,7 +1,7 @@
-"""An answer that comes as a stream of events: let through as it comes, held from the first recall call on.
+"""A response as a stream of events: each passes as it arrives, and is held from the first recall call on.
 
-A frame goes out as the very bytes that came, unless it must say something else than it did: that happens only behind a
-frame that was left out, or in a later round.
+A frame passes with its own bytes, unless its content must change. That happens only after a frame that was left out, or
+in a later round.
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from elision.gateway.recalling.json_values import dump_json, load_object
-from elision.gateway.recalling.response_writer import RoundEnd, UsageSum
+from elision.gateway.recalling.response_writer import RoundEnd
 from elision.gateway.recalling.rounds import AnswerRound, Json
+from elision.gateway.recalling.usage_sum import UsageSum
 from elision.gateway.sse import FrameSplitter, SseFrame
 
-#: A frame, and the JSON object it bears; None where it bears none.
+#: A frame and its JSON object; None where it has none.
 HeldFrame = tuple[SseFrame, "Json | None"]
 
 
 class StreamedResponse(ABC):
-    """One streamed answer, over all its rounds; an API says what its events mean."""
+    """One streamed response, over all its rounds; a subclass knows the events of an API."""
 
-    #: Says nothing to a client, and may stand between any two frames.
+    #: Bytes without meaning, which may be sent between any two frames.
     keep_alive_bytes: ClassVar[bytes] = b": waiting\n\n"
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
         self.usage = UsageSum()
-        #: Whether what goes out is still what came in, frame by frame.
+        #: Whether the client has got exactly the frames that arrived so far.
         self.is_unchanged = True
         #: Whether this is the second round or a later one.
         self.is_later_round = False
         self.is_holding = False
         self.has_ended = False
-        #: Events are read as they come.
+        #: Events are read as they arrive.
         self.held_bytes = 0
-        #: The upstream answer's own id.
+        #: The upstream response's own id.
         self.response_id = ""
         self._has_failed = False
-        self._is_complete = True
+        self._passed_all = True
         self._splitter = FrameSplitter()
         self._held_frames: list[HeldFrame] = []
         self._ending_frames: list[HeldFrame] = []
@@ -47,12 +48,14 @@ class StreamedResponse(ABC):
     def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
         self.is_later_round = bool(rounds)
         self.is_unchanged = not rounds
-        self.is_holding = self.has_ended = self._has_failed = False
+        self.is_holding = False
+        self.has_ended = False
+        self.response_id = ""
+        self._has_failed = False
+        self._passed_all = True
         self._splitter = FrameSplitter()
         self._held_frames = []
         self._ending_frames = []
-        self._is_complete = True
-        self.response_id = ""
         self.usage.begin_round()
         self.reset_round(rounds)
 
@@ -60,15 +63,15 @@ class StreamedResponse(ABC):
         return b"".join([self._take_frame(frame) for frame in self._splitter.feed(chunk)])
 
     def end_round(self) -> RoundEnd:
-        out = self._flush_rest()
+        output = self._flush_rest()
         if self._has_failed:
-            return RoundEnd(output=out, has_failed=True)
+            return RoundEnd(output=output, has_failed=True)
         if not self.has_ended:
-            passed = self._is_complete and not self._held_frames
+            nothing_held = self._passed_all and not self._held_frames
             self._held_frames.clear()
-            return RoundEnd(output=out, is_cut=True, nothing_held=passed)
+            return RoundEnd(output=output, is_cut=True, nothing_held=nothing_held)
         return RoundEnd(
-            output=out,
+            output=output,
             id=self.response_id,
             content=self.collect_content(),
             is_truncated=self.is_truncated(),
@@ -79,18 +82,17 @@ class StreamedResponse(ABC):
         held = self._held_frames
         self._held_frames = []
         self.is_holding = False
-        return b"".join(
-            [self._write_without_ending(*event) if another_follows else self._write_frame(*event) for event in held]
-        )
+        write = self._write_without_ending if another_follows else self._write_frame
+        return b"".join([write(frame, event) for frame, event in held])
 
     def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
-        out = b""
+        output = b""
         for frame, event in self._ending_frames:
             if event is None:
-                out += frame.raw
+                output += frame.raw
             else:
-                out += self._write_frame(*replace_event(frame, self.mark_stopped(event)))
-        return out
+                output += self._write_frame(*replace_event(frame, self.mark_stopped(event)))
+        return output
 
     def keep_alive(self) -> bytes:
         return self.keep_alive_bytes
@@ -110,9 +112,9 @@ class StreamedResponse(ABC):
         elif self.is_end_frame(frame):
             self.has_ended = True
         if not self.is_holding:
-            if self._held_frames:
-                return self.release_held((), another_follows=False) + self._write_frame(frame, event)
-            return self._write_frame(frame, event)
+            # What was held turned out to be no recall call.
+            released = self.release_held((), another_follows=False) if self._held_frames else b""
+            return released + self._write_frame(frame, event)
         if (frame.is_readable and not frame.data) or (event is not None and self.may_pass_held(event)):
             return frame.raw
         self._held_frames.append((frame, event))
@@ -121,56 +123,51 @@ class StreamedResponse(ABC):
     def _write_frame(self, frame: SseFrame, event: Json | None) -> bytes:
         if event is None:
             return frame.raw
-        sent = self.rewrite_event(event)
-        if sent is None:
+        rewritten = self.rewrite_event(event)
+        if rewritten is None:
             self.is_unchanged = False
             return b""
-        if sent is event or sent == event:
+        if rewritten is event or rewritten == event:
             return frame.raw
-        return replace_data(frame, dump_json(sent))
+        return replace_data(frame, dump_json(rewritten))
 
     def _write_without_ending(self, frame: SseFrame, event: Json | None) -> bytes:
-        """What of a held frame goes out when another round follows; the rest is the ending, kept for `write_ending`."""
+        """Return what the client gets of a held frame before another round; keep the ending for `write_ending`."""
         if event is None:
-            if self.is_end_frame(frame):
-                return self._keep_ending(frame)
-            return frame.raw
-        said, ending = self.split_event(event)
+            if not self.is_end_frame(frame):
+                return frame.raw
+            self._ending_frames.append((frame, None))
+            return b""
+        content, ending = self.split_event(event)
         if ending is not None:
             self._ending_frames.append((frame, event) if ending is event else replace_event(frame, ending))
-        if said is None:
+        if content is None:
             return b""
-        if said is event:
+        if content is event:
             return self._write_frame(frame, event)
-        return self._write_frame(*replace_event(frame, said))
-
-    def _keep_ending(self, frame: SseFrame) -> bytes:
-        self._ending_frames.append((frame, None))
-        return b""
+        return self._write_frame(*replace_event(frame, content))
 
     def _flush_rest(self) -> bytes:
-        """A frame that nothing ended: some servers stop without the last blank line."""
+        """Return the last frame where the stream ends without its blank line, as some servers' streams do."""
         rest = self._splitter.take_rest()
         frame = SseFrame.parse_frame(rest)
-        as_it_is = not (self.is_holding or self.is_later_round)
+        is_first_open = not (self.is_holding or self.is_later_round)
         if load_object(frame.data) is None and not self.is_end_frame(frame):
-            # Half a frame is nothing to a client; it goes out so that a broken stream is the same broken stream.
-            as_it_is = as_it_is and not any(name.encode() in rest for name in self.names)
-            self._is_complete = as_it_is or not rest
-            if as_it_is:
-                return rest
-            return b""
-        whole = SseFrame(rest.rstrip(b"\r\n") + b"\n\n", frame.event, frame.data)
-        out = self._take_frame(frame if as_it_is else whole)
-        if as_it_is and self._held_frames:
-            self._held_frames[-1] = (whole, self._held_frames[-1][1])
-        return out
+            # Half a frame means nothing to a client. It passes, so that a broken stream stays the same broken stream.
+            passes = is_first_open and not any(name.encode() in rest for name in self.names)
+            self._passed_all = passes or not rest
+            return rest if passes else b""
+        closed = SseFrame(rest.rstrip(b"\r\n") + b"\n\n", frame.event, frame.data)
+        output = self._take_frame(frame if is_first_open else closed)
+        if is_first_open and self._held_frames:
+            self._held_frames[-1] = (closed, self._held_frames[-1][1])
+        return output
 
-    # -- what an API says ---------------------------------------------------------------------------------------------
+    # -- what an API defines ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
-        """Another round begins, behind these."""
+        """Prepare for another round, after these."""
 
     @abstractmethod
     def read_event(self, event: Json) -> None:
@@ -178,43 +175,43 @@ class StreamedResponse(ABC):
 
     @abstractmethod
     def rewrite_event(self, event: Json) -> Json | None:
-        """The event as the client gets it, renumbered; None to leave it out. Called in the order of going out."""
+        """Return the event with the client's numbers; None to leave it out. Called in the order of sending."""
 
     @abstractmethod
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        """An event, parted into what it says and what ends the answer; either may be None."""
+        """Split an event into its content and its ending of the response; either may be None."""
 
     @abstractmethod
     def mark_stopped(self, event: Json) -> Json:
-        """An ending, of an answer that ends of itself instead of with a call."""
+        """Return an ending with the reason that the model stopped by itself instead of with a call."""
 
     @abstractmethod
     def collect_content(self) -> object:
-        """What was said in this round, as `Shape.round` takes it."""
+        """Return what was said in this round, as `ProviderFormat.split_content` takes it."""
 
     @abstractmethod
     def is_truncated(self) -> bool:
-        """Whether the model was stopped in its midst."""
+        """Return whether the model was stopped early."""
 
     def is_error(self, event: Json) -> bool:
-        """Whether it is the provider's error."""
+        """Return whether it is the provider's error."""
         return event.get("type") == "error"
 
     def has_failed_ending(self) -> bool:
-        """Whether its ending says that the provider failed."""
+        """Return whether the ending says that the provider failed."""
         return False
 
     def may_pass_held(self, event: Json) -> bool:
-        """Whether it goes out even while others are held."""
+        """Return whether the event passes while others are held."""
         return False
 
     def is_end_frame(self, frame: SseFrame) -> bool:
-        """Whether a frame that bears no JSON object ends the answer."""
+        """Return whether a frame without a JSON object ends the response."""
         return False
 
 
 def replace_data(frame: SseFrame, data: bytes) -> bytes:
-    """The frame's bytes with other data; its other lines and its kind of line end stay."""
+    """Return the frame's bytes with other data; its other lines and its line ends stay."""
     if b"\r\n" in frame.raw:
         end = b"\r\n"
     elif b"\n" in frame.raw:
@@ -226,6 +223,6 @@ def replace_data(frame: SseFrame, data: bytes) -> bytes:
 
 
 def replace_event(frame: SseFrame, event: Json) -> tuple[SseFrame, Json]:
-    """The frame with another event than it bore, and that event."""
+    """Return the frame with another event, and that event."""
     data = dump_json(event)
     return SseFrame(replace_data(frame, data), frame.event, data), event
