@@ -222,10 +222,10 @@ class FakeResponse:
     parts: list[bytes]
     cut: bool = False
 
-    def header(self, name: bytes) -> bytes | None:
+    def get_header(self, name: bytes) -> bytes | None:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
         while self.parts:
             yield self.parts.pop(0)
         if self.cut:

@@ -70,7 +70,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(json_spans, "parse_elements", len)
     watch(json_spans, "decode_json", len)
     watch(transcript, "decode_message", len)
-    watch(transcript, "digest", lambda given, **_: sum(len(part.text) for piece in given for part in texts(piece)))
+    watch(transcript, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given))
     watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
     watch(response_observer, "_decode_object", len)
     watch(response_observer, "_decode_without_text", len)

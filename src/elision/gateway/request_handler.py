@@ -1,15 +1,15 @@
-"""One request of a client, answered: through its session, by one request to the provider or, where the model recalls
-what was hidden, by several.
+"""Handle one request of a client: through its session, with one request to the provider, or with several where the
+model recalls what was hidden.
 
-    said -> prepare -> view -> bytes -> provider -> client
-              ^                           |
-              +---- a recall answered ----+
+    conversation -> prepare -> view -> bytes -> provider -> client
+                      ^                            |
+                      +------ recall results ------+
 
-What goes out as it came whatever is in it, a session's first request and all of them in shadow mode, goes out first,
-and is prepared while the provider works.
+A request that is forwarded unchanged in any case is sent first, and prepared while the provider works: the first one of
+a session, and all of them in shadow mode.
 
-The session's lock is held while its context manager works, never while the provider does. Whatever fails in here that
-is ours, the client's bytes go out as they came (I9).
+The session's lock is held while its context manager works, never while the provider does. Where something of ours
+fails, the client's bytes are forwarded unchanged (I9).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 from elision.dialects import text_in
 from elision.dialects.bound_thinking import add_beta
 from elision.errors import LimitError
-from elision.gateway import header_fields as fields
+from elision.gateway import header_fields
 from elision.gateway.budgets import LimitCheck
 from elision.gateway.forwarding import (
     end_cut_reply,
@@ -59,19 +59,19 @@ from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")
 
-#: Seconds for which what a pass left unwritten waits for the answer's usage, to be written with it.
+#: Seconds that unwritten events wait for the response's usage, to be written with it.
 SAVE_WAIT_SECONDS: Final = 0.25
-#: Seconds in which a request that went ahead may be answered before it is looked at: who is quicker does not wait.
+#: Seconds before a request that was sent first is prepared: a response within them does not wait for that.
 PREPARE_WAIT_SECONDS: Final = 0.005
-#: Requests to the provider that one answer may take: a model that does nothing but recall is stopped there.
+#: Requests to the provider for one response: a model that does nothing but recall is stopped there.
 MAX_ROUNDS: Final = 8
-#: Bytes of an error's body that are read before it is decided what becomes of it.
+#: Bytes of an error's body that are read before its handling is decided.
 MAX_ERROR_BYTES: Final = 1_000_000
-#: Bytes of a request that is put together at once.
+#: Bytes of a request that is encoded on the event loop.
 MAX_INLINE_BYTES: Final = 256 * 1024
-#: What stands beside the messages and says something about the context.
+#: Fields beside the messages that concern the context.
 _CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction")
-#: What is read of a request apart from its messages.
+#: Fields of a request that are read, apart from its messages.
 READ_FIELDS: Final = ("tools", "system", "instructions", "store", *_CONTEXT_FIELDS)
 _ACCEPT_PLAIN: Final = (b"accept-encoding", b"identity")
 _SYSTEM_FIELDS: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
@@ -79,10 +79,10 @@ _SYSTEM_FIELDS: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-respo
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """What goes to the provider.
+    """A request to the provider.
 
-    is_edited: whether it is other than what the client sent. betas: values for the `anthropic-beta` header.
-    offers_recall: whether recall is offered, so that the answer must come in the plain.
+    is_edited:     whether it differs from what the client sent. betas: values for the `anthropic-beta` header.
+    offers_recall: whether it offers recall, so that the response must not be compressed.
     """
 
     body: bytes
@@ -93,13 +93,13 @@ class UpstreamRequest:
 
 @dataclass(slots=True)
 class RequestHandler:
-    """See the module.
+    """Handles one request; see the module.
 
-    body: of `request`, taken apart. entries: its messages, as its session took them. hint: which limit was reached, for
-    the client to read.
-
-    limit: asked before the first request to the provider; says which the session has reached, or raises LimitError.
-    shared: whether other processes serve from the same store: no answer comes before its call is in the log.
+    body:    the parsed body of `request`. entries: its messages in the session's transcript.
+    hint:    the limit that was reached, for a header of the response.
+    limit:   asked before the first request to the provider. It returns the limit that the session has reached, or
+             raises LimitError.
+    shared:  whether other processes use the same store: then a call is stored before its response is relayed.
     """
 
     upstream: Upstream
@@ -115,163 +115,173 @@ class RequestHandler:
     limit: LimitCheck | None = None
     shared: bool = False
     merger: ResponseMerger | None = None
-    #: What the model and the gateway said since the client's last message.
+    #: Recall calls and their results since the client's last message.
     hidden_messages: list[UpstreamMessage] = field(default_factory=list)
     #: Whether the newest request offered recall.
     _recall_offered: bool = False
     _is_over: asyncio.Event = field(default_factory=asyncio.Event)
     _save_task: asyncio.Task[None] | None = None
-    #: Where the request goes ahead: it being looked at, whether that is waited for, and what was reported before.
+    #: Of a request that is sent first: its preparation, whether something waits for that, and usage reported before.
     _prepare_task: asyncio.Task[None] | None = None
     _prepare_awaited: asyncio.Event = field(default_factory=asyncio.Event)
     _early_usage: Usage | None = None
 
     async def handle(self) -> bool:
-        """Answer it; whether the answer came to its end. Raises LimitError where it is not admitted."""
+        """Handle the request; return whether the response reached its end. Raises LimitError where it is refused."""
         try:
-            said = await self._load_conversation()
-            if self._can_send_first(said):
-                await self._send_first(said)
+            messages = await self._load_conversation()
+            if self._can_send_first(messages):
+                await self._send_first(messages)
                 return self.record.is_complete
-            while (outcome := await self._run_round([*said, *self.hidden_messages])) is not None:
+            while True:
+                outcome = await self._run_round([*messages, *self.hidden_messages])
+                if outcome is None:
+                    return self.record.is_complete
                 assert self.merger is not None
                 await self._continue_after_recall(self.merger, outcome)
-            return self.record.is_complete
         finally:
             self._is_over.set()
             await self._await_save()
 
     async def _load_conversation(self) -> list[UpstreamMessage]:
-        """The conversation as it stands upstream; the store is asked once for what this process has not heard."""
-        live = self.session
-        if live.is_unloaded or live.is_stale:
-            await self._load_hidden_rounds(live)
+        """Return the client's messages with everything that the client did not see."""
+        session = self.session
+        if session.is_unloaded or session.is_stale:
+            await self._load_hidden_rounds(session)
         try:
-            return live.hidden_rounds.expand_messages(self.entries)
+            return session.hidden_rounds.expand_messages(self.entries)
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._log_fault("exchanges", error)
             return [UpstreamMessage(entry.json, entry.raw) for entry in self.entries]
 
-    async def _load_hidden_rounds(self, live: LiveSession) -> None:
-        """Learn what other gateways noted, and this one before it was restarted."""
-        async with live.lock:
+    async def _load_hidden_rounds(self, session: LiveSession) -> None:
+        """Load the rounds that other gateways stored, or this one before it was restarted."""
+        async with session.lock:
             try:
-                if live.is_unloaded:
-                    # Before the assistant's first word there was nothing to recall.
+                if session.is_unloaded:
+                    # Nothing was recalled before the assistant's first message.
                     if any(entry.is_from_assistant for entry in self.entries):
                         await self._load_recorded_rounds()
-                elif live.is_stale:
-                    live.hidden_rounds.add_events(await live.context.heard_exchanges_async())
-                    said = live.hidden_rounds.expand_messages(self.entries)
+                elif session.is_stale:
+                    session.hidden_rounds.add_events(await session.context.heard_exchanges_async())
+                    messages = session.hidden_rounds.expand_messages(self.entries)
                     # The newest answer is in no log before this request.
-                    if count_answers(list(map(_is_from_assistant, said))) > live.context.turns + 1:
-                        # Others came to another process, where the session parted from this one.
+                    if count_answers(list(map(_is_from_assistant, messages))) > session.context.turns + 1:
+                        # Another process served the requests after the one at which the session diverged from this one.
                         await self._load_recorded_rounds()
-                live.is_unloaded = live.is_stale = False
-            except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request asks again
-                # Without them the model misses what it recalled, and nothing else.
+                session.is_unloaded = False
+                session.is_stale = False
+            except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request tries again
+                # Without them the model misses only what it recalled.
                 self._log_fault("exchanges", error, "it goes on without what was recalled in it")
 
     async def _load_recorded_rounds(self) -> None:
-        """Exchanges of a stored session: each that is put in its place may show the way to later ones."""
+        """Load the rounds of a stored session until no more are found: each one may identify later ones."""
+        rounds = self.session.hidden_rounds
         known = -1
-        exchanges = self.session.hidden_rounds
-        while len(exchanges.events_by_node) > known:
-            known = len(exchanges.events_by_node)
-            said = to_plain_messages(exchanges.expand_messages(self.entries))
-            exchanges.add_events(await self.session.context.recorded_exchanges_async(said))
+        while len(rounds.events_by_node) > known:
+            known = len(rounds.events_by_node)
+            messages = to_plain_messages(rounds.expand_messages(self.entries))
+            rounds.add_events(await self.session.context.recorded_exchanges_async(messages))
 
     # -- one request to the provider -------------------------------------------------------------------------------
 
-    async def _run_round(self, said: Sequence[UpstreamMessage]) -> RoundOutcome | None:
-        """Ask the provider once; the outcome where it goes on with a recall, None where the answer is over."""
-        view = await self._prepare_view(said)
-        return await self._exchange_upstream(await self._encode_view(view, said), said)
+    async def _run_round(self, messages: Sequence[UpstreamMessage]) -> RoundOutcome | None:
+        """Send one request; return the outcome where a recall continues it, None where the response is over."""
+        view = await self._prepare_view(messages)
+        return await self._exchange_upstream(await self._encode_view(view, messages), messages)
 
-    async def _exchange_upstream(self, out: UpstreamRequest, said: Sequence[UpstreamMessage]) -> RoundOutcome | None:
-        answer = await self._send_upstream(out, said)
-        if answer is None:
+    async def _exchange_upstream(
+        self, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
+    ) -> RoundOutcome | None:
+        """Send `out` and relay the response; return its outcome where a recall continues it."""
+        response = await self._send_upstream(out, messages)
+        if response is None:
             return None
         if self.shared and self._save_task is not None:
-            # Whoever serves the next call must find in the log what this one was told.
+            # Another process may serve the next call, and must find this one in the log.
             await asyncio.shield(self._save_task)
-        async with answer:
+        async with response:
             try:
-                return await self._relay_response(answer)
+                return await self._relay_response(response)
             except UpstreamError as error:
                 await reply_upstream_error(error, self.reply, self.api, self.record)
                 return None
 
-    def _can_send_first(self, said: Sequence[UpstreamMessage]) -> bool:
-        """Whether the request goes out as it came, whatever is in it, and nobody is to be asked first."""
-        live = self.session
+    def _can_send_first(self, messages: Sequence[UpstreamMessage]) -> bool:
+        """Return whether the request is forwarded unchanged in any case, and needs no check before."""
+        session = self.session
         begun = any(entry.is_from_assistant for entry in self.entries)
-        # Which session's it is, and what the client is told of that, must be known.
-        known = live.steady_requests and (live.newest_diagnostics is not None or not begun)
-        if self.shared or self.limit is not None or not known or not self._is_client_conversation(said):
+        if self.shared or self.limit is not None or not self._is_client_conversation(messages):
             return False
-        return live.context.foregone(begun=begun, model=self.body.model)
+        # The response's headers name the session, so it must be known.
+        if not session.steady_requests or (begun and session.newest_diagnostics is None):
+            return False
+        return session.context.foregone(begun=begun, model=self.body.model)
 
-    async def _send_first(self, said: Sequence[UpstreamMessage]) -> None:
-        """Ask the provider, and look at the request while it works."""
-        if (newest := self.session.newest_diagnostics) is not None:
+    async def _send_first(self, messages: Sequence[UpstreamMessage]) -> None:
+        """Send the request, and prepare it while the provider works."""
+        newest = self.session.newest_diagnostics
+        if newest is not None:
             self.record.session = newest.branch or self.session.name
-        self._prepare_task = asyncio.ensure_future(self._prepare_alongside(said))
+        self._prepare_task = asyncio.ensure_future(self._prepare_alongside(messages))
         try:
-            await self._exchange_upstream(UpstreamRequest(self.request.body), said)
+            await self._exchange_upstream(UpstreamRequest(self.request.body), messages)
         finally:
             await self._await_prepare()
 
-    async def _prepare_alongside(self, said: Sequence[UpstreamMessage]) -> None:
-        # The lock first: the session's next request comes behind this one.
+    async def _prepare_alongside(self, messages: Sequence[UpstreamMessage]) -> None:
+        # The lock comes first: the session's next request waits for this one.
         async with self.session.lock:
             await _wait_at_most(self._prepare_awaited, PREPARE_WAIT_SECONDS)
-            if await self._prepare_locked(said) is None:
+            if await self._prepare_locked(messages) is None:
                 self.record.how = "failed"
             if self._early_usage is not None:
-                # Before the session's next request, which tells its turn what it was billed.
+                # Before the session's next request, whose turn gets this bill.
                 self._log_usage(self._early_usage)
 
     async def _await_prepare(self) -> None:
-        """Wait until a request that went ahead was looked at: what is said of its call comes behind that."""
+        """Wait until a request that was sent first is prepared: usage is recorded after that."""
         if self._prepare_task is not None:
             self._prepare_awaited.set()
             await asyncio.shield(self._prepare_task)
 
-    def _is_client_conversation(self, said: Sequence[UpstreamMessage]) -> bool:
-        """Whether that is the client's own conversation, without anything that it did not see."""
-        return len(said) == len(self.body.messages) and not self.session.hidden_rounds.events_by_node
+    def _is_client_conversation(self, messages: Sequence[UpstreamMessage]) -> bool:
+        """Return whether the client saw all of these messages."""
+        return len(messages) == len(self.body.messages) and not self.session.hidden_rounds.events_by_node
 
-    async def _prepare_view(self, said: Sequence[UpstreamMessage]) -> ContextView | None:
-        """The view of the next call; None where it goes out as it came."""
+    async def _prepare_view(self, messages: Sequence[UpstreamMessage]) -> ContextView | None:
+        """Return the view of the next call; None where it fails, so that the request is forwarded unchanged."""
         waited = time.perf_counter()
         async with self.session.lock:
             self.record.waited_seconds += time.perf_counter() - waited
-            return await self._prepare_locked(said)
+            return await self._prepare_locked(messages)
 
-    async def _prepare_locked(self, said: Sequence[UpstreamMessage]) -> ContextView | None:
-        """The same, with the session's lock held."""
-        live = self.session
+    async def _prepare_locked(self, messages: Sequence[UpstreamMessage]) -> ContextView | None:
+        """Do the same with the session's lock held."""
+        session = self.session
+        # Only the first request to the provider may be refused: a response that has begun is finished.
+        is_limited = self.limit is not None and not self.record.rounds
         try:
-            view = await live.context.prepare_async(
-                to_plain_messages(said),
+            system = self.body.get_field(_SYSTEM_FIELDS[self.api]) if self.api in _SYSTEM_FIELDS else None
+            context_fields = {name: self.body.get_field(name) for name in _CONTEXT_FIELDS}
+            view = await session.context.prepare_async(
+                to_plain_messages(messages),
                 tools=self.body.get_field("tools"),
-                system=self.body.get_field(_SYSTEM_FIELDS[self.api]) if self.api in _SYSTEM_FIELDS else None,
+                system=system,
                 model=self.body.model,
-                request={name: value for name in _CONTEXT_FIELDS if (value := self.body.get_field(name)) is not None},
-                # What is begun is brought to its end.
-                admit=self._check_limit if self.limit is not None and not self.record.rounds else None,
+                request={name: value for name, value in context_fields.items() if value is not None},
+                admit=self._check_limit if is_limited else None,
             )
         except LimitError:
             self._begin_save()
             raise
-        except Exception as error:  # noqa: BLE001
-            # The boundary of I9 on this side: what the library tells its caller is nothing to a client.
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._log_fault("prepare", error)
             return None
-        live.newest_diagnostics = view.diagnostics
+        session.newest_diagnostics = view.diagnostics
         self.record.step_diagnostics.append(view.diagnostics)
-        self.record.session = view.diagnostics.branch or live.name
+        self.record.session = view.diagnostics.branch or session.name
         self._begin_save()
         return view
 
@@ -279,62 +289,63 @@ class RequestHandler:
         assert self.limit is not None
         self.hint = self.limit(standing) or self.hint
 
-    async def _encode_view(self, view: ContextView | None, said: Sequence[UpstreamMessage]) -> UpstreamRequest:
-        """The bytes of `view`: the client's own where it changes nothing."""
+    async def _encode_view(self, view: ContextView | None, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+        """Encode the request of `view`: the client's own bytes where it changes nothing."""
         if view is None:
-            return self._encode_fallback(said)
-        same = len(view.messages) == len(said) and all(map(is_, view.messages, to_plain_messages(said)))
-        if same and self._is_client_conversation(said) and not view.added_tools and not view.extra:
+            return self._encode_fallback(messages)
+        same = len(view.messages) == len(messages) and all(map(is_, view.messages, to_plain_messages(messages)))
+        if same and self._is_client_conversation(messages) and not view.added_tools and not view.extra:
             return UpstreamRequest(self.request.body)
         size = len(self.body.raw)
-        # What was written for the session before is looked up, so one request of it at a time.
+        # The session's encoder reuses what it encoded before, so it takes one request at a time.
         async with self.session.lock:
             if size <= MAX_INLINE_BYTES:
-                return self._encode_changes(view, said)
-            return await run_off_loop(partial(self._encode_changes, view, said), choose_executor(size))
+                return self._encode_changes(view, messages)
+            return await run_off_loop(partial(self._encode_changes, view, messages), choose_executor(size))
 
-    def _encode_changes(self, view: ContextView, said: Sequence[UpstreamMessage]) -> UpstreamRequest:
-        """The bytes of a view that changes something; in any thread."""
+    def _encode_changes(self, view: ContextView, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+        """Encode the request of a view that changes something; runs in any thread."""
         try:
-            raws = self.session.encoder.encode_messages(view.messages, said)
+            raws = self.session.encoder.encode_messages(view.messages, messages)
             body = self.body.render_changes(messages=raws, fields=self._encode_fields(view))
-        except Exception as error:  # noqa: BLE001
-            # The same boundary.
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._log_fault("render", error)
-            return self._encode_fallback(said)
+            return self._encode_fallback(messages)
         return UpstreamRequest(body, is_edited=True, betas=view.betas, offers_recall=view.offered)
 
-    def _encode_fallback(self, said: Sequence[UpstreamMessage]) -> UpstreamRequest:
-        """As it came; behind a recall with what that was."""
+    def _encode_fallback(self, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+        """Encode the client's own request; after a recall, with the recall calls and results."""
         self.record.how = "failed"
         if not self.hidden_messages:
             return UpstreamRequest(self.request.body)
-        return UpstreamRequest(self.body.render_changes(messages=[each.raw for each in said]), is_edited=True)
+        return UpstreamRequest(self.body.render_changes(messages=[each.raw for each in messages]), is_edited=True)
 
     def _encode_fields(self, view: ContextView) -> dict[str, bytes]:
-        """What changes beside the messages."""
-        changed = {
-            name: patch_json(self.body.get_raw_field(name) or b"null", self.body.get_field(name), value)
-            for name, value in view.extra.items()
-        }
+        """Encode the fields that change beside the messages."""
+        changed: dict[str, bytes] = {}
+        for name, value in view.extra.items():
+            raw = self.body.get_raw_field(name) or b"null"
+            changed[name] = patch_json(raw, self.body.get_field(name), value)
         if view.added_tools:
             own = [msgspec.json.encode(tool) for tool in view.added_tools]
             changed["tools"] = append_elements(self.body.get_raw_field("tools"), own)
         return changed
 
-    async def _send_upstream(self, out: UpstreamRequest, said: Sequence[UpstreamMessage]) -> UpstreamResponse | None:
-        """The provider's answer, asked again where what it refused is ours to mend; None where there is none."""
-        answer = await self._open_upstream(out)
-        if answer is None or answer.status not in (400, 413):
-            return answer
-        return await self._retry_refused(answer, out, said)
+    async def _send_upstream(
+        self, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
+    ) -> UpstreamResponse | None:
+        """Send the request; retry it where our edits may be the cause of a refusal. None without a response."""
+        response = await self._open_upstream(out)
+        if response is None or response.status not in (400, 413):
+            return response
+        return await self._retry_refused(response, out, messages)
 
     async def _open_upstream(self, out: UpstreamRequest) -> UpstreamResponse | None:
-        names = fields.filter_request_fields(self.request.headers, is_changed=out.is_edited, is_read=True)
+        headers = header_fields.filter_request_fields(self.request.headers, is_changed=out.is_edited, is_read=True)
         if out.betas:
-            names = _add_betas(names, out.betas)
+            headers = _add_betas(headers, out.betas)
         if out.offers_recall:
-            names = [*(pair for pair in names if pair[0].lower() != b"accept-encoding"), _ACCEPT_PLAIN]
+            headers = [*(pair for pair in headers if pair[0].lower() != b"accept-encoding"), _ACCEPT_PLAIN]
         if not self.record.rounds:
             self.record.added_seconds = time.perf_counter() - self.request.received_at
         self.record.rounds += 1
@@ -343,7 +354,7 @@ class RequestHandler:
         if out.is_edited and self.record.how == "same":
             self.record.how = "view"
         try:
-            return await self.upstream.open(self.request.method, self.url, names, out.body)
+            return await self.upstream.open(self.request.method, self.url, headers, out.body)
         except UpstreamError as error:
             await reply_upstream_error(error, self.reply, self.api, self.record)
             return None
@@ -351,202 +362,198 @@ class RequestHandler:
     # -- refusals --------------------------------------------------------------------------------------------------
 
     async def _retry_refused(
-        self, answer: UpstreamResponse, out: UpstreamRequest, said: Sequence[UpstreamMessage]
+        self, response: UpstreamResponse, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
     ) -> UpstreamResponse | None:
-        """A request that was refused: shortened where it was too long, as it came where our edits may be the cause."""
-        async with answer:
+        """Retry a refused request: shortened where it was too long, unmodified where our edits may be the cause."""
+        async with response:
             await self._await_prepare()
             try:
-                told = await _read_at_most(answer, MAX_ERROR_BYTES)
+                body_start = await _read_at_most(response, MAX_ERROR_BYTES)
             except UpstreamError as error:
                 await reply_upstream_error(error, self.reply, self.api, self.record)
                 return None
-            heard = await self._parse_response(answer, told)
-            if heard.overflow is not None and (shorter := await self._shorten_request(heard, out, said)):
-                self.record.cause = "overflow"
-                return await self._open_upstream(shorter)
-            if heard.overflow is None and out.is_edited and not self.hidden_messages:
-                return await self._retry_unmodified(answer, heard, told)
-            await self._relay_refusal(answer, told)
+            facts = await self._parse_response(response, body_start)
+            if facts.overflow is not None:
+                shorter = await self._shorten_request(facts, out, messages)
+                if shorter is not None:
+                    self.record.cause = "overflow"
+                    return await self._open_upstream(shorter)
+            elif out.is_edited and not self.hidden_messages:
+                return await self._retry_unmodified(facts)
+            await self._relay_refusal(response, body_start)
             return None
 
     async def _shorten_request(
-        self, heard: ResponseFacts, out: UpstreamRequest, said: Sequence[UpstreamMessage]
+        self, facts: ResponseFacts, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
     ) -> UpstreamRequest | None:
-        """The same messages once more, now that the model's window is known; None where nothing becomes shorter."""
+        """Prepare the same messages again, now that the model's window is known; None where nothing becomes shorter."""
         async with self.session.lock:
-            if not self.session.context.overflowed(heard.error):
+            if not self.session.context.overflowed(facts.error):
                 return None
-        view = await self._prepare_view(said)
+        view = await self._prepare_view(messages)
         if view is None:
             return None
-        shorter = await self._encode_view(view, said)
-        # By bytes: how many tokens it was thought to have goes by what was reported, and that has just proved wrong.
+        shorter = await self._encode_view(view, messages)
+        # By bytes: the estimate of tokens has just proved wrong.
         if len(shorter.body) < len(out.body):
             return shorter
         return None
 
-    async def _retry_unmodified(
-        self, answer: UpstreamResponse, heard: ResponseFacts, told: bytes
-    ) -> UpstreamResponse | None:
-        """What the client sent itself: if that is taken, what we made of it was wrong; the session is left alone then.
+    async def _retry_unmodified(self, facts: ResponseFacts) -> UpstreamResponse | None:
+        """Send the client's own request. If the provider takes it, our edits were wrong, and the session is bypassed.
 
-        Providers advise against hiding their error about thinking: it is in the log, and in the client's answer where
-        its own request is refused as well.
+        Providers advise against hiding their error about thinking. It is in the log, and in the client's response where
+        the client's own request is refused as well.
         """
         own = await self._open_upstream(UpstreamRequest(self.request.body))
         if own is None or own.status >= 400:
             return own
         self.session.begin_bypass()
         self.record.how = "failed"
-        self.record.cause = "unbound" if heard.unbound_thinking else "rejected"
+        self.record.cause = "unbound" if facts.unbound_thinking else "rejected"
         _log.error(
             "session %s: the provider refused what was made of a request and took it as it came; its next %d requests"
             " are left alone: %s",
             self.record.session,
             self.session.requests_to_bypass,
-            sanitize_error(heard.error, self.request.headers),
+            sanitize_error(facts.error, self.request.headers),
         )
         return own
 
-    async def _relay_refusal(self, answer: UpstreamResponse, read: bytes) -> None:
-        """The provider's refusal, word for word; as an event where an answer has begun."""
+    async def _relay_refusal(self, response: UpstreamResponse, read: bytes) -> None:
+        """Relay the provider's refusal unchanged; as an event where the reply has begun. read: what was read of it."""
+        cause = f"upstream-{response.status}"
         if not self.reply.is_started:
-            heard = await stream_response(
-                answer,
+            facts = await stream_response(
+                response,
                 self.reply,
-                make_observer(self.api, answer),
+                make_observer(self.api, response),
                 self.record,
                 received_at=self.request.received_at,
                 read_before=read,
                 extra_headers=self._make_headers(),
             )
-            self.record.cause = self.record.cause or f"upstream-{answer.status}"
-            self.record.why = sanitize_error(heard.error, self.request.headers)
+            self.record.cause = self.record.cause or cause
+            self.record.why = sanitize_error(facts.error, self.request.headers)
             return
-        heard = await self._parse_response(answer, read or await _read_at_most(answer, MAX_ERROR_BYTES))
-        await self._end_with_error(heard.error or f"the provider answered {answer.status}", f"upstream-{answer.status}")
+        facts = await self._parse_response(response, read or await _read_at_most(response, MAX_ERROR_BYTES))
+        await self._end_with_error(facts.error or f"the provider answered {response.status}", cause)
 
     async def _end_with_error(self, message: str, cause: str) -> None:
-        self.record.cause, self.record.why = cause, sanitize_error(message, self.request.headers)
+        self.record.cause = cause
+        self.record.why = sanitize_error(message, self.request.headers)
         await end_cut_reply(self.reply, self.api, message)
 
-    async def _parse_response(self, answer: UpstreamResponse, read: bytes) -> ResponseFacts:
-        tap = make_observer(self.api, answer)
-        tap.feed(read)
-        return await finish_observer(tap)
+    async def _parse_response(self, response: UpstreamResponse, read: bytes) -> ResponseFacts:
+        observer = make_observer(self.api, response)
+        observer.feed(read)
+        return await finish_observer(observer)
 
     # -- the way back ----------------------------------------------------------------------------------------------
 
-    async def _relay_response(self, answer: UpstreamResponse) -> RoundOutcome | None:
-        """What the provider says, on its way to the client. Raises UpstreamError where it breaks off."""
-        if answer.status >= 400:
-            await self._relay_refusal(answer, b"")
-            return None
-        # One that comes compressed in a way that nobody asked for is the client's to read.
-        if (
-            self.merger is None
-            and self._recall_offered
-            and answer.status == 200
-            and make_decompressor(answer) is not None
-        ):
-            self.merger = ResponseMerger(
-                self.api, stream=is_event_stream(answer), stored=self.body.get_field("store") is not False
-            )
-        return await (
-            self._merge_response(answer, self.merger) if self.merger is not None else self._pass_response(answer)
-        )
+    async def _relay_response(self, response: UpstreamResponse) -> RoundOutcome | None:
+        """Relay a response to the client; return its outcome where a recall continues it.
 
-    async def _pass_response(self, answer: UpstreamResponse) -> None:
-        """The answer as it comes."""
-        tap = make_observer(self.api, answer)
+        Raises UpstreamError where it breaks off.
+        """
+        if response.status >= 400:
+            await self._relay_refusal(response, b"")
+            return None
+        may_recall = self._recall_offered and response.status == 200
+        # A response whose compression the gateway cannot read passes: the client may know it.
+        if self.merger is None and may_recall and make_decompressor(response) is not None:
+            stored = self.body.get_field("store") is not False
+            self.merger = ResponseMerger(self.api, stream=is_event_stream(response), stored=stored)
+        if self.merger is None:
+            await self._pass_response(response)
+            return None
+        return await self._merge_response(response, self.merger)
+
+    async def _pass_response(self, response: UpstreamResponse) -> None:
+        """Relay the response unchanged."""
+        observer = make_observer(self.api, response)
         try:
             await stream_response(
-                answer,
+                response,
                 self.reply,
-                tap,
+                observer,
                 self.record,
                 received_at=self.request.received_at,
                 extra_headers=self._make_headers(),
             )
         finally:
-            await self._record_usage(tap)
+            await self._record_usage(observer)
 
-    async def _merge_response(self, answer: UpstreamResponse, relay: ResponseMerger) -> RoundOutcome | None:
-        """The answer as it comes, but for calls of the recall tools: the outcome where it goes on behind them."""
-        tap = make_observer(self.api, answer)
-        inflated = make_decompressor(answer)
+    async def _merge_response(self, response: UpstreamResponse, merger: ResponseMerger) -> RoundOutcome | None:
+        """Relay the response without its recall calls; return its outcome where they continue it."""
+        observer = make_observer(self.api, response)
+        decompress = make_decompressor(response)
         late = b""
-        if inflated is None:
+        if decompress is None:
             raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
-        relay.begin_round()
-        if is_event_stream(answer):
-            await self._start_reply(answer)
+        merger.begin_round()
+        if is_event_stream(response):
+            await self._start_reply(response)
         try:
-            async for chunk in answer.iter_chunks():
-                self.record.first_byte_seconds = (
-                    self.record.first_byte_seconds or time.perf_counter() - self.request.received_at
-                )
-                tap.feed(chunk)
-                out = relay.feed(inflated(chunk))
-                if self.hidden_messages and relay.has_ended:
-                    # The end is held until what the client is not shown is in the store.
-                    late += out
+            async for chunk in response.iter_chunks():
+                if not self.record.first_byte_seconds:
+                    self.record.first_byte_seconds = time.perf_counter() - self.request.received_at
+                observer.feed(chunk)
+                output = merger.feed(decompress(chunk))
+                if self.hidden_messages and merger.has_ended:
+                    # The end is held until the hidden rounds are stored.
+                    late += output
                 else:
-                    await self._send_chunk(out)
-            outcome = await self._end_round(relay)
+                    await self._send_chunk(output)
+            outcome = await self._end_round(merger)
         finally:
-            await self._record_usage(tap)
-        if outcome.recall_calls and not outcome.is_done and len(relay.response_ids) < MAX_ROUNDS:
+            await self._record_usage(observer)
+        if outcome.recall_calls and not outcome.is_done and len(merger.response_ids) < MAX_ROUNDS:
             await self._send_chunk(late + outcome.output)
             return outcome
-        await self._finish_response(relay, outcome, late, answer)
+        await self._finish_response(merger, outcome, late, response)
         return None
 
-    async def _end_round(self, relay: ResponseMerger) -> RoundOutcome:
-        """The end of a round; a large body is read in a thread."""
-        if relay.held_bytes <= INLINE_BYTES:
-            return relay.end_round()
-        return await run_off_loop(relay.end_round, choose_executor(relay.held_bytes))
+    async def _end_round(self, merger: ResponseMerger) -> RoundOutcome:
+        """End the round; a large body is read in a thread."""
+        if merger.held_bytes <= INLINE_BYTES:
+            return merger.end_round()
+        return await run_off_loop(merger.end_round, choose_executor(merger.held_bytes))
 
     async def _finish_response(
-        self, relay: ResponseMerger, outcome: RoundOutcome, late: bytes, answer: UpstreamResponse
+        self, merger: ResponseMerger, outcome: RoundOutcome, late: bytes, response: UpstreamResponse
     ) -> None:
-        """The end of an answer in which something was recalled, or nothing."""
+        """Finish the client's response, whether something was recalled in it or not."""
         ending = outcome.output
         if outcome.is_cut and not outcome.nothing_held:
             await self._send_chunk(late + ending)
-            await reply_upstream_error(
-                UpstreamError("cut", "the provider's answer broke off"), self.reply, self.api, self.record
-            )
+            error = UpstreamError("cut", "the provider's answer broke off")
+            await reply_upstream_error(error, self.reply, self.api, self.record)
             return
         if outcome.recall_calls and outcome.has_client_calls:
-            await self._answer_recalls(relay, outcome)
+            await self._answer_recalls(merger, outcome)
         elif outcome.recall_calls:
-            # Nothing but recalls, for as long as an answer may take.
-            outcome = relay.finish_without_recall()
+            # The model did nothing but recall, for as many rounds as one response may take.
+            outcome = merger.finish_without_recall()
             ending += outcome.output
-        await self._save_hidden_rounds(relay, outcome)
+        await self._save_hidden_rounds(merger, outcome)
         if not self.reply.is_started:
-            await self._start_reply(answer, length=len(ending))
+            await self._start_reply(response, length=len(ending))
         await self._send_chunk(late + ending)
         self.record.is_complete = outcome.is_done
         self.record.total_seconds = time.perf_counter() - self.request.received_at
         await self.reply.finish()
 
-    async def _start_reply(self, answer: UpstreamResponse, length: int | None = None) -> None:
-        """Status and headers of the first round's answer."""
+    async def _start_reply(self, response: UpstreamResponse, length: int | None = None) -> None:
+        """Send status and headers of the first round's response."""
         if self.reply.is_started:
             return
-        self.record.status, self.record.is_stream = answer.status, is_event_stream(answer)
+        self.record.status = response.status
+        self.record.is_stream = is_event_stream(response)
+        headers = header_fields.filter_response_fields(response.headers, is_changed=True)
         if length is not None:
-            own = [(b"content-length", str(length).encode())]
-        else:
-            own = []
-        await self.reply.start(
-            answer.status,
-            [*fields.filter_response_fields(answer.headers, is_changed=True), *own, *self._make_headers()],
-        )
+            headers.append((b"content-length", str(length).encode()))
+        await self.reply.start(response.status, [*headers, *self._make_headers()])
 
     async def _send_chunk(self, chunk: bytes) -> None:
         if chunk:
@@ -554,58 +561,57 @@ class RequestHandler:
             await self.reply.send(chunk)
 
     def _make_headers(self) -> Headers:
-        """What we say of our own: whose session it is, and when a guard says stop."""
-        told = [(b"x-elision-session", self.record.session.encode("ascii", "backslashreplace"))]
-        return told + ([(b"x-elision-stop", self.hint.encode("ascii", "backslashreplace"))] if self.hint else [])
+        """Return the gateway's own headers: the session's name, and the limit that was reached."""
+        headers = [(b"x-elision-session", self.record.session.encode("ascii", "backslashreplace"))]
+        if self.hint:
+            headers.append((b"x-elision-stop", self.hint.encode("ascii", "backslashreplace")))
+        return headers
 
     # -- recalls ---------------------------------------------------------------------------------------------------
 
-    async def _continue_after_recall(self, relay: ResponseMerger, outcome: RoundOutcome) -> None:
-        """Answer the model's recalls and take both for said."""
-        # Word that something is under way, while nothing can be shown.
-        await self._send_chunk(relay.keep_alive() if self.record.is_stream else b"")
-        told = await self._answer_recalls(relay, outcome)
-        self.hidden_messages += [
-            UpstreamMessage(message, encode_json(message)) for message in (*outcome.messages, *told)
-        ]
+    async def _continue_after_recall(self, merger: ResponseMerger, outcome: RoundOutcome) -> None:
+        """Answer the model's recall calls, and add calls and results to the conversation."""
+        if self.record.is_stream:
+            # The client gets a sign of life while nothing else can be sent.
+            await self._send_chunk(merger.keep_alive())
+        results = await self._answer_recalls(merger, outcome)
+        for message in (*outcome.messages, *results):
+            self.hidden_messages.append(UpstreamMessage(message, encode_json(message)))
 
-    async def _answer_recalls(self, relay: ResponseMerger, outcome: RoundOutcome) -> tuple[dict[str, Any], ...]:
-        """Recalls and what they found, as request messages."""
-        found: list[tuple[RecallCall, str]] = []
+    async def _answer_recalls(self, merger: ResponseMerger, outcome: RoundOutcome) -> tuple[dict[str, Any], ...]:
+        """Answer the recall calls; return the results as request messages."""
+        results: list[tuple[RecallCall, str]] = []
         async with self.session.lock:
             for call in outcome.recall_calls:
-                text = await self._answer_recall(call)
-                found.append((call, text or "[not found]"))
-        self.record.recalls += len(found)
-        return relay.add_results(found)
+                try:
+                    text = await self.session.context.handle_tool_call_async(call.name, call.arguments)
+                except Exception as error:  # noqa: BLE001 - the boundary of I9
+                    self._log_fault("recall", error, "the model is told that nothing was found")
+                    text = None
+                results.append((call, text or "[not found]"))
+        self.record.recalls += len(results)
+        return merger.add_results(results)
 
-    async def _answer_recall(self, call: RecallCall) -> str | None:
-        try:
-            return await self.session.context.handle_tool_call_async(call.name, call.arguments)
-        except Exception as error:  # noqa: BLE001 - the same boundary
-            self._log_fault("recall", error, "the model is told that nothing was found")
-            return None
-
-    async def _save_hidden_rounds(self, relay: ResponseMerger, outcome: RoundOutcome) -> None:
-        """What the client is not shown, in the store before it has the end of the answer."""
-        replaced = relay.find_replacements() if outcome.is_done else ()
-        if not replaced:
+    async def _save_hidden_rounds(self, merger: ResponseMerger, outcome: RoundOutcome) -> None:
+        """Store what the client does not see, before the client has the end of the response."""
+        replacements = merger.find_replacements() if outcome.is_done else ()
+        if not replacements:
             return
         async with self.session.lock:
             try:
-                for each in replaced:
-                    self._record_replacement(each, outcome)
+                for replacement in replacements:
+                    self._record_replacement(replacement, outcome)
                 self.session.hidden_rounds.add_events(self.session.context.exchanges())
-            except Exception as error:  # noqa: BLE001 - the same boundary
+            except Exception as error:  # noqa: BLE001 - the boundary of I9
                 self._log_fault("exchanges", error, "what was recalled will not be there at the next request")
             await self.session.context.settle_async()
 
-    def _record_replacement(self, replaced: Replacement, outcome: RoundOutcome) -> None:
-        shown = outcome.visible[: replaced.index + 1]
+    def _record_replacement(self, replacement: Replacement, outcome: RoundOutcome) -> None:
+        visible = outcome.visible[: replacement.index + 1]
         self.session.context.exchanged(
-            node=self.session.transcript.name_history(self.entries, shown).hex(),
-            messages=tuple(map(_encode_text, replaced.messages)),
-            results=tuple(map(_encode_text, replaced.results)),
+            node=self.session.transcript.name_history(self.entries, visible).hex(),
+            messages=tuple(encode_json(message).decode() for message in replacement.messages),
+            results=tuple(encode_json(message).decode() for message in replacement.results),
         )
 
     # -- the log ---------------------------------------------------------------------------------------------------
@@ -617,93 +623,85 @@ class RequestHandler:
             self._save_task = self._save_task or asyncio.ensure_future(self._save_soon())
 
     async def _save_soon(self) -> None:
-        """Write what the pass left unwritten: while the provider works, or with the usage of a quick answer."""
+        """Write pending events: while the provider works, or with the usage of a quick response."""
         await _wait_at_most(self._is_over, SAVE_WAIT_SECONDS)
         await self._save_log()
 
     async def _save_log(self) -> None:
         async with self.session.lock:
-            if (fault := await self.session.context.settle_async()) is not None:
+            fault = await self.session.context.settle_async()
+            if fault is not None:
                 self.record.cause = self.record.cause or fault.kind
 
     async def _await_save(self) -> None:
-        """All of it is in the store; cancelled or not, the log is not left in the midst of a write."""
+        """Wait until all events are stored, even where the request is cancelled: a write is never left half done."""
         if self._save_task is not None:
             await asyncio.shield(self._save_task)
             await asyncio.shield(asyncio.ensure_future(self._save_log()))
 
-    async def _record_usage(self, tap: ResponseObserver) -> None:
-        """Record what was reported, be it of an answer that broke off or a client that left: that is billed as well."""
-        await asyncio.shield(asyncio.ensure_future(self._record_response(tap)))
+    async def _record_usage(self, observer: ResponseObserver) -> None:
+        """Record the reported usage, also of a response that broke off or a client that left: it is billed as well."""
+        await asyncio.shield(asyncio.ensure_future(self._record_response(observer)))
 
-    async def _record_response(self, tap: ResponseObserver) -> None:
-        """What the provider reported for the newest call."""
-        heard = await finish_observer(tap)
-        if heard.usage is not None:
-            if self.record.usage is None:
-                self.record.usage = heard.usage
-            else:
-                self.record.usage = self.record.usage + heard.usage
-        if heard.cache_miss:
-            self.record.cache_miss = heard.cache_miss.reason
-        else:
-            self.record.cache_miss = ""
-        self.record.thinking_dropped += sum(each.is_dropped for each in heard.transformations)
-        if heard.cleared:
-            self.record.cleared_tokens += heard.cleared.cleared_tokens
-        else:
-            self.record.cleared_tokens += 0
-        if heard.usage is None:
+    async def _record_response(self, observer: ResponseObserver) -> None:
+        """Record what the provider reported for the newest call."""
+        record = self.record
+        facts = await finish_observer(observer)
+        record.cache_miss = facts.cache_miss.reason if facts.cache_miss else ""
+        record.thinking_dropped += sum(each.is_dropped for each in facts.transformations)
+        if facts.cleared:
+            record.cleared_tokens += facts.cleared.cleared_tokens
+        if facts.usage is None:
             return
+        record.usage = facts.usage if record.usage is None else record.usage + facts.usage
         if self._prepare_task is not None and not self._prepare_task.done():
-            self._early_usage = heard.usage
+            self._early_usage = facts.usage
             await self._await_prepare()
             return
         async with self.session.lock:
-            self._log_usage(heard.usage)
+            self._log_usage(facts.usage)
 
     def _log_usage(self, usage: Usage) -> None:
-        """The same, with the session's lock held."""
-        if (told := self.record.diagnostics) is not None:
-            try:
-                self.session.context.record(usage, call=told.call, branch=told.branch)
-            except Exception as error:  # noqa: BLE001 - the same boundary; the client has its answer
-                self._log_fault("usage", error, "the call has none")
+        """Record the usage in the session's log, with the session's lock held."""
+        diagnostics = self.record.diagnostics
+        if diagnostics is None:
+            return
+        try:
+            self.session.context.record(usage, call=diagnostics.call, branch=diagnostics.branch)
+        except Exception as error:  # noqa: BLE001 - the boundary of I9; the client has its response
+            self._log_fault("usage", error, "the call has none")
 
     def _log_fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
-        self.record.cause, self.record.why = what, type(error).__name__
+        self.record.cause = what
+        self.record.why = type(error).__name__
         _log.error("session %s: %s failed, %s", self.session.name, what, then, exc_info=error)
 
 
 async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
-    """Wait for it, but no longer than that."""
+    """Wait for the event, at most so many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
-def _is_from_assistant(said: UpstreamMessage) -> bool:
-    """Whether the assistant said it, of whatever API."""
-    role = said.json.get("role")
-    return role == "assistant" or (role is None and not text_in(said.json.get("type")).endswith("_output"))
+def _is_from_assistant(message: UpstreamMessage) -> bool:
+    """Return whether the assistant said it, in any API."""
+    role = message.json.get("role")
+    return role == "assistant" or (role is None and not text_in(message.json.get("type")).endswith("_output"))
 
 
-def _encode_text(message: Mapping[str, Any]) -> str:
-    return encode_json(message).decode()
-
-
-async def _read_at_most(answer: UpstreamResponse, limit: int) -> bytes:
+async def _read_at_most(response: UpstreamResponse, limit: int) -> bytes:
     read = bytearray()
-    async for chunk in answer.iter_chunks():
+    async for chunk in response.iter_chunks():
         read += chunk
         if len(read) > limit:
             break
     return bytes(read)
 
 
-def _add_betas(names: Headers, betas: Sequence[str]) -> Headers:
-    asked = ",".join(value.decode("latin-1") for name, value in names if name.lower() == b"anthropic-beta")
+def _add_betas(headers: Headers, betas: Sequence[str]) -> Headers:
+    values = ",".join(value.decode("latin-1") for name, value in headers if name.lower() == b"anthropic-beta")
     for beta in betas:
-        asked = add_beta(asked, beta)
-    kept = [pair for pair in names if pair[0].lower() != b"anthropic-beta"]
-    return [*kept, (b"anthropic-beta", asked.encode("latin-1"))]
+        values = add_beta(values, beta)
+    others = [pair for pair in headers if pair[0].lower() != b"anthropic-beta"]
+    return [*others, (b"anthropic-beta", values.encode("latin-1"))]
