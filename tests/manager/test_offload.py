@@ -11,11 +11,11 @@ import pytest
 #: Both threads do some work; then a forked child has them do the same.
 FORKS = """
 import asyncio, os
-from elision.manager.drivers import finished
-from elision.manager.offload import LARGE, executor_for
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import LARGE_BYTES, choose_executor
 
 async def ask_both():
-    return [await finished(os.getpid, executor_for(size)) for size in (0, LARGE)]
+    return [await run_off_loop(os.getpid, choose_executor(size)) for size in (0, LARGE_BYTES)]
 
 assert asyncio.run(ask_both()) == [os.getpid()] * 2
 child = os.fork()
