@@ -434,8 +434,8 @@ def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytes
         monkeypatch.setattr(owner, name, wrapper)
 
     counted(State, "fold")
-    counted(Policy, "turn_added")
-    counted(Policy, "consider")
+    counted(Policy, "add_turn")
+    counted(Policy, "add_candidate")
     counted(History, "_append_message")
     counted(History, "_is_same_message")
     context = manager(MemoryStore(), strategy="masking(window=2)", prices="uncached")

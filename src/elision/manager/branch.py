@@ -1,8 +1,8 @@
-"""One line of a session's history: its log in the store, and what follows from it in memory."""
+"""One branch of a session: its log in the store, and the state computed from it in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -19,19 +19,20 @@ from elision.trajectory.turn import Turn
 
 @dataclass(slots=True)
 class ObservationTotals:
-    """Running totals that the diagnostics tell; a fold over turns and decisions, work O(new)."""
+    """Running totals over a session's observations, for the diagnostics. Adding a turn is work O(turn)."""
 
     sizer: Sizer
-    #: Observations up to and with each turn, and their tokens; 0 before the first.
+    #: Number of observations up to and with each turn, and their tokens. The first entry is 0.
     observations: list[int] = field(default_factory=lambda: [0])
     tokens: list[int] = field(default_factory=lambda: [0])
 
     def add_turn(self, turn: Turn) -> None:
+        tokens = sum(self.sizer.count_observation(observation) for observation in turn.observations)
         self.observations.append(self.observations[-1] + len(turn.observations))
-        self.tokens.append(self.tokens[-1] + sum(self.sizer.count_observation(each) for each in turn.observations))
+        self.tokens.append(self.tokens[-1] + tokens)
 
     def remove_newest(self) -> None:
-        """The newest turn is to come again."""
+        """Undo the newest `add_turn`."""
         del self.observations[-1], self.tokens[-1]
 
 
@@ -39,6 +40,7 @@ class ObservationTotals:
 class SessionBranch:
     """A log and its session.
 
+    new:              what the store is told when the session is created.
     totals:           counted over the first `turns_counted` turns, which `watch` has seen as well.
     watch_before_newest: `watch` without the newest of them, which may still change.
     saved_events:     leading records of `session.events` that are in the store.
@@ -78,11 +80,15 @@ class SessionBranch:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether something happened that is not in the store."""
-        return bool(self.unsaved) and (self.exists or bool(self.session.state.calls or self.session.state.turns))
+        """Whether the log has records to write. A session without calls and turns is not worth creating."""
+        state = self.session.state
+        return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
 
     def save(self, store: Store, at: float) -> None:
-        """Write what the store has not seen yet, durably. Raises StoreError; then nothing was written."""
+        """Write all unsaved records durably.
+
+        at: seconds since the epoch. Raises ConflictError where another process wrote, StoreError where the store fails.
+        """
         try:
             if not self.exists:
                 self._create_session(store, at)
@@ -97,70 +103,71 @@ class SessionBranch:
         self.pending_attempts = []
 
     def _note_attempt(self) -> None:
-        """Remember what was to be written: it may be in the store, and only the answer lost."""
-        if unsaved := self.unsaved:
-            self.pending_attempts = [tried for tried in self.pending_attempts if not _begins_with(unsaved, tried)] + [
-                unsaved
-            ]
+        """Remember what was to be written: the store may have it, and only its answer was lost."""
+        unsaved = self.unsaved
+        if unsaved:
+            others = [attempt for attempt in self.pending_attempts if not _begins_with(unsaved, attempt)]
+            self.pending_attempts = [*others, unsaved]
 
-    def is_own_write(self, there: Sequence[Event]) -> bool:
-        """Whether `there`, found in the store behind what is saved, is what a try of ours wrote, whichever it was."""
-        if not there or not self.pending_attempts:
+    def is_own_write(self, stored: Sequence[Event]) -> bool:
+        """Return whether one of our attempts wrote `stored`, which the store has after the saved records."""
+        if not stored or not self.pending_attempts:
             return False
-        # A try whose events all stand in what is owed now is not remembered by itself.
-        return list(there) in self.pending_attempts or _begins_with(self.unsaved, there)
+        # An attempt whose events all begin the unsaved ones is not remembered by itself.
+        return list(stored) in self.pending_attempts or _begins_with(self.unsaved, stored)
 
     def find_own_write(self, store: Store) -> list[Event]:
-        """What an earlier try wrote though its answer was lost; [] if none did, or others wrote. Raises StoreError."""
-        if self.pending_attempts:
-            there = list(store.events(self.key, self.saved_events))
-        else:
-            there = []
-        if self.is_own_write(there):
-            return there
-        return []
+        """Return what an earlier attempt wrote although its answer was lost; [] if none did, or others wrote.
+
+        Raises StoreError.
+        """
+        if not self.pending_attempts:
+            return []
+        stored = list(store.events(self.key, self.saved_events))
+        return stored if self.is_own_write(stored) else []
 
     def _create_session(self, store: Store, at: float) -> None:
-        """Begin the session in the store; a branch whose number is taken takes the next one."""
+        """Create the session in the store. A branch whose key is taken uses the next free one."""
         while True:
             try:
                 self._create_once(store, at)
             except ConflictError:
                 if not has_session(store, self.key):
                     raise
-                free = self.may_rename or self.new.relation in ("fork", "replaced")
-                if self._was_created(store, free=free):
+                may_rename = self.may_rename or self.new.relation in ("fork", "replaced")
+                if self._was_created(store, may_rename=may_rename):
                     self.exists = True
                     return
                 if self.find_own_write(store):
-                    # Whoever is told goes on behind it.
+                    # The caller continues after what was written.
                     self.exists = True
                     raise
-                if not free:
+                if not may_rename:
                     raise
                 self.new = replace(self.new, key=next_branch_key(self.new.key))
             else:
                 self.exists = True
                 return
 
-    def _was_created(self, store: Store, *, free: bool) -> bool:
-        """Whether an earlier try began the session, though its answer was lost, and nothing is in it yet.
+    def _was_created(self, store: Store, *, may_rename: bool) -> bool:
+        """Return whether an earlier attempt created the session although its answer was lost, and it is still empty.
 
-        free: whether another name would do, so that it must be ours for certain.
+        may_rename: whether another key would do. Then the session must be ours for certain.
         """
         info = store.info(self.key)
-        own = (info.family, info.begun) == (self.new.family, self.new.at)
-        return bool(self.pending_attempts) and info.records == self.new.shared and (own or not free)
+        if not self.pending_attempts or info.records != self.new.shared:
+            return False
+        return not may_rename or (info.family, info.begun) == (self.new.family, self.new.at)
 
     def _create_once(self, store: Store, at: float) -> None:
-        # Its class is asked, not the store: one that fails says so at every question.
+        # The class is asked: a store that fails may raise at every access to the object.
         if issubclass(type(store), AtomicCreate):
             self.saved_events = cast("AtomicCreate", store).create_with_events(self.new, self.unsaved, at=at)
         else:
             store.create(self.new)
 
     def count_new_turns(self) -> None:
-        """Show guards and totals the turns that they have not seen."""
+        """Add the turns since the last call to the guards and totals."""
         for turn in self.session.state.turns[self.turns_counted :]:
             self.watch_before_newest = self.watch.copy()
             self.watch.add_turn(turn)
@@ -168,70 +175,75 @@ class SessionBranch:
         self.turns_counted = len(self.session.state.turns)
 
     def amend_newest(self, turn: Turn, node: str) -> None:
-        """The newest turn came with another ending."""
+        """Replace the newest turn, which came with another ending."""
         self.session = self.session.amend_turn(turn, node)
         if self.turns_counted == turn.index:
             self.forget_newest()
 
     def replace_session(self, session: Session) -> None:
-        """Go on with `session`, made anew of events, under the terms that hold for the client's calls."""
+        """Use `session`, rebuilt from events, under the terms of the present one."""
         session.terms = self.session.terms
         self.session = session
 
     def forget_newest(self) -> None:
-        """The newest turn that guards and totals were shown is to come again."""
+        """Remove the newest turn from the guards and totals."""
         self.turns_counted -= 1
         self.watch = self.watch_before_newest
         self.totals.remove_newest()
 
     def is_amended_by(self, history: History) -> bool:
-        """Whether the newest turn is the one in `history` but for its ending, of which nothing is hidden."""
+        """Return whether `history` has the newest turn with another ending, of which nothing is hidden."""
         newest = self.session.state.turns[-1]
-        came, _ = history.conversation.build_turn(newest.index)
-        if _keep_assistant_part(newest) != _keep_assistant_part(came):
+        amended, _ = history.conversation.build_turn(newest.index)
+        if _keep_assistant_part(newest) != _keep_assistant_part(amended):
             return False
-        places = [position - 1 for turn, position in self.session.state.hidden if turn == newest.index]
-        return all(newest.observations[at : at + 1] == came.observations[at : at + 1] for at in places)
+        for turn, position in self.session.state.hidden:
+            hidden = slice(position - 1, position)
+            if turn == newest.index and newest.observations[hidden] != amended.observations[hidden]:
+                return False
+        return True
 
     def cut_log(self, turns: int) -> list[Event]:
-        """The log as it stood before turn `turns` + 1 came."""
-        return list(_iterate_until(self.session.events, turns + 1))
+        """Return the leading events of the log, up to turn `turns` + 1, which is left out."""
+        events: list[Event] = []
+        for event in self.session.events:
+            if isinstance(event, TurnAdded) and event.turn.index > turns:
+                break
+            events.append(event)
+        return events
 
 
 def _begins_with(events: Sequence[Event], first: Sequence[Event]) -> bool:
     return list(events[: len(first)]) == list(first)
 
 
-def _iterate_until(events: Sequence[Event], turn: int) -> Iterator[Event]:
-    for event in events:
-        if isinstance(event, TurnAdded) and event.turn.index >= turn:
-            return
-        yield event
-
-
 def map_nodes(events: Sequence[Event]) -> dict[int, str]:
-    """For each turn of a log the name of the history that ends with it, as it is now."""
+    """Return for each turn of a log the name of the history that ends with it."""
     return {event.turn.index: event.node for event in events if isinstance(event, TurnAdded | TurnAmended)}
 
 
 def _keep_assistant_part(turn: Turn) -> Turn:
-    """What the assistant said in it alone."""
+    """Return `turn` with nothing but what the assistant wrote."""
     return replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
 
 
 def make_branch(new: NewSession, session: Session, guards: Guards) -> SessionBranch:
-    """A branch whose log is `session.events`, none of it in the store yet."""
+    """Return a branch whose log is `session.events`, none of it in the store yet."""
     watch = guards.start_watch()
-    made = SessionBranch(
-        new=new, session=session, watch=watch, totals=ObservationTotals(session.sizer), watch_before_newest=watch
+    branch = SessionBranch(
+        new=new,
+        session=session,
+        watch=watch,
+        totals=ObservationTotals(session.sizer),
+        watch_before_newest=watch,
+        nodes=map_nodes(session.events),
     )
-    made.nodes = map_nodes(session.events)
-    made.count_new_turns()
-    return made
+    branch.count_new_turns()
+    return branch
 
 
 def has_session(store: Store, key: str) -> bool:
-    """Whether the store knows a session by that name. Raises StoreError."""
+    """Return whether the store has a session of that key. Raises StoreError."""
     try:
         store.info(key)
     except UnknownHandle:
@@ -240,29 +252,29 @@ def has_session(store: Store, key: str) -> bool:
 
 
 def next_branch_key(key: str) -> str:
-    """The key of a session's next branch: a number behind the session's name."""
+    """Return the key of a session's next branch: the session's name, `~` and a number."""
     return f"{session_name(key)}~{branch_number(key) + 1}"
 
 
 def session_name(key: str) -> str:
-    """The session's name in the key of one of its branches."""
+    """Return the session's name in the key of one of its branches."""
     if branch_number(key) > 1:
         return key.rpartition("~")[0]
     return key
 
 
 def branch_number(key: str) -> int:
-    """Which branch of its session `key` names; 1 for the session itself."""
-    _, mark, told = key.rpartition("~")
-    if mark and told.isdecimal() and told.isascii() and len(told) < 10:
-        return int(told)
+    """Return the number of the branch in `key`; 1 for the session itself."""
+    _, mark, digits = key.rpartition("~")
+    if mark and digits.isdecimal() and digits.isascii() and len(digits) < 10:
+        return int(digits)
     return 1
 
 
 def relate_history(history: History | None, known: set[bytes]) -> Relation:
-    """What a history is that goes another way than `known` messages did.
+    """Return how a history that differs from the `known` messages relates to them.
 
-    Rewritten by the client where some of them come again in another place, else a fork.
+    "replaced" where some of them come again in another place, as after a compaction by the client; else "fork".
     """
     if history is not None and known & history.collect_digests():
         return "replaced"

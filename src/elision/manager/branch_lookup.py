@@ -1,6 +1,6 @@
-"""Which branch of a session a history belongs to: found by content, made where there is none.
+"""Find the branch of a session that a history belongs to, by content; make one where there is none.
 
-Everything here may wait for the store; nothing is written to it before there is something to write.
+Every method may wait for the store. None writes to it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ SessionFactory = Callable[[Sequence[Event]], Session]
 
 @dataclass(frozen=True, slots=True)
 class BranchLookup:
-    """One session's branches, or a whole family's.
+    """Finds, loads and forks the branches of one session, or of a whole family.
 
-    root: the session's name. family: whose histories are looked up; "" for the session's own, which is all there is
-    then. shared: whether other processes may write to the same logs. parent: of a sub-agent. opened: what a new log
-    begins with.
+    root:      the session's name.
+    family:    name of the family whose histories are searched; "" for the session's own alone.
+    is_shared: whether other processes may write to the same logs.
+    parent:    name of the session that started this one; "" for none.
+    make_session: makes the engine's session of a log. make_opened_event: makes the first event of a new log.
     """
 
     store: Store
@@ -49,36 +51,37 @@ class BranchLookup:
 
     @property
     def search_family(self) -> str:
-        """Within what histories are looked up."""
+        """The family in which histories are searched: the session's own name where it has none."""
         return self.family or self.root
 
     def begin_session(self) -> SessionBranch:
-        """The session itself, as nobody has written to it yet."""
+        """Return the session's first branch, which is in no store yet."""
         relation: Relation = "sub-agent" if self.parent else ""
         new = NewSession(
             key=self.root, family=self.search_family, at=self.clock(), parent=self.parent, relation=relation
         )
         session = self.make_session([self.make_opened_event()])
-        made = make_branch(new, session, self.guards)
-        # In a family the name is but a wish: the session that has it already may be anybody's.
-        made.may_rename = bool(self.family)
-        return made
+        branch = make_branch(new, session, self.guards)
+        # In a family the name is only a wish: a session that has it already may be another client's.
+        branch.may_rename = bool(self.family)
+        return branch
 
     def load_branch(self, key: str) -> SessionBranch:
-        """A branch of the store, whole. Raises UnknownHandle, StoreError."""
+        """Return a whole branch of the store. Raises UnknownHandle, StoreError."""
         info = self.store.info(key)
         events = list(self.store.events(key))
         new = NewSession(
             key=key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation, shared=0
         )
-        # Without any it was begun, and never written to.
-        loaded = make_branch(new, self.make_session(events or [self.make_opened_event()]), self.guards)
-        loaded.saved_events = len(events)
-        loaded.exists = True
-        return loaded
+        # A session without events was created, and nothing was written to it.
+        session = self.make_session(events or [self.make_opened_event()])
+        branch = make_branch(new, session, self.guards)
+        branch.saved_events = len(events)
+        branch.exists = True
+        return branch
 
     def load_root_branch(self) -> SessionBranch | None:
-        """The session as it is in the store, without looking at any history; None if it is not there."""
+        """Return the branch named as the session, whatever its history; None if the store has none."""
         try:
             if self.family and self.store.info(self.root).family != self.family:
                 return None
@@ -87,24 +90,27 @@ class BranchLookup:
             return None
 
     def load_latest_branch(self) -> SessionBranch | None:
-        """Of the session's branches the one that changed last; None if the store has none."""
+        """Return the session's branch that changed last; None if the store has none."""
         if self.family:
-            # Others of the family are other runs, which are told apart by their histories alone.
+            # Other sessions of the family are other runs, and only their histories tell them apart.
             return self.load_root_branch()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
-        if keys:
-            return self.load_branch(keys[0])
-        return None
+        if not keys:
+            return None
+        return self.load_branch(keys[0])
 
     def find_branch(self, history: History, at_hand: SessionBranch | None = None) -> tuple[SessionBranch, str]:
-        """The branch that `history` goes on with, and how. Raises StoreError.
+        """Return the branch that `history` continues, and how it continues it. Raises StoreError.
 
-        at_hand: what the client's messages went on with so far; without turns it has no name to be found by.
+        at_hand: the branch of the client's messages so far. Without turns it cannot be found by its history.
         """
         if found := self.store.locate(self.search_family, history.list_nodes()):
-            return self._continue_from(self.load_branch(found[0]), found[1], history)
-        # In a family there is no session that the history must be of.
-        known = _without_turns(at_hand) if self.is_shared else None
+            key, turns = found
+            return self._continue_from(self.load_branch(key), turns, history)
+        # In a family no session is given that the history must belong to.
+        known = None
+        if self.is_shared:
+            known = _without_turns(at_hand)
         if known is None and not self.family:
             known = self.load_root_branch()
         if known is None:
@@ -114,35 +120,37 @@ class BranchLookup:
         return self.fork_branch(known, -1, "replaced"), "replaced"
 
     def follow_divergence(self, current: SessionBranch, history: History, intact: int) -> tuple[SessionBranch, str]:
-        """Where `history` goes on that shares `intact` turns (-1: not even the head) with `current`."""
+        """Return the branch that `history` continues after it diverged from `current`, and how it continues it.
+
+        intact: turns that both share; -1 where not even the head is the same.
+        """
         try:
             found = self.store.locate(self.search_family, history.list_nodes())
         except ConflictError:
             raise
         except StoreError:
-            # What is in memory is enough to go on with; saving will say that the store fails.
+            # What is in memory is enough to continue; the next write reports that the store fails.
             found = None
-        if found is not None and found[1] > intact:
-            # In another branch, or further in this one: what differs are prompts, which name no history.
-            if found[0] == current.key and found[1] > len(current.session.state.turns):
-                raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
-            return self._continue_from(
-                current if found[0] == current.key else self.load_branch(found[0]), found[1], history, current
-            )
-        return self._continue_from(current, intact, history, current)
+        if found is None or found[1] <= intact:
+            return self._continue_from(current, intact, history, current)
+        # Another branch has more turns of it, or this one has: prompts differ then, which are no part of a name.
+        key, turns = found
+        if key != current.key:
+            return self._continue_from(self.load_branch(key), turns, history, current)
+        if turns > len(current.session.state.turns):
+            raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
+        return self._continue_from(current, turns, history, current)
 
     def _continue_from(
         self, found: SessionBranch, turns: int, history: History, current: SessionBranch | None = None
     ) -> tuple[SessionBranch, str]:
-        """`found` where it ends with turn `turns`, else a fork of it there. current: the branch that is left."""
-        akin = current is not None and session_name(current.key) == session_name(found.key)
-        if current is not None and akin:
-            last = max(found.key, current.key, key=branch_number)
-        else:
-            last = found.key
+        """Return `found` if it ends with turn `turns`, else a fork of it there, and how `history` continues it.
+
+        current: the branch that the client leaves.
+        """
         known = len(found.session.state.turns)
         while 0 < turns < known and history.has_turn(turns + 1, found.nodes.get(turns + 1)):
-            # Written by another process since it was looked for.
+            # Another process wrote this turn after the search.
             turns += 1
         if turns == known:
             return found, "continue"
@@ -151,67 +159,76 @@ class BranchLookup:
             and 0 <= turns == known - 1 < history.conversation.turn_count
             and found.is_amended_by(history)
         ):
-            # Only what stands behind the newest turn came another way, to another process.
+            # Another process was given the newest turn with another ending.
             return found, "amended"
-        if found.history is not None:
-            said = found.history.collect_digests()
-        else:
-            said = set[bytes]()
+        last = found.key
+        if current is not None and session_name(current.key) == session_name(found.key):
+            last = max(found.key, current.key, key=branch_number)
         if turns >= 0 and history.conversation.turn_count == turns:
             return self._take_free_key(self.fork_branch(found, turns, "fork", last)), "undo"
-        how = relate_history(history, said - _collect_shared_digests(found, turns))
+        how = relate_history(history, _collect_left_digests(found, turns))
         if self.family and turns < 0 and how == "fork":
-            # Nothing in common at all: another run of the family.
+            # The two have nothing in common: this is another run of the family.
             return self._take_free_key(self.begin_session()), "continue"
         return self._take_free_key(self.fork_branch(found, turns, how, last)), how
 
-    def _take_free_key(self, made: SessionBranch) -> SessionBranch:
-        """A new branch under a name that nobody has: what is told of it stays true, however late it is written."""
-        if self.is_shared and (made.may_rename or made.new.relation in ("fork", "replaced")):
+    def _take_free_key(self, branch: SessionBranch) -> SessionBranch:
+        """Give a new branch a key that no session has, so that the key stays true however late it is written."""
+        if not self.is_shared:
+            return branch
+        if branch.may_rename or branch.new.relation in ("fork", "replaced"):
             try:
-                while has_session(self.store, made.key):
-                    made.new = replace(made.new, key=next_branch_key(made.key))
+                while has_session(self.store, branch.key):
+                    branch.new = replace(branch.new, key=next_branch_key(branch.key))
             except StoreError:
-                # It is looked for again when the branch is written.
+                # A free key is searched for again when the branch is written.
                 pass
-        return made
+        return branch
 
-    def fork_branch(self, found: SessionBranch, turns: int, how: Relation, last: str = "") -> SessionBranch:
-        """A branch that shares the log of `found` as it stood before turn `turns` + 1; nothing of it for -1.
+    def fork_branch(self, found: SessionBranch, turns: int, relation: Relation, last: str = "") -> SessionBranch:
+        """Return a branch that shares the log of `found` up to turn `turns`; nothing of it for -1.
 
-        last: the key behind which its own is looked for, so that many forks of one branch do not try them all.
+        last: the key after which a free one is searched for, so that many forks of one branch do not try all keys.
         """
-        events: list[Event] = found.cut_log(turns) if turns >= 0 else [self.make_opened_event()]
-        # A branch that the store does not know yet is no parent in it; the one it came from is.
+        # A branch that the store does not have cannot be a parent in it; the one it came from can.
+        parent = found.new.parent
+        saved = found.new.shared
         if found.exists:
-            parent, saved = (found.key, found.saved_events)
+            parent = found.key
+            saved = found.saved_events
+        if turns < 0:
+            events: list[Event] = [self.make_opened_event()]
+            shared = 0
         else:
-            parent, saved = (found.new.parent, found.new.shared)
-        shared = min(len(events), saved) if turns >= 0 else 0
+            events = found.cut_log(turns)
+            shared = min(len(events), saved)
         new = NewSession(
             key=next_branch_key(last or found.key),
             family=self.search_family,
             at=self.clock(),
             parent=parent,
-            relation=how,
+            relation=relation,
             shared=shared,
         )
-        made = make_branch(new, self.make_session(events), self.guards)
-        made.saved_events = shared
-        return made
+        branch = make_branch(new, self.make_session(events), self.guards)
+        branch.saved_events = shared
+        return branch
 
 
-def _without_turns(found: SessionBranch | None) -> SessionBranch | None:
-    """`found` if its first turn has yet to come."""
-    if found is None or found.session.state.turns:
+def _without_turns(branch: SessionBranch | None) -> SessionBranch | None:
+    """Return `branch` if it has no turn yet, else None."""
+    if branch is None or branch.session.state.turns:
         return None
-    found.unverified = False
-    return found
+    branch.unverified = False
+    return branch
 
 
-def _collect_shared_digests(found: SessionBranch, turns: int) -> set[bytes]:
-    """What the messages say that both histories begin with."""
+def _collect_left_digests(found: SessionBranch, turns: int) -> set[bytes]:
+    """Return the digests of the messages of `found` that none of its first `turns` turns has."""
     history = found.history
-    if history is not None and turns >= 0:
-        return history.collect_digests(history.count_messages(turns))
-    return set()
+    if history is None:
+        return set()
+    digests = history.collect_digests()
+    if turns >= 0:
+        digests -= history.collect_digests(history.count_messages(turns))
+    return digests

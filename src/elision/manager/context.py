@@ -1,13 +1,13 @@
-"""The library door: an agent's messages in, the context of its next call out.
+"""The library's entry point: an agent's messages in, the context of its next call out.
 
     with ContextManager("hybrid(window=10)", model="claude-sonnet-4-5", store="sqlite:///agent.db") as context:
         view = context.prepare(messages, tools=tools)
         response = client.messages.create(**view.request, ...)
         context.record(response.usage)
 
-A pass is a generator that yields what takes time (the store, the summarizer); one sync and one async driver run it.
-Whatever fails in it, the agent's request goes out (I9): only a budget that nothing fits, a second writer and messages
-that are none are told to the caller.
+Each call is prepared by a generator that yields what takes time (the store, the summarizer). One sync and one async
+driver run it. Where it fails, the agent's request is sent unchanged (I9). Only three failures are raised: a budget that
+nothing fits, a second writer, and messages that are none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from elision.manager.context_options import (
     SEARCH_TOOLS,
     ContextOptions,
     Options,
-    SummaryWriter,
     check_option_names,
     show_option_signature,
 )
@@ -52,12 +51,12 @@ from elision.manager.manual_turns import ManualTurns
 from elision.manager.observation_lookup import ObservationLookup
 from elision.manager.outgoing_request import (
     ClientBreakpoints,
+    IncomingRequest,
     OutgoingRequest,
     build_request,
     find_client_breakpoints,
     needs_breakpoints,
 )
-from elision.manager.outgoing_request import IncomingRequest as Sent
 from elision.manager.preparation import CallPreparer, ShapeMismatch
 from elision.manager.reported_usage import find_usage
 from elision.manager.shared_log import PASS_TRIES
@@ -69,13 +68,12 @@ from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled, RecallExchanged, UsageReported, WindowLearned
-from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Head, Turn
 
 if TYPE_CHECKING:
     from elision.config import Settings
 
-#: What a setting may be; any other option is a value of the library's own.
+#: Types that a setting may have. An option of another type is passed on as it is.
 _SETTING_TYPES: Final = (str, int, float, bool)
 
 _log: Final = logging.getLogger("elision.manager")
@@ -147,8 +145,11 @@ class ContextManager:
         writer = self.options.summarizer
         self._owns_store = isinstance(store, str)
         self._store: Store = open_store(store) if isinstance(store, str) else store
+        if writer is None or isinstance(writer, str):
+            # The key is in the provider's usual variable, as for the provider's own client.
+            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=self.options.redaction)
         self._summary_runner = SummaryRunner(
-            _make_writer(writer, self.options.redaction) if writer is None or isinstance(writer, str) else writer,
+            writer,
             seconds=self.options.summary_seconds,
             background=self.options.background,
         )
@@ -159,21 +160,17 @@ class ContextManager:
         self._closed = False
         #: The newest call that was prepared here.
         self._newest_call = 0
-        #: Notes for the next diagnostics, and all that there were.
+        #: Notes for the next diagnostics.
         self._notes: list[str] = []
+        #: All notes so far: each is given once.
         self._past_notes: set[str] = set()
 
     def __repr__(self) -> str:
-        branch = self._preparer.branch
-        if branch is not None:
-            turns = len(branch.session.state.turns)
-        else:
-            turns = 0
-        return f"<ContextManager session={self.session!r} turns={turns}>"
+        return f"<ContextManager session={self.session!r} turns={self.turns}>"
 
     @property
     def session(self) -> str:
-        """The session's name; in a family that of the session whose history is gone on with."""
+        """The session's name; in a family the name of the session that the messages continue."""
         branch = self._preparer.branch
         if self.options.family and branch is not None:
             return session_name(branch.key)
@@ -181,11 +178,11 @@ class ContextManager:
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
-        """With the settings of the environment and elision.toml; `options`, of both kinds, go before them.
+        """Return a context manager with the settings of the environment and elision.toml.
 
-        Raises SettingError, which names the place and the mend.
+        options: settings or options, which override those. Raises SettingError, which names the place and the remedy.
         """
-        from elision.config import KEYS, load_settings  # the only reader of either, and nothing that other callers need
+        from elision.config import KEYS, load_settings  # other callers need none of it
 
         surroundings = os.environ if environment is None else environment
         known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING_TYPES)}
@@ -196,9 +193,9 @@ class ContextManager:
     def from_settings(
         cls, found: Settings, environment: Mapping[str, str] | None = None, **options: Any
     ) -> ContextManager:
-        """With settings that were read already; `options` go before them.
+        """Return a context manager with settings that were read already; `options` override them.
 
-        environment: where the summarizer's key is looked up, the process's own if None.
+        environment: variables in which the summarizer's key is looked up; the process's own if None.
         """
         writer = make_summarizer(
             found.summarizer,
@@ -206,8 +203,8 @@ class ContextManager:
             environment=os.environ if environment is None else environment,
             redaction=found.redaction,
         )
-        told: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
-        return cls(told.pop("strategy"), **told)
+        values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
+        return cls(values.pop("strategy"), **values)
 
     def __enter__(self) -> Self:
         return self
@@ -226,28 +223,30 @@ class ContextManager:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Write what is not written yet, and let go of what was opened here; a second time does nothing."""
+        """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._summary_runner.close()
             try:
-                if (fault := run_steps(self._settle(), self._summary_runner)) is not None:
+                fault = run_steps(self._settle(), self._summary_runner)
+                if fault is not None:
                     _log.error("session %s: its last records could not be written: %s", self.session, fault.what)
             finally:
                 if self._owns_store:
                     self._store.close()
 
     def settle(self) -> Fault | None:
-        """Write what happened and is not in the store yet: a pass that went out before it was written (`write_behind`),
-        what was recorded. What failed, if anything did: it is tried again at the next pass. Never raises.
+        """Write the unsaved records: those of a view that was returned before it was stored, and what was recorded.
+
+        Returns what failed, None where nothing did; the next call tries again. Never raises.
         """
         with self._lock:
             return run_steps(self._settle(), self._summary_runner)
 
     async def settle_async(self) -> Fault | None:
-        """`settle`, with the store off the event loop; raises CancelledError alone."""
+        """Do as `settle`, with the store off the event loop. Raises only CancelledError."""
         async with self._lock:
             return await run_steps_async(self._settle(), self._summary_runner)
 
@@ -263,12 +262,14 @@ class ContextManager:
         request: Mapping[str, Any] | None = None,
         admit: AdmissionCheck | None = None,
     ) -> ContextView:
-        """The context of the next call: `messages` in the provider's own shape in and out.
+        """Return the context of the next call, for `messages` in the provider's own shape.
 
-        tools, system: as they go beside the messages (Responses: `instructions`), so that they are counted. model: whom
-        this call asks, if another than the session's. request: what else its body asks of the context (`thinking`,
-        `context_management`, `cache_control`). admit: asked first, with the session as it stands. Raises BudgetError,
-        ConflictError, DialectError, and the LimitError of `admit`.
+        tools, system: as the request has them beside the messages (Responses: `instructions`); both are counted.
+        model: the model of this call, if it is not the session's.
+        request: other fields of the body that concern the context (`thinking`, `context_management`, `cache_control`).
+        admit: called first, with the session's turns and costs; may raise LimitError.
+
+        Raises BudgetError, ConflictError, DialectError, and the LimitError of `admit`.
         """
         with self._lock:
             return run_steps(
@@ -286,7 +287,7 @@ class ContextManager:
         request: Mapping[str, Any] | None = None,
         admit: AdmissionCheck | None = None,
     ) -> ContextView:
-        """`prepare`, with store and summarizer off the event loop."""
+        """Do as `prepare`, with the store and the summarizer off the event loop."""
         async with self._lock:
             return await run_steps_async(
                 self._prepare_view(_make_incoming_request(messages, tools, system, request), model, admit),
@@ -294,36 +295,36 @@ class ContextManager:
             )
 
     def foregone(self, *, begun: bool, model: str = "") -> bool:
-        """Whether a request goes out as it comes, whatever is in it, so that it need not wait for its pass.
+        """Return whether `prepare` leaves a request unchanged whatever it holds, so that the request need not wait.
 
-        begun: whether the assistant has spoken in it; before that there is nothing to hide. model: whom it asks, if
-        another than the session's.
+        begun: whether the request has a message of the assistant; before that there is nothing to hide.
+        model: the model of this call, if it is not the session's.
         """
         own = self.options
-        branch = self._preparer.branch
         if own.shadow or begun:
             return own.shadow
-        adds = (
+        if (
             own.offer == "start"
             or own.cache_control == "auto"
             or capabilities.find_capabilities(model or own.model).binds_thinking
-        )
-        # What was settled when the session began goes before the options.
-        if branch is not None:
-            state = branch.session.state
-        else:
-            state = None
-        return not adds and (state is None or not (state.has_recall_tools or state.recall_offer == "start"))
+        ):
+            return False
+        branch = self._preparer.branch
+        if branch is None:
+            return True
+        # What was settled when the session began overrides the options.
+        state = branch.session.state
+        return not (state.has_recall_tools or state.recall_offer == "start")
 
     def compact(self) -> None:
-        """Have the next pass hide all that the strategy allows, whether the schedule finds that it pays or not."""
+        """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays."""
         self._preparer.must_hide_all = True
 
     def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
-        """Store a conversation to its very end, a last answer without results included; nothing is hidden or sent.
+        """Store a whole conversation, its last answer included. Nothing is hidden, and no view is made.
 
         For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer.
-        Returns what the session cost, that answer included. Raises ConflictError, DialectError, StoreError.
+        Returns what the session cost, in USD, that answer included. Raises ConflictError, DialectError, StoreError.
         """
         with self._lock:
             branch = run_steps(
@@ -332,12 +333,15 @@ class ContextManager:
             return compute_costs(branch.session, self._open_ledger(branch))
 
     def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
-        """Take what the provider reported for the newest call: its `usage`, or a response that has one.
+        """Record the usage that the provider reported for the newest call.
 
-        Of a stream: its last chunk, or the final message. Where a response reports none, the next diagnostics note it,
-        once. call, branch: of an earlier call, whose answer came late, as its diagnostics say; it is passed over where
-        its branch was left since. Stored with the next pass, by `settle`, or when the session is closed. Raises
-        DialectError for what can report none, such as a text or the stream itself.
+        usage: the provider's `usage`, or a response that has one; of a stream the last chunk, or the final message.
+               Where a response has none, the next diagnostics note it, once.
+        call, branch: of an earlier call whose answer came late, as in its diagnostics. Ignored where the messages
+               continue another branch since.
+
+        It is stored with the next call, by `settle`, or when the session is closed. Raises DialectError for what can
+        report no usage, such as a text or the stream itself.
         """
         found = find_usage(usage)
         at_hand = self._preparer.branch
@@ -354,9 +358,9 @@ class ContextManager:
         at_hand.session.record_event(UsageReported(call=min(call or self._newest_call, known) or known, usage=found))
 
     def overflowed(self, error: object) -> bool:
-        """Whether `error`, an exception or its text, says that the prompt was too long.
+        """Return whether `error`, an exception or its text, says that the prompt was too long.
 
-        If it does, the model's window is known from now on: prepare the same messages again.
+        If it does, the model's window is known from then on: prepare the same messages again.
         """
         found = signals.parse_overflow(_find_error_body(error))
         branch = self._preparer.branch
@@ -370,9 +374,9 @@ class ContextManager:
     # -- what the client never saw ---------------------------------------------------------------------------------
 
     def exchanged(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
-        """Note what stands upstream in place of one message that the client was shown; see `RecallExchanged`.
+        """Record the messages that the provider was sent in place of one message of the client; see `RecallExchanged`.
 
-        Durable with the next write. False where there is no session to note it in.
+        They are durable with the next write. Returns False where there is no session to record them in.
         """
         branch = self._preparer.branch
         if branch is None:
@@ -385,31 +389,34 @@ class ContextManager:
 
     @property
     def turns(self) -> int:
-        """How many turns the log of the history at hand has, as far as it was read here."""
+        """Number of turns in the log of the present history, as far as it was read here."""
         branch = self._preparer.branch
-        if branch is not None:
-            return len(branch.session.state.turns)
-        return 0
+        if branch is None:
+            return 0
+        return len(branch.session.state.turns)
 
     def exchanges(self) -> list[RecallExchanged]:
-        """What was noted so of the history at hand, oldest first; a fork has what came before it parted."""
+        """Return what `exchanged` recorded in the present history, oldest first; a fork has what it shares."""
         branch = self._preparer.branch
-        if branch is not None:
-            return exchanges.list_exchanges(branch.session.events)
-        return []
+        if branch is None:
+            return []
+        return exchanges.list_exchanges(branch.session.events)
 
     async def heard_exchanges_async(self) -> list[RecallExchanged]:
-        """`exchanges`, with those that other processes noted meanwhile where the log is shared (`family`). Raises
-        ConflictError."""
+        """Do as `exchanges`, after the records of other processes were read where the log is shared (`family`).
+
+        Raises ConflictError.
+        """
         async with self._lock:
             return await run_steps_async(self._load_exchanges(), self._summary_runner)
 
     def recorded_exchanges(
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
     ) -> list[RecallExchanged]:
-        """The same of the stored session that `messages` begin like; [] if none does. Nothing is gone on with.
+        """Return the exchanges of the stored session that begins like `messages`; [] if none does.
 
-        Where two have the same `node` the later one counts. Raises DialectError, StoreError.
+        The present history stays. Where two exchanges have the same `node`, the later one counts. Raises DialectError,
+        StoreError.
         """
         with self._lock:
             return run_steps(
@@ -419,7 +426,7 @@ class ContextManager:
     async def recorded_exchanges_async(
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
     ) -> list[RecallExchanged]:
-        """`recorded_exchanges`, with the store off the event loop."""
+        """Do as `recorded_exchanges`, with the store off the event loop."""
         async with self._lock:
             return await run_steps_async(
                 self._find_exchanges(_make_incoming_request(messages, tools, system, None)), self._summary_runner
@@ -428,21 +435,22 @@ class ContextManager:
     # -- turns by hand -------------------------------------------------------------------------------------------
 
     def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
-        """The head of a session whose turns are added by hand."""
+        """Set the head of a session whose turns are added by hand."""
         self.begin_with(self._manual_turns.make_head(task, system, tools))
 
     def begin_with(self, head: Head) -> None:
-        """The same with a head that is made already."""
+        """Do as `begin`, with a head that is made already."""
         with self._lock:
             branch = self._preparer.open_manual_branch()
             if branch.session.state.head != head:
                 branch.session.set_head(head)
 
     def add_turn(self, reasoning: str = "", action: Any = None, observation: Any = None, *, text: str = "") -> Turn:
-        """One step of a hand-written loop: what the agent thought, did and saw.
+        """Add one step of a hand-written loop, and return it as a turn.
 
-        action:      a command or the like as text, {"name": ..., "arguments": ...}, or a list of such. observation: its
-                     result as text; a list of as many results. Raises SettingError if they do not fit.
+        reasoning, text: what the agent thought, and what it said.
+        action:          a command as text, {"name": ..., "arguments": ...}, or a list of such.
+        observation:     the result as text, or a list of as many results. Raises SettingError if they do not fit.
         """
         with self._lock:
             branch = self._preparer.open_manual_branch()
@@ -453,7 +461,7 @@ class ContextManager:
             return turn
 
     def add(self, turn: Turn) -> None:
-        """The same with a turn that is made already; durable with the next view."""
+        """Add a turn that is made already. It is durable with the next view."""
         with self._lock:
             branch = self._preparer.open_manual_branch()
             _, answered = find_newest_call(branch.session.events)
@@ -462,12 +470,15 @@ class ContextManager:
             branch.session.add_turn(turn)
 
     def view(self, *, model: str = "") -> ContextView:
-        """The context of the next call, for turns that were added by hand. Raises BudgetError, ConflictError."""
+        """Return the context of the next call, for turns that were added by hand.
+
+        Raises BudgetError, ConflictError.
+        """
         with self._lock:
             return run_steps(self._prepare_manual_view(model), self._summary_runner)
 
     async def view_async(self, *, model: str = "") -> ContextView:
-        """`view`, with store and summarizer off the event loop."""
+        """Do as `view`, with the store and the summarizer off the event loop."""
         async with self._lock:
             return await run_steps_async(self._prepare_manual_view(model), self._summary_runner)
 
@@ -476,16 +487,18 @@ class ContextManager:
     def recall(
         self, handle: str, *, lines: str = "", pattern: str = "", head: int | None = None, by: str = "user"
     ) -> str:
-        """What stands under `handle` in the raw history, word for word, or a part of it.
+        """Return the text under `handle` in the raw history, or a part of it.
 
-        handle: t12.1, t12 for the whole turn, or SESSION:t12.1 of a session that this one came from.
-        lines: "40-80", 1-based. pattern: a regular expression. head: so many lines. Raises UnknownHandle.
+        handle:  t12.1, t12 for the whole turn, or SESSION:t12.1 of a session that this one came from.
+        lines:   "40-80", 1-based. pattern: a regular expression. head: number of first lines.
+        by:      who asks, for the statistics. Raises UnknownHandle.
         """
         with self._lock:
             session, key = recalls.parse_handle(handle)
             part = recalls.TextPart(lines=lines, pattern=pattern, head=head)
             text = recalls.extract_part(self._lookup.read_text(session, key), part)
-            if (branch := self._preparer.branch) is not None:
+            branch = self._preparer.branch
+            if branch is not None:
                 tokens = self._preparer.sizer.count(text)
                 branch.session.record_event(
                     ObservationRecalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by)
@@ -493,7 +506,10 @@ class ContextManager:
             return text
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:
-        """Where the words of `query` stand in the raw history, newest first. Raises StoreError, UnknownHandle."""
+        """Return where the words of `query` occur in the raw history, newest first, `limit` hits at most.
+
+        Raises StoreError, UnknownHandle.
+        """
         with self._lock:
             branch = self._lookup.find_branch()
             if self.options.is_shared and branch is self._preparer.branch:
@@ -503,30 +519,32 @@ class ContextManager:
             return self._store.search(branch.key, query, limit)
 
     def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
-        """The recall tools for the agent's `tools`; the same bytes every time. dialect: the session's own if ""."""
+        """Return the recall tools for the agent's `tools`, the same bytes every time.
+
+        dialect: shape of the definitions; the session's own if "".
+        """
         named = dialect or self.options.dialect
         if named == "auto":
+            named = "openai"
             branch = self._preparer.branch
             if branch and branch.history:
                 named = branch.history.dialect.name
-            else:
-                named = "openai"
         return recalls.define_recall_tools(named)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
-        """The answer to a call of one of the recall tools; None if the call is somebody else's. Never raises."""
+        """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
         if name not in RECALL_TOOLS | SEARCH_TOOLS:
             return None
-        given = recalls.parse_arguments(arguments)
+        values = recalls.parse_arguments(arguments)
         try:
             if name in SEARCH_TOOLS:
-                found = recalls.format_hits(self.search(recalls.read_text_argument(given, "query")))
+                text = recalls.format_hits(self.search(recalls.read_text_argument(values, "query")))
             else:
-                part = recalls.parse_part(given)
-                handle = recalls.read_text_argument(given, "handle")
-                found = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
-            # It goes into a request, which may have come by an encoder that escapes halves of surrogate pairs.
-            return make_encodable(found)
+                part = recalls.parse_part(values)
+                handle = recalls.read_text_argument(values, "handle")
+                text = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
+            # The answer is put into a request. The stored text may have halves of surrogate pairs, which no UTF-8 has.
+            return make_encodable(text)
         except ElisionError as error:
             return f"[not found: {error}]"
         except Exception:  # noqa: BLE001 - the boundary of I9: the agent's loop goes on
@@ -534,32 +552,32 @@ class ContextManager:
             return "[not found: the recall failed]"
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
-        """`handle_tool_call`, off the event loop; nothing else is done with the session before it has ended."""
+        """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
         async with self._lock:
             return await run_off_loop(partial(self.handle_tool_call, name, arguments))
 
-    # -- a pass --------------------------------------------------------------------------------------------------
+    # -- preparing a call-----------------------------------------------------------------------------------------------
 
-    def _prepare_view(self, given: Sent, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
-        """One pass over messages, with the boundary of I9 around it."""
+    def _prepare_view(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
+        """Prepare one call for messages, with the boundary of I9 around it."""
         started = time.perf_counter()
         self._preparer.faults = []
         try:
-            view = yield from self._prepare_with_retries(given, model or self.options.model, started, admit)
+            view = yield from self._prepare_with_retries(incoming, model or self.options.model, started, admit)
         except (BudgetError, LimitError):
             raise
         except Exception as error:
-            # The one boundary where Elision's own failures end (I9). Whoever wrote meanwhile is in the store, and what
-            # was read halfway counts as not read: the next pass begins from there.
+            # The one boundary where Elision's own failures end (I9). The next call loads the branch from the store,
+            # which has what other processes wrote; what was read halfway is read again.
             self._preparer.branch = None
             if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
                 raise
             if isinstance(error, ShapeMismatch):
-                # The client's own doing, and its provider's to refuse.
+                # The client sent it so, and its provider may refuse it.
                 _log.warning("session %s: the request goes out as it came: %s", self.session, error)
             else:
                 self._log_error("the request goes out as it came")
-            view = self._pass_through(given, error, time.perf_counter() - started)
+            view = self._pass_through(incoming, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.
             self._preparer.branch = None
@@ -569,94 +587,100 @@ class ContextManager:
         return view
 
     def _prepare_with_retries(
-        self, given: Sent, model: str, started: float, admit: AdmissionCheck | None
+        self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
     ) -> Steps[ContextView]:
-        """The pass, begun again behind what other processes wrote meanwhile; they may not be the caller's concern."""
+        """Prepare one call, again where other processes wrote meanwhile: in a shared log that is no error."""
         for _ in range(PASS_TRIES - 1 if self.options.is_shared else 0):
             try:
-                return (yield from self._prepare_once(given, model, started, admit))
+                return (yield from self._prepare_once(incoming, model, started, admit))
             except ConflictError:
                 self._preparer.faults.clear()
-        return (yield from self._prepare_once(given, model, started, admit))
+        return (yield from self._prepare_once(incoming, model, started, admit))
 
     def _settle(self) -> Steps[Fault | None]:
+        """Write the unsaved records. Return what failed."""
         try:
             return (yield from self._preparer.write_unsaved())
-        except Exception as error:  # noqa: BLE001 - as for a pass: what was not written is read again from the messages
+        except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
             self._log_error("what happened could not be written")
             self._preparer.branch = None
             return self._preparer.report_fault("engine", error)
 
     def _prepare_once(
-        self, given: Sent, model: str, started: float, admit: AdmissionCheck | None
+        self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
     ) -> Steps[ContextView]:
-        dialect = self._preparer.detect_dialect(given, model)
-        given = replace(given, end=find_history_end(dialect, given.messages))
-        able = capabilities.find_capabilities(model)
+        dialect = self._preparer.detect_dialect(incoming, model)
+        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
+        abilities = capabilities.find_capabilities(model)
+        thinking: ThinkingPolicy = "ignore"
         if dialect.name == "anthropic":
-            treated = choose_thinking_policy(able, self.options.thinking)
-        else:
-            treated = "ignore"
-        self._preparer.is_thinking_bound = treated != "ignore"
-        branch, history, how = yield from self._preparer.follow_history(given, dialect)
+            thinking = choose_thinking_policy(abilities, self.options.thinking)
+        self._preparer.is_thinking_bound = thinking != "ignore"
+        branch, history, how = yield from self._preparer.follow_history(incoming, dialect)
         if admit is not None:
             ledger = self._open_ledger(branch)
-            told = compute_costs(branch.session, ledger)
-            admit(SessionStatus(turns=len(branch.session.state.turns), costs=told, due_usd=ledger.due_usd))
-        branch.session.terms = self._make_terms(branch.session, given, history, treated)
-        view = yield from self._preparer.decide_view(branch, given, model)
+            costs = compute_costs(branch.session, ledger)
+            admit(SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd))
+        branch.session.terms = self._make_terms(branch.session, incoming, history, thinking)
+        view = yield from self._preparer.decide_view(branch, incoming, model)
         marks = needs_breakpoints(self.options.cache_control, branch.session)
         if self.options.shadow:
-            sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
+            sent = OutgoingRequest(messages=list(incoming.messages), system=incoming.system, tools=incoming.tools)
         else:
-            sent = build_request(given, history, branch.session, view, treated, able, mark=marks)
+            sent = build_request(incoming, history, branch.session, view, thinking, abilities, mark=marks)
         sent = recall_tools.add_recall_tools(sent, branch.session, dialect.name)
         if recall_tools.is_offer_refused(branch.session, self.options.offer, bound=self._preparer.is_thinking_bound):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
         if history.unknown_places:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect.name)))
-        # Where the provider clears by itself, no placeholder of ours is sent.
-        if treated != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
+        # Where the provider clears by itself, the request has no placeholders.
+        if thinking != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
         return self._make_view(branch, sent, how, model, started, dialect.name)
 
-    def _make_terms(self, session: Session, given: Sent, history: History, treated: ThinkingPolicy) -> CallTerms:
-        """What holds for this call. treated: how bound thinking is."""
+    def _make_terms(
+        self, session: Session, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy
+    ) -> CallTerms:
+        """Return the terms of this call. thinking: how bound thinking is treated."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
         if history.dialect.has_blocks:
-            client = find_client_breakpoints(given)
+            client = find_client_breakpoints(incoming)
+        hour_turn = None
+        if client.hour_messages is not None:
+            hour_turn = max(0, history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
         return CallTerms(
-            may_summarize=treated != "native",
-            editable_from=find_editable_from(session.state.turns) if treated == "defer" else 1,
+            may_summarize=thinking != "native",
+            editable_from=find_editable_from(session.state.turns) if thinking == "defer" else 1,
             recall_blocked=recall_tools.must_withhold_tools(
-                session, given.tools, bound=self._preparer.is_thinking_bound
+                session, incoming.tools, bound=self._preparer.is_thinking_bound
             ),
             no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",
-            hour_turn=None
-            if client.hour_messages is None
-            else max(0, history.count_intact_turns(client.hour_messages)),
+            hour_turn=hour_turn,
         )
 
     def _load_exchanges(self) -> Steps[list[RecallExchanged]]:
+        """Return the exchanges of the present history, those of other processes included."""
         yield from self._preparer.catch_up()
         return self.exchanges()
 
-    def _find_exchanges(self, given: Sent) -> Steps[list[RecallExchanged]]:
-        dialect = self._preparer.detect_dialect(given, self.options.model)
-        given = replace(given, end=find_history_end(dialect, given.messages))
-        found: list[RecallExchanged] = yield from self._preparer.find_stored_exchanges(given, dialect)
+    def _find_exchanges(self, incoming: IncomingRequest) -> Steps[list[RecallExchanged]]:
+        """Return the exchanges of the stored session that begins like the request."""
+        dialect = self._preparer.detect_dialect(incoming, self.options.model)
+        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
+        found: list[RecallExchanged] = yield from self._preparer.find_stored_exchanges(incoming, dialect)
         return found
 
-    def _store_messages(self, given: Sent) -> Steps[SessionBranch]:
-        branch, _, _ = yield from self._preparer.follow_history(
-            given, self._preparer.detect_dialect(given, self.options.model)
-        )
+    def _store_messages(self, incoming: IncomingRequest) -> Steps[SessionBranch]:
+        """Store the turns of the request, and return their branch."""
+        dialect = self._preparer.detect_dialect(incoming, self.options.model)
+        branch, _, _ = yield from self._preparer.follow_history(incoming, dialect)
         yield from self._preparer.write_branch(branch)
         return branch
 
     def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
+        """Prepare one call for turns that were added by hand."""
         started = time.perf_counter()
         self._preparer.faults = []
         branch = self._preparer.open_manual_branch()
@@ -672,7 +696,7 @@ class ContextManager:
             self._preparer.branch = None
             raise
         except BaseException:
-            # Cancelled or interrupted, at any point; the log knows what was added and decided.
+            # Cancelled or interrupted, at any point. The log has what was added and decided.
             self._preparer.restore_from_log(branch)
             raise
         messages, system = self._manual_turns.render_messages(view)
@@ -680,21 +704,23 @@ class ContextManager:
         sent = recall_tools.add_recall_tools(sent, branch.session, self._manual_turns.dialect)
         if recall_tools.names_unread_handles(branch.session, sent.tools):
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        made = self._make_view(branch, sent, "continue", model, started, self._manual_turns.dialect)
-        self._notify_listeners(made.diagnostics)
-        return made
+        result = self._make_view(branch, sent, "continue", model, started, self._manual_turns.dialect)
+        self._notify_listeners(result.diagnostics)
+        return result
 
-    # -- what comes out ------------------------------------------------------------------------------------------
+    # -- the result ----------------------------------------------------------------------------------------------
 
     def _make_view(
         self, branch: SessionBranch, sent: OutgoingRequest, how: str, model: str, started: float, dialect: str
     ) -> ContextView:
+        """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
         waited = self._summary_runner.waited_seconds
         self._summary_runner.waited_seconds = 0.0
         self._newest_call = branch.session.state.calls
-        told = build_diagnostics(branch, self._open_ledger(branch), session=self.session, history=how, model=model)
-        told = replace(
-            told,
+        ledger = self._open_ledger(branch)
+        diagnostics = build_diagnostics(branch, ledger, session=self.session, history=how, model=model)
+        diagnostics = replace(
+            diagnostics,
             shadow=branch.session.shadow,
             faults=tuple(self._preparer.faults),
             notes=(*sent.notes, *self._preparer.notes, *self._notes),
@@ -702,35 +728,34 @@ class ContextManager:
             summarizer_seconds=waited,
         )
         self._notes.clear()
-        return _make_context_view(sent, dialect, told)
+        return _make_context_view(sent, dialect, diagnostics)
 
     def _add_note_once(self, note: str) -> None:
-        """Have the next diagnostics say `note`, unless it was said before."""
+        """Add `note` to the next diagnostics, unless earlier ones had it."""
         if note not in self._past_notes:
             self._past_notes.add(note)
             self._notes.append(note)
 
     def _open_ledger(self, branch: SessionBranch) -> Ledger:
-        """The branch's totals, begun when they are first asked for."""
+        """Return the branch's ledger, made at the first use."""
         if branch.ledger is None:
             branch.ledger = Ledger(self._preparer.prices, self.options.find_prices)
         return branch.ledger
 
-    def _pass_through(self, given: Sent, error: Exception, seconds: float) -> ContextView:
-        """The request as it came, and why; the next pass begins from the store."""
+    def _pass_through(self, incoming: IncomingRequest, error: Exception, seconds: float) -> ContextView:
+        """Return the request unchanged, with `error` as a fault. seconds: since the preparation began."""
         self._preparer.add_fault("engine", error)
-        told = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
-        if self.options.dialect != "auto":
-            dialect = self.options.dialect
-        else:
+        diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
+        dialect: str = self.options.dialect
+        if dialect == "auto":
             dialect = "openai"
-        sent = OutgoingRequest(messages=list(given.messages), system=given.system, tools=given.tools)
-        return _make_context_view(sent, dialect, told)
+        sent = OutgoingRequest(messages=list(incoming.messages), system=incoming.system, tools=incoming.tools)
+        return _make_context_view(sent, dialect, diagnostics)
 
-    def _notify_listeners(self, told: Diagnostics) -> None:
+    def _notify_listeners(self, diagnostics: Diagnostics) -> None:
         for listener in self.options.listeners:
             try:
-                listener(told)
+                listener(diagnostics)
             except Exception:
                 if self.options.on_fault == "raise":
                     raise
@@ -738,43 +763,35 @@ class ContextManager:
                 self._log_error("a listener failed")
 
     def _log_error(self, what: str) -> None:
-        """The error at hand with its traceback; what it was raised about may hold secrets."""
-        _log.error("session %s: %s\n%s", self.session, what, self._redact(traceback.format_exc()))
-
-    def _redact(self, text: str) -> str:
-        return self.options.redaction.redact_text(text)
+        """Log the present exception with its traceback, redacted: its message may hold secrets."""
+        trace = self.options.redaction.redact_text(traceback.format_exc())
+        _log.error("session %s: %s\n%s", self.session, what, trace)
 
 
-def _make_writer(named: str | None, redaction: Redaction) -> SummaryWriter:
-    """A summarizer by name; its key is in the provider's usual variable, as for the provider's own client."""
-    return make_summarizer(named or "digest", environment=os.environ, redaction=redaction)
-
-
-def _make_incoming_request(messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None) -> Sent:
+def _make_incoming_request(
+    messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None
+) -> IncomingRequest:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
-    # Iterators are read once, and only lists are compared in C.
-    if type(messages) is list:
-        held = messages
-    else:
-        held = list(messages)
-    return Sent(messages=held, end=len(held), system=system, tools=tools, body_fields=request or {})
+    # An iterator is read once, and only lists are compared in C.
+    if type(messages) is not list:
+        messages = list(messages)
+    return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
 
 
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:
-    """The note for messages in no shape that is known."""
+    """Return the note for messages whose role is unknown."""
+    others = " has"
     if len(places) > 1:
         others = f" and {len(places) - 1} more have"
-    else:
-        others = " has"
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
-def _make_context_view(sent: OutgoingRequest, dialect: str, told: Diagnostics) -> ContextView:
+def _make_context_view(sent: OutgoingRequest, dialect: str, diagnostics: Diagnostics) -> ContextView:
     return ContextView(
         messages=sent.messages,
         dialect=dialect,
-        diagnostics=told,
+        diagnostics=diagnostics,
         system=sent.system,
         tools=sent.tools,
         extra=sent.extra,
@@ -784,7 +801,7 @@ def _make_context_view(sent: OutgoingRequest, dialect: str, told: Diagnostics) -
 
 
 def _find_error_body(error: object) -> object:
-    """What a provider's package keeps of an error's body; else its text."""
+    """Return the body that a provider's package keeps of an error, else the error's text."""
     body = getattr(error, "body", None)
     if body is not None:
         return convert_to_json(body)

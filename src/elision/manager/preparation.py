@@ -1,15 +1,16 @@
-"""One pass: which branch the messages go on with, what is hidden, and the view that goes out.
+"""Prepare one call: find the branch that the messages continue, decide what is hidden, and make the view.
 
-    given messages -> branch (by content) -> turns -> decision -> store -> view
+    messages -> branch (by content) -> turns -> decision -> store -> view
 
-The order is the promise: a turn is in the store before anything of it is hidden (I1), and a decision is in the store
-before a view that shows it leaves. Where the store fails, the view is what was decided before, and nothing is lost.
+The order is the guarantee: a turn is in the store before anything of it is hidden (I1), and a decision is in the store
+before a view that shows it is returned. Where the store fails, the view is what was decided before, and the new records
+are kept in memory.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -51,27 +52,25 @@ from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
 
-#: Tokens of a history from which on a pass leaves the event loop whatever is new: a summary of it, or fitting it into
-#: a budget, is work on all of it.
+#: Tokens of a history above which a call is prepared off the event loop, however little is new: to summarize it, or to
+#: fit it into a budget, is work on all of it.
 LONG_HISTORY_TOKENS: Final = 16_000
-#: Makes the pass's `SummaryRequest` complete just before it is asked.
-_Enrich = Callable[[SummaryRequest], SummaryRequest]
 
 
 class ShapeMismatch(ElisionError):  # noqa: N818 - reads as what it is at the call site
-    """A history says what is known and is built in another way: ids that pair calls and results are not what names it.
+    """A history has the text of a known one, and its results answer other calls. Ids are no part of a history's name.
 
-    No provider takes both; what is hidden refers to places that are not there.
+    No provider accepts both, and what is hidden refers to results that are not there.
     """
 
 
 class CallPreparer:
-    """The passes of one session. faults: what failed in the newest one and was passed over."""
+    """Prepares the calls of one session. faults: what failed in the newest preparation without ending it."""
 
     def __init__(self, options: Options, store: Store, session: str) -> None:
         self.options = options
         self.store = store
-        # Its class is asked, not the store: one that fails says so at every question.
+        # The class is asked: a store that fails may raise at every access to the object.
         self._nonblocking_store = (
             cast("NonBlockingLength", store) if issubclass(type(store), NonBlockingLength) else None
         )
@@ -79,34 +78,40 @@ class CallPreparer:
         self.strategy = options.build_strategy()
         self.sizer = Sizer(make_counter(options.tokens))
         self.prices = options.find_prices()
-        #: Why extractors of the user's failed, until the pass tells it. A list of its own: the table is a key in a
+        #: Why the user's extractors failed, until the diagnostics report it. A list of its own: the table is a key in a
         #: cache, which must not keep the session in memory.
         self._extractor_failures: list[CallbackError] = []
-        # Without any it stays the built-in one, by which the digest finds what placeholders looked up.
-        table = options.extractor_table
-        self.extractors = replace(table, report=self._extractor_failures.append) if options.extractors else table
-        self.notes = (said,) if (said := options.describe_missing_prices()) else ()
+        # Without the user's it stays the built-in table, in whose cache the digest finds what placeholders looked up.
+        self.extractors = options.extractor_table
+        if options.extractors:
+            self.extractors = replace(self.extractors, report=self._extractor_failures.append)
+        missing_prices = options.describe_missing_prices()
+        self.notes = (missing_prices,) if missing_prices else ()
         self.branch: SessionBranch | None = None
-        #: The branch of messages that are read again in another dialect.
+        #: The branch of messages that are read again as another dialect.
         self._left_branch: SessionBranch | None = None
-        #: Why the store could not be asked what others wrote, until the pass has decided.
+        #: Why the store could not be asked what others wrote, until the view is decided.
         self._catch_up_error: StoreError | None = None
         self.faults: list[Fault] = []
-        #: What was paid for summaries in passes that came to nothing, until a log knows it.
+        #: Summaries that were paid for in preparations that failed, until a log has them.
         self._unlogged_attempts: list[SummaryFailed | PassDecided] = []
-        #: Whether the next pass hides all that the strategy allows.
+        #: Whether the next call hides all that the strategy allows.
         self.must_hide_all = False
-        #: Whether the model at hand binds its thinking to what stands in front of it, and whether there is any in the
-        #: history that was read last.
-        self.is_thinking_bound = self._has_thought = False
-        #: Whether the messages bore a sign of their dialect.
+        #: Whether the model binds its thinking to the messages before it.
+        self.is_thinking_bound = False
+        #: Whether the history that was read last has such thinking.
+        self._has_thought = False
+        #: Whether some message showed its dialect.
         self._is_dialect_settled = False
         self._root = session
 
     @property
     def branch_lookup(self) -> BranchLookup:
-        """The session's branches. Made when it is asked for: kept, it would hold this object in a cycle of references,
-        and a session that is let go would stay in memory until somebody looks for garbage."""
+        """The lookup of the session's branches.
+
+        Made at each use: a kept one would be in a cycle of references with this object, and a dropped session would
+        stay in memory until the garbage collector runs.
+        """
         return BranchLookup(
             store=self.store,
             root=self._root,
@@ -120,13 +125,12 @@ class CallPreparer:
         )
 
     def make_session(self, events: Sequence[Event]) -> Session:
-        """The engine's session of a log."""
-        opened = next((event for event in events if isinstance(event, SessionOpened)), None)
-        # Whether placeholders name handles was fixed when the session began.
-        if opened is None:
-            strategy = self.strategy
-        else:
-            strategy = replace(self.strategy, handles=opened.handles)
+        """Return the engine's session of a log."""
+        strategy = self.strategy
+        opened = _find_opened(events)
+        if opened is not None:
+            # Whether placeholders name handles was fixed when the session began.
+            strategy = replace(strategy, handles=opened.handles)
         session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
         session.replay_events(events)
         return session
@@ -146,120 +150,129 @@ class CallPreparer:
         )
 
     def open_manual_branch(self) -> SessionBranch:
-        """The branch of a session without messages: taken up where the store has it."""
+        """Return the branch of a session whose turns are added by hand, loaded where the store has it."""
         if self.branch is None:
             self.branch = self.branch_lookup.load_root_branch() or self.branch_lookup.begin_session()
         return self.branch
 
-    # -- which history -------------------------------------------------------------------------------------------
+    # -- the branch ----------------------------------------------------------------------------------------------
 
-    def detect_dialect(self, given: IncomingRequest, model: str) -> LiveDialect:
-        """Whose messages these are; settled by the first that bear a sign of it."""
+    def detect_dialect(self, request: IncomingRequest, model: str) -> LiveDialect:
+        """Return the dialect of the messages. The first message that shows one settles it."""
         if self.options.dialect != "auto":
             return LIVE_DIALECTS[self.options.dialect]
         known = self.branch.history if self.branch else None
         if known is None:
-            self._is_dialect_settled = recognize_dialect(given.messages, given.system, given.tools, model) is not None
-            return detect_dialect(given.messages, given.system, given.tools, model)
+            self._is_dialect_settled = (
+                recognize_dialect(request.messages, request.system, request.tools, model) is not None
+            )
+            return detect_dialect(request.messages, request.system, request.tools, model)
         if self._is_dialect_settled:
-            sign = None
-        else:
-            sign = recognize_dialect(given.messages[len(known) :], given.system, given.tools, model)
-        self._is_dialect_settled = self._is_dialect_settled or sign is not None
+            return known.dialect
+        sign = recognize_dialect(request.messages[len(known) :], request.system, request.tools, model)
+        self._is_dialect_settled = sign is not None
         if sign is None or sign is known.dialect:
             return known.dialect
-        # What came first looked like another dialect's: it is read again.
+        # The first messages looked like another dialect's: they are read again.
         self._left_branch = self.branch
         self.branch = None
         return sign
 
-    def follow_history(self, given: IncomingRequest, dialect: LiveDialect) -> Steps[tuple[SessionBranch, History, str]]:
-        """Find or make the branch that `given` goes on with, and read what is new; how it went on."""
-        yield from self._leave_loop(given)
-        body = given.messages[: given.end]
+    def follow_history(
+        self, request: IncomingRequest, dialect: LiveDialect
+    ) -> Steps[tuple[SessionBranch, History, str]]:
+        """Find or make the branch that the request continues, and read its new messages.
+
+        Returns the branch, its history, and how the request continues it: "continue", "amended", "undo", "fork" or
+        "replaced".
+        """
+        yield from self._leave_loop(request)
+        body = request.messages[: request.end]
         if self.options.is_shared:
             yield from self.catch_up()
         branch = self.branch
         if branch is None or branch.history is None or branch.unverified:
-            return (yield from self._open_branch(body, given, dialect))
+            return (yield from self._open_branch(body, request, dialect))
         history = branch.history
         common = history.count_common(body)
         if self.options.is_shared and (common == len(history) or branch.diverged):
-            return (yield from self._continue_shared(branch, common, body, given, dialect))
+            return (yield from self._continue_shared(branch, common, body, request, dialect))
         if common == len(history):
-            self._ingest_turns(branch, history.extend(body[common:]), given)
+            self._ingest_turns(branch, history.extend(body[common:]), request)
             return branch, history, "continue"
         if self._is_amendment(branch, history, common):
             history.truncate(history.conversation.turn_count - 1)
-            self._ingest_turns(branch, history.extend(body[len(history) :]), given)
+            self._ingest_turns(branch, history.extend(body[len(history) :]), request)
             return branch, history, "amended"
-        return (yield from self._follow_divergence(branch, history.count_intact_turns(common), body, given, dialect))
+        return (yield from self._follow_divergence(branch, history.count_intact_turns(common), body, request, dialect))
 
     def _continue_shared(
-        self, branch: SessionBranch, common: int, body: Sequence[Any], given: IncomingRequest, dialect: LiveDialect
+        self, branch: SessionBranch, common: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
     ) -> Steps[tuple[SessionBranch, History, str]]:
-        """Go on with a branch that others write to as well, where they left it."""
+        """Continue a branch that other processes write to as well, after what they wrote.
+
+        common: leading messages of `body` that were read before.
+        """
         history = branch.history
-        moved = branch.diverged
         assert history is not None
         if common < len(history):
             intact = min(history.count_intact_turns(common), self._count_same_turns(branch, history))
-            return (yield from self._follow_divergence(branch, intact, body, given, dialect))
+            return (yield from self._follow_divergence(branch, intact, body, request, dialect))
         first = history.extend(body[common:])
+        if branch.diverged and not has_same_turns(branch, history):
+            same = self._count_same_turns(branch, history)
+            return (yield from self._follow_divergence(branch, same, body, request, dialect))
         known = len(branch.session.state.turns)
-        if moved and not has_same_turns(branch, history):
-            return (
-                yield from self._follow_divergence(
-                    branch, self._count_same_turns(branch, history), body, given, dialect
-                )
-            )
         if history.conversation.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
-            return (yield from self._follow_divergence(branch, known, body, given, dialect))
-        if moved:
-            self._adopt_branch(branch, history, given)
+            return (yield from self._follow_divergence(branch, known, body, request, dialect))
+        if branch.diverged:
+            self._adopt_branch(branch, history, request)
         else:
-            self._ingest_turns(branch, first, given)
+            self._ingest_turns(branch, first, request)
         return branch, history, "continue"
 
     def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
-        """Whether another branch holds turns behind the `known` ones, which came in between to another process."""
+        """Return whether another branch has turns after the `known` ones, which another process was request."""
+        nodes = history.list_nodes()[known:]
         try:
-            return (
-                yield StoreCall(
-                    lambda: self.store.locate(self.branch_lookup.search_family, history.list_nodes()[known:])
-                )
-            ) is not None
+            found = yield StoreCall(lambda: self.store.locate(self.branch_lookup.search_family, nodes))
         except StoreError:
             return False
+        return found is not None
 
     @staticmethod
     def _count_same_turns(branch: SessionBranch, history: History) -> int:
-        """Leading turns that branch and history share."""
+        """Return how many leading turns branch and history share."""
+        same = 0
         most = min(len(branch.session.state.turns), history.conversation.turn_count)
-        return next((turn for turn in range(most) if history.get_node(turn + 1) != branch.nodes.get(turn + 1)), most)
+        while same < most and history.get_node(same + 1) == branch.nodes.get(same + 1):
+            same += 1
+        return same
 
     @staticmethod
     def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
-        """Whether only the ending of the newest turn came another way, and what is hidden of it is not
-        touched."""
+        """Return whether only the ending of the newest turn differs, and nothing of it that is hidden.
+
+        common: leading messages that are unchanged.
+        """
         newest = history.conversation.turn_count
-        if (
-            not newest
-            or history.count_intact_turns(common) != newest - 1
-            or common < history.conversation.find_answer_end(newest)
-        ):
+        if not newest or history.count_intact_turns(common) != newest - 1:
+            return False
+        if common < history.conversation.find_answer_end(newest):
             return False
         hidden = [key for key in branch.session.state.hidden if key[0] == newest]
         return all(place < common for place in history.splice.find_messages(hidden))
 
     def _open_branch(
-        self, body: Sequence[Any], given: IncomingRequest, dialect: LiveDialect
+        self, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
     ) -> Steps[tuple[SessionBranch, History, str]]:
-        history = self._read_history(body, given, dialect)
+        """Find the branch of a history that is read for the first time, or begin one."""
+        history = self._read_history(body, request, dialect)
         at_hand = self.branch or self._left_branch
         self._left_branch = None
         if at_hand is None and self._is_new_session(history):
-            self._adopt_branch(branch := self.branch_lookup.begin_session(), history, given)
+            branch = self.branch_lookup.begin_session()
+            self._adopt_branch(branch, history, request)
             return branch, history, "continue"
         try:
             branch, how = yield StoreCall(lambda: self.branch_lookup.find_branch(history, at_hand))
@@ -267,18 +280,22 @@ class CallPreparer:
             raise
         except StoreError as error:
             self.add_fault("store", error)
-            # What was begun so and is gone on with may be in the store by now: another one would be a second of it.
-            goes_on = at_hand is not None and at_hand.unverified and has_same_turns(at_hand, history)
-            branch = at_hand if at_hand is not None and goes_on else self.branch_lookup.begin_session()
             how = "continue"
+            if at_hand is not None and at_hand.unverified and has_same_turns(at_hand, history):
+                # The store may have it by now: another branch would be the same session a second time.
+                branch = at_hand
+            else:
+                branch = self.branch_lookup.begin_session()
             branch.store_error = str(error)
             branch.unverified = True
-        self._adopt_branch(branch, history, given)
+        self._adopt_branch(branch, history, request)
         return branch, history, how
 
     def _is_new_session(self, history: History) -> bool:
-        """Whether a history is nobody's in the store, as far as that is known without waiting: it has no turn by which
-        it could be found, and no session has the name."""
+        """Return whether the store is known, without waiting, to have no session for a history.
+
+        That is so where the history has no turn to be found by, and no session has the name.
+        """
         if not self.options.family or history.conversation.turn_count or self._nonblocking_store is None:
             return False
         try:
@@ -286,106 +303,99 @@ class CallPreparer:
         except UnknownHandle:
             return True
         except StoreError:
-            # Whoever asks again is told so.
-            pass
+            # The next question to the store reports it.
+            return False
         return False
 
     def _follow_divergence(
-        self, current: SessionBranch, intact: int, body: Sequence[Any], given: IncomingRequest, dialect: LiveDialect
+        self, current: SessionBranch, intact: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
     ) -> Steps[tuple[SessionBranch, History, str]]:
-        history = self._read_history(body, given, dialect)
+        """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
+        history = self._read_history(body, request, dialect)
         intact = min(intact, len(current.session.state.turns))
-        if (
-            current.exists
-            and current.unsaved
-            and (failed := (yield from self._try_write(current, self.options.clock())))
-        ):
-            self.add_fault("store", failed)
+        if current.exists and current.unsaved:
+            failed = yield from self._try_write(current, self.options.clock())
+            if failed is not None:
+                self.add_fault("store", failed)
         branch, how = yield StoreCall(lambda: self.branch_lookup.follow_divergence(current, history, intact))
         if how == "continue" and branch is not current and branch.session.state.turns:
             how = "fork"
-        self._adopt_branch(branch, history, given)
+        self._adopt_branch(branch, history, request)
         return branch, history, how
 
-    def find_stored_exchanges(self, given: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
-        """What the client never saw of the stored session that `given` begins like."""
-        yield from self._leave_loop(given)
-        history = self._read_history(given.messages[: given.end], given, dialect)
+    def find_stored_exchanges(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
+        """Return what the client never saw of the stored session that begins like the request."""
+        yield from self._leave_loop(request)
+        history = self._read_history(request.messages[: request.end], request, dialect)
         found: list[RecallExchanged] = yield StoreCall(
             lambda: exchanges.find_stored_exchanges(self.store, self.branch_lookup.search_family, history)
         )
         return found
 
-    def _leave_loop(self, given: IncomingRequest) -> Steps[None]:
-        """Have the pass computed beside the event loop where there is much to read or to look through."""
+    def _leave_loop(self, request: IncomingRequest) -> Steps[None]:
+        """Have the rest computed off the event loop where there is much to read, or much to look through."""
+        history = None
+        tokens = 0
         if self.branch is not None:
             history = self.branch.history
-        else:
-            history = None
+            tokens = self.branch.session.state.raw_track.tokens
+        beside = (request.system, request.tools)
         if history is None:
-            new = list(given.messages)
+            new = [*request.messages, *beside]
         else:
-            new = history.select_unseen(given.messages)
-        if history is None or history.ingested_head is None or history.ingested_head[1:] != (given.system, given.tools):
-            new += (given.system, given.tools)
+            new = history.select_unseen(request.messages)
+            if history.ingested_head is None or history.ingested_head[1:] != beside:
+                new += beside
         size = estimate_size(LARGE_BYTES, new)
         if size >= LARGE_BYTES:
             yield ComputeOn.LARGE_WORKER
-        elif size > INLINE_BYTES or (
-            self.branch is not None and self.branch.session.state.raw_track.tokens > LONG_HISTORY_TOKENS
-        ):
+        elif size > INLINE_BYTES or tokens > LONG_HISTORY_TOKENS:
             yield ComputeOn.WORKER
 
-    def _read_history(self, body: Sequence[Any], given: IncomingRequest, dialect: LiveDialect) -> History:
+    def _read_history(self, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect) -> History:
         seed = (self.options.family or self.session).encode("utf-8", "surrogatepass")
-        history = History(dialect, seed, observations=self.options.observations, tools=bool(given.tools))
+        history = History(dialect, seed, observations=self.options.observations, tools=bool(request.tools))
         history.extend(body)
-        said = history.conversation
-        self._has_thought = self.is_thinking_bound and any(
-            has_bound_thinking(said.build_turn(index)[0]) for index in range(1, said.turn_count + 1)
-        )
+        self._has_thought = self.is_thinking_bound and _has_thinking(history)
         return history
 
-    def _adopt_branch(self, branch: SessionBranch, history: History, given: IncomingRequest) -> None:
-        """Go on with `branch`, whose turns stand in `history`."""
+    def _adopt_branch(self, branch: SessionBranch, history: History, request: IncomingRequest) -> None:
+        """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
         branch.history = history
         known = len(branch.session.state.turns)
         history.conversation.observations = self._settle_observations(branch)
-        # Words that the client put behind the newest turn they share belong to it.
-        grown = 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known)
+        # Messages that the client added after the newest turn they share belong to that turn.
+        first = known + 1
+        if 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known):
+            first = known
         for index in range(1, min(known, history.conversation.turn_count) + 1):
             turn, sources = history.conversation.build_turn(index)
-            if not (grown and index == known) and _count_parts(turn) != _count_parts(
-                branch.session.state.turns[index - 1]
-            ):
+            if index < first and _count_parts(turn) != _count_parts(branch.session.state.turns[index - 1]):
                 raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
             history.splice.set_turn(index, sources)
         self.branch = branch
         branch.diverged = False
         if self.options.shadow != branch.session.shadow:
-            begun = next(
-                (event for event in branch.session.events if isinstance(event, SessionOpened)),
-                self._make_opened_event(),
-            )
-            branch.session.record_event(replace(begun, shadow=self.options.shadow))
-        self._ingest_turns(branch, known if grown else known + 1, given)
+            opened = _find_opened(branch.session.events) or self._make_opened_event()
+            branch.session.record_event(replace(opened, shadow=self.options.shadow))
+        self._ingest_turns(branch, first, request)
 
     def _settle_observations(self, branch: SessionBranch) -> ObservationRole:
-        """Which messages were observations in the turns of `branch`: a decision that later messages do not change."""
+        """Return which messages were tool results in the turns of `branch`. NotReady messages do not change that."""
         turns = branch.session.state.turns
-        if any(seen.role == "user" for turn in turns for seen in turn.observations):
-            return "user"
-        settled = self.options.observations == "auto" and len(turns) > OPENING_TURNS
-        if settled:
+        for turn in turns:
+            if any(observation.role == "user" for observation in turn.observations):
+                return "user"
+        if self.options.observations == "auto" and len(turns) > OPENING_TURNS:
             return "tools"
         return self.options.observations
 
-    def _ingest_turns(self, branch: SessionBranch, first: int, given: IncomingRequest) -> None:
-        ingest_turns(branch, first, given.system, given.tools, self._is_pinned if self.options.pin else None)
+    def _ingest_turns(self, branch: SessionBranch, first: int, request: IncomingRequest) -> None:
+        ingest_turns(branch, first, request.system, request.tools, self._is_pinned if self.options.pin else None)
         branch.count_new_turns()
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:
-        """Whether the caller pins `message`; where its function fails, the message is treated as without one."""
+        """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""
         assert self.options.pin is not None
         try:
             return bool(self.options.pin(message))
@@ -395,12 +405,12 @@ class CallPreparer:
             self.add_fault("callback", failure)
             return False
 
-    # -- what is hidden ------------------------------------------------------------------------------------------
+    # -- the decision --------------------------------------------------------------------------------------------
 
-    def decide_view(self, branch: SessionBranch, given: IncomingRequest | None, model: str) -> Steps[View]:
-        """The view of the next call; nothing is hidden in it that is not in the store.
+    def decide_view(self, branch: SessionBranch, request: IncomingRequest | None, model: str) -> Steps[View]:
+        """Return the view of the next call. What it hides, and the decision to hide it, is in the store.
 
-        Raises BudgetError, ConflictError.
+        request: the client's; None where turns are added by hand. Raises BudgetError, ConflictError.
         """
         now = self.options.clock()
         forced = self.must_hide_all
@@ -413,12 +423,12 @@ class CallPreparer:
         self._write_off_attempts(branch)
         mark = len(branch.session.events)
         try:
-            view = yield from self._run_engine(branch, given, model, now)
-            if self._can_write_later(branch, given, mark):
+            view = yield from self._run_engine(branch, request, model, now)
+            if self._can_write_later(branch, request, mark):
                 return view
             failed = yield from self._try_write(branch, now)
         except ConflictError:
-            # It is decided again behind what others wrote.
+            # The caller prepares the call again, after what others wrote.
             self.must_hide_all = forced
             self._unlogged_attempts += find_paid_attempts(branch.session.events[mark:])
             raise
@@ -432,19 +442,21 @@ class CallPreparer:
         return self._undo_decision(branch, mark, failed, model, now)
 
     def _write_off_attempts(self, branch: SessionBranch) -> None:
-        """Have the log know what was paid for summaries in passes that came to nothing: asking backs off."""
-        lost = self._unlogged_attempts
+        """Put into the log which summaries were paid for in vain, so that the next one is asked for later."""
+        attempts = self._unlogged_attempts
         self._unlogged_attempts = []
-        for event in lost:
+        for event in attempts:
             branch.session.write_off_summary(event)
 
-    def _can_write_later(self, branch: SessionBranch, given: IncomingRequest | None, mark: int) -> bool:
-        """Whether what the pass added to the log may be written when the view is out."""
-        # Turns that were added by hand come from nowhere again.
-        return self.options.write_behind and given is not None and not hides_anything(branch.session.events[mark:])
+    def _can_write_later(self, branch: SessionBranch, request: IncomingRequest | None, mark: int) -> bool:
+        """Return whether the new records of the log, from `mark` on, may be written after the view is returned."""
+        # Turns that are added by hand are in no request: only the store can keep them.
+        return self.options.write_behind and request is not None and not hides_anything(branch.session.events[mark:])
 
-    def _run_engine(self, branch: SessionBranch, given: IncomingRequest | None, model: str, now: float) -> Steps[View]:
-        """The engine's pass; turns are in the store before a summary of them is asked for."""
+    def _run_engine(
+        self, branch: SessionBranch, request: IncomingRequest | None, model: str, now: float
+    ) -> Steps[View]:
+        """Run the engine for one call. Turns are in the store before a summary of them is requested."""
         forced = self.must_hide_all
         self.must_hide_all = False
         mark = len(branch.session.events)
@@ -452,44 +464,43 @@ class CallPreparer:
         steps = branch.session.prepare_view(now, model, forced=forced, strict=strict)
         is_paid = False
         try:
-            request = next(steps)
+            wanted = next(steps)
             while True:
                 yield StoreCall(lambda: branch.save(self.store, now))
-                answer: SummaryAnswer = yield from self._ask_summarizer(
-                    self._add_live_prefix(request, branch, given, model)
-                )
+                wanted = self._add_live_prefix(wanted, branch, request, model)
+                answer: SummaryAnswer = yield from self._ask_summarizer(wanted)
                 is_paid = is_paid or not isinstance(answer, NotReady)
-                request = steps.send(answer)
+                wanted = steps.send(answer)
         except StopIteration as done:
             view: View = done.value
         except Exception as error:
             if is_paid and not find_paid_attempts(branch.session.events[mark:]):
                 call = len(branch.session.state.turns) + 1
-                why = f"the pass failed: {type(error).__name__}"
-                self._unlogged_attempts.append(SummaryFailed(call=call, cause="other", reason=why))
+                reason = f"the pass failed: {type(error).__name__}"
+                self._unlogged_attempts.append(SummaryFailed(call=call, cause="other", reason=reason))
             raise
         for event in branch.session.events[mark:]:
             if isinstance(event, SummaryFailed):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
-        if (exceeded := branch.session.budget_error) is not None:
-            self.add_fault("budget", exceeded)
+        if branch.session.budget_error is not None:
+            self.add_fault("budget", branch.session.budget_error)
         while self._extractor_failures:
             self.add_fault("callback", self._extractor_failures.pop(0))
         return view
 
     @staticmethod
     def _ask_summarizer(request: SummaryRequest) -> Generator[SummaryRequest, Any, SummaryAnswer]:
-        """The summarizer's answer; whatever is raised instead is one as well."""
+        """Return the summarizer's answer; what it raises becomes a SummaryError, which is an answer too."""
         try:
             answer: SummaryAnswer = yield request
-        except Exception as error:  # noqa: BLE001 - the engine decides without a summary then, and asks later
+        except Exception as error:  # noqa: BLE001 - the engine decides without a summary and asks again later
             return SummaryError(f"no summary could be asked for: {describe_error(error)}")
         return answer
 
     # -- the log -------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> Steps[None]:
-        """Write what is owed, and catch up with what others wrote: who is behind must not decide."""
+        """Write unsaved records, and apply what others wrote: a decision needs the whole log."""
         branch = self.branch
         self._catch_up_error = None
         if branch is None or branch.history is None or branch.unverified:
@@ -501,32 +512,35 @@ class CallPreparer:
         except StoreError as error:
             self._catch_up_error = error
         except UnknownHandle:
-            # Deleted meanwhile: what the messages say begins a session again.
+            # The session was deleted meanwhile: the messages begin it again.
             self.branch = None
 
     def catch_up_branch(self, branch: SessionBranch, now: float) -> Steps[None]:
-        """The same for one branch. Raises ConflictError where others write faster, StoreError, UnknownHandle."""
+        """Write the unsaved records of `branch`, and apply what others wrote.
+
+        now: seconds since the epoch. Raises ConflictError where others write faster, StoreError, UnknownHandle.
+        """
         if branch.exists and not branch.unsaved and self._is_current(branch):
             return
         for _ in range(WRITE_TRIES):
-            there: list[Event] | None = yield StoreCall(lambda: write_or_read_others(branch, self.store, now))
-            if there is None:
+            stored: list[Event] | None = yield StoreCall(lambda: write_or_read_others(branch, self.store, now))
+            if stored is None:
                 return
-            if branch.is_own_write(there):
-                self._rebase_on_stored(branch, there)
+            if branch.is_own_write(stored):
+                self._rebase_on_stored(branch, stored)
             else:
-                apply_others(branch, there, self.make_session, self.options.effective_guards)
+                apply_others(branch, stored, self.make_session, self.options.effective_guards)
         raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
 
     def _is_current(self, branch: SessionBranch) -> bool:
-        """Whether nobody wrote, as far as that can be known without waiting."""
+        """Return whether the store is known, without waiting, to have no records of others."""
         return (
             self._nonblocking_store is not None
             and self._nonblocking_store.try_length(branch.key) == branch.saved_events
         )
 
     def write_unsaved(self) -> Steps[Fault | None]:
-        """Write what is owed to the log; what failed."""
+        """Write the unsaved records of the branch. Return what failed, None where nothing did."""
         branch = self.branch
         if branch is None or not branch.has_unsaved:
             return None
@@ -536,18 +550,18 @@ class CallPreparer:
             else:
                 yield from self.write_branch(branch)
         except UnknownHandle as error:
-            # Deleted meanwhile: what the messages say begins a session again.
+            # The session was deleted meanwhile: the messages begin it again.
             self.branch = None
             return self.report_fault("store", error)
         except StoreError as error:
-            # Where others write, the next pass reads what they wrote: nothing of it fails.
+            # Where others wrote, the next call reads their records: the store does not fail.
             if not isinstance(error, ConflictError):
                 branch.store_error = str(error)
             return self.report_fault("store", error)
         return None
 
     def _try_write(self, branch: SessionBranch, now: float) -> Generator[StoreCall, Any, StoreError | None]:
-        """Write what is new; the error where that fails. Raises ConflictError."""
+        """Write the unsaved records. Return the error where the store fails. Raises ConflictError."""
         try:
             yield from self.write_branch(branch, now)
         except ConflictError:
@@ -557,72 +571,77 @@ class CallPreparer:
         return None
 
     def write_branch(self, branch: SessionBranch, now: float | None = None) -> Generator[StoreCall, Any, None]:
-        """Write what is owed to the log, between passes. What an earlier try wrote, though its answer was lost, is
-        gone on behind.
+        """Write the unsaved records; after those of an earlier attempt where only its answer was lost.
 
-        now: seconds since the epoch; asked of the clock if None. Raises StoreError, ConflictError where others wrote.
+        now: seconds since the epoch; the clock's if None. Raises StoreError, ConflictError where others wrote.
         """
         at = self.options.clock() if now is None else now
         try:
             yield StoreCall(lambda: branch.save(self.store, at))
             return
         except ConflictError:
-            there: list[Event] = yield StoreCall(lambda: branch.find_own_write(self.store))
-            if not there:
+            stored: list[Event] = yield StoreCall(lambda: branch.find_own_write(self.store))
+            if not stored:
                 raise
-        self._rebase_on_stored(branch, there)
+        self._rebase_on_stored(branch, stored)
         yield StoreCall(lambda: branch.save(self.store, at))
 
-    def _rebase_on_stored(self, branch: SessionBranch, there: list[Event]) -> None:
-        """What is in the log was written by an earlier try: what differs from it is given up, and what is new goes
-        behind it."""
+    def _rebase_on_stored(self, branch: SessionBranch, stored: list[Event]) -> None:
+        """Continue after `stored`, which an earlier attempt of ours wrote.
+
+        The unsaved records that `stored` begins with are not repeated; the others come after it.
+        """
         unsaved = branch.unsaved
-        same = next((at for at, pair in enumerate(zip(there, unsaved, strict=False)) if pair[0] != pair[1]), len(there))
-        branch.replace_session(
-            self.make_session([*branch.session.events[: branch.saved_events], *there, *unsaved[same:]])
-        )
-        branch.saved_events = branch.saved_events + len(there)
+        same = 0
+        while same < min(len(stored), len(unsaved)) and stored[same] == unsaved[same]:
+            same += 1
+        saved = branch.session.events[: branch.saved_events]
+        branch.replace_session(self.make_session([*saved, *stored, *unsaved[same:]]))
+        branch.saved_events += len(stored)
         branch.ledger = None
         branch.pending_attempts = []
 
     def restore_from_log(self, branch: SessionBranch) -> None:
-        """A session that was left in the middle of a pass, as its log has it."""
+        """Rebuild the session of `branch`, whose preparation was broken off, without the unfinished decision."""
         branch.store_error = branch.store_error or "the last pass was broken off"
         events = branch.session.events
         while len(events) > branch.saved_events and isinstance(events[-1], SummaryFailed | PassDecided):
-            # No request went out by it.
+            # No request was sent by this decision.
             events = events[:-1]
         branch.replace_session(self.make_session(events))
 
     def _hold_view(self, branch: SessionBranch, error: StoreError, model: str, now: float) -> View:
-        """The view as it was decided so far, and what is new."""
+        """Return the view as decided so far, with the new turns whole, because the store fails."""
         self.add_fault("store", error)
         branch.store_error = str(error)
         return branch.session.hold_view("nothing more is hidden while the store fails", now, model)
 
     def _undo_decision(self, branch: SessionBranch, mark: int, error: StoreError, model: str, now: float) -> View:
-        """A decision that could not be stored is not made: the session as it stood before, and a pass that holds."""
+        """Take back a decision that could not be stored, and return the view without it.
+
+        mark: length of the log before the decision.
+        """
         self._unlogged_attempts += find_paid_attempts(branch.session.events[mark:])
         branch.replace_session(self.make_session(branch.session.events[:mark]))
         return self._hold_view(branch, error, model, now)
 
     def add_fault(self, kind: FaultKind, error: Exception) -> None:
-        """Something failed and was passed over; in one pass the same is told once. Raised with `on_fault="raise"`."""
+        """Report a failure that does not end the preparation, once for each call. Raises it with `on_fault="raise"`."""
         if self.options.on_fault == "raise" and kind != "budget":
             raise error
-        if (fault := self._make_fault(kind, error)) not in self.faults:
+        fault = self._make_fault(kind, error)
+        if fault not in self.faults:
             self.faults.append(self._log_fault(fault))
 
     def report_fault(self, kind: FaultKind, error: Exception) -> Fault:
-        """What failed, logged; without secrets."""
+        """Log a failure, and return it. Secrets are redacted."""
         return self._log_fault(self._make_fault(kind, error))
 
     def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
         what = self.options.redaction.redact_text(words_of_error(error))
+        cause: BaseException = error
         if isinstance(error, CallbackError) and error.__cause__:
             cause = error.__cause__
-        else:
-            cause = error
         return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
 
     def _log_fault(self, fault: Fault) -> Fault:
@@ -630,35 +649,46 @@ class CallPreparer:
         return fault
 
     def _add_live_prefix(
-        self, request: SummaryRequest, branch: SessionBranch, given: IncomingRequest | None, model: str
+        self, wanted: SummaryRequest, branch: SessionBranch, request: IncomingRequest | None, model: str
     ) -> SummaryRequest:
-        """With the live prefix, where extending it is the cheaper route and there is one."""
-        if request.route != "extend" or given is None or branch.history is None:
-            return replace(request, route="fresh")
+        """Return `wanted` with the live prefix, where extending the prefix is the cheaper route and there is one."""
+        if wanted.route != "extend" or request is None or branch.history is None:
+            return replace(wanted, route="fresh")
         state = branch.session.state
+        marks: tuple[int, ...] = ()
         if state.last_view is not None and state.last_view.track is state.track:
             marks = state.last_view.marks
-        else:
-            marks = ()
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
         mark = needs_breakpoints(self.options.cache_control, branch.session)
-        tools = [
-            *(given.tools or ()),
-            *recall_tools.list_added_tools(branch.session, branch.history.dialect.name, given.tools),
-        ]
-        given = replace(given, tools=tools or None)
-        return replace(request, live=build_live_prefix(given, branch.history, view, model, mark=mark))
+        ours = recall_tools.list_added_tools(branch.session, branch.history.dialect.name, request.tools)
+        tools = [*(request.tools or ()), *ours]
+        prefix = build_live_prefix(replace(request, tools=tools or None), branch.history, view, model, mark=mark)
+        return replace(wanted, live=prefix)
 
 
 def find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDecided]:
-    """Those of `events` that say what became of a summary which a model was asked for."""
-    return [
-        event
-        for event in events
-        if isinstance(event, SummaryFailed)
-        or (isinstance(event, PassDecided) and event.summary is not None and event.summary.route != "model-free")
-    ]
+    """Return those of `events` that report a summary which a model was paid for, taken or not."""
+    paid: list[SummaryFailed | PassDecided] = []
+    for event in events:
+        if isinstance(event, SummaryFailed) or (
+            isinstance(event, PassDecided) and event.summary is not None and event.summary.route != "model-free"
+        ):
+            paid.append(event)
+    return paid
+
+
+def _find_opened(events: Sequence[Event]) -> SessionOpened | None:
+    for event in events:
+        if isinstance(event, SessionOpened):
+            return event
+    return None
+
+
+def _has_thinking(history: History) -> bool:
+    conversation = history.conversation
+    return any(has_bound_thinking(conversation.build_turn(index)[0]) for index in range(1, conversation.turn_count + 1))
 
 
 def _count_parts(turn: Turn) -> tuple[int, int]:
+    """Return the numbers of results and of the user's messages in `turn`."""
     return len(turn.observations), len(turn.interjections)

@@ -1,7 +1,7 @@
-"""A log that other processes write to as well: what is owed to it, and catching up with what they wrote.
+"""A log that other processes write to as well: write our unsaved records, and apply theirs.
 
-What others wrote stands in the log in front of what is owed. Turns and decisions that are owed are given up then: the
-turns are in the client's messages, and a decision is made again. What was said of calls is kept and written behind.
+Their records come before our unsaved ones. Our unsaved turns and decisions are dropped then: the turns are in the
+client's messages, and the decision is made again. Notes (usage, recalls, learned windows) are kept and written after.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from elision.trajectory.events import (
     WindowLearned,
 )
 
-#: How often a pass begins anew behind what others wrote meanwhile.
+#: How often a call is prepared again because others wrote meanwhile.
 PASS_TRIES: Final = 3
-#: How often what is owed is tried behind what others wrote; each time one of them all gets on.
+#: How often a write is tried again because others wrote. Each time at least one writer succeeds.
 WRITE_TRIES: Final = 50
 _NOTE_EVENTS: Final = (UsageReported, ObservationRecalled, WindowLearned, RecallExchanged)
 
 
 def write_or_read_others(branch: SessionBranch, store: Store, at: float) -> list[Event] | None:
-    """Write what is owed, or see that there is nothing to catch up with: then None, else what stands behind.
+    """Write the unsaved records and return None, or return the records that others wrote after the saved ones.
 
-    Raises StoreError, UnknownHandle.
+    at: seconds since the epoch. Returns None too where there was nothing to write and nobody else wrote. Raises
+    StoreError, UnknownHandle.
     """
     try:
         if not branch.exists or branch.unsaved:
@@ -49,51 +50,54 @@ def write_or_read_others(branch: SessionBranch, store: Store, at: float) -> list
     return list(store.events(branch.key, branch.saved_events))
 
 
-def apply_others(branch: SessionBranch, there: Sequence[Event], make: SessionFactory, guards: Guards) -> None:
-    """`branch` behind `there`, which others wrote: work O(there) where nothing but notes is owed to the log.
+def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFactory, guards: Guards) -> None:
+    """Continue `branch` after `theirs`, the records that others wrote.
 
-    Its history is still the client's: `has_same_turns` says whether it goes this way.
+    Work O(theirs) where nothing is unsaved, else O(log). The history of the branch is still the client's:
+    `has_same_turns` tells whether it agrees with the log now.
     """
-    session = branch.session
-    owed = branch.unsaved
-    notes = [event for event in owed if isinstance(event, _NOTE_EVENTS)]
-    if owed or not session.can_append(there):
-        branch.replace_session(make([*session.events[: branch.saved_events], *there]))
+    unsaved = branch.unsaved
+    if unsaved or not branch.session.can_append(theirs):
+        saved = branch.session.events[: branch.saved_events]
+        branch.replace_session(make([*saved, *theirs]))
         branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
-        branch.turns_counted, branch.watch, branch.totals = (
-            0,
-            guards.start_watch(),
-            ObservationTotals(branch.session.sizer),
-        )
+        branch.turns_counted = 0
+        branch.totals = ObservationTotals(branch.session.sizer)
+        branch.watch = guards.start_watch()
         branch.watch_before_newest = branch.watch
     else:
-        if any(isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted for event in there):
-            branch.forget_newest()
-        session.replay_events(there)
-        branch.nodes |= map_nodes(there)
+        for event in theirs:
+            if isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted:
+                branch.forget_newest()
+                break
+        branch.session.replay_events(theirs)
+        branch.nodes |= map_nodes(theirs)
     branch.count_new_turns()
-    branch.saved_events = branch.saved_events + len(there)
+    branch.saved_events += len(theirs)
     branch.exists = True
     branch.store_error = ""
     branch.pending_attempts = []
     branch.diverged = True
-    for note in notes:
-        branch.session.record_event(note)
+    for event in unsaved:
+        if isinstance(event, _NOTE_EVENTS):
+            branch.session.record_event(event)
 
 
 def has_same_turns(branch: SessionBranch, history: History) -> bool:
-    """Whether the turns of `branch` are those of `history`, but for what stands behind the newest of them."""
-    turns = branch.session.state.turns
-    known = len(turns)
+    """Return whether `history` begins with the turns of `branch`; the newest of them may have another ending."""
+    known = len(branch.session.state.turns)
     if known > history.conversation.turn_count:
         return False
-    if any(history.get_node(index) != branch.nodes.get(index) for index in range(1, known)):
-        return False
+    for index in range(1, known):
+        if history.get_node(index) != branch.nodes.get(index):
+            return False
     return not known or history.get_node(known) == branch.nodes.get(known) or branch.is_amended_by(history)
 
 
 def hides_anything(events: Sequence[Event]) -> bool:
-    """Whether a pass, by what it added to the log, hides anything new or has the recall tools enter."""
-    made = [event for event in events if isinstance(event, PassDecided)]
-    return any(event.masks or event.clips or event.summary or event.offers for event in made)
+    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
+    for event in events:
+        if isinstance(event, PassDecided) and (event.masks or event.clips or event.summary or event.offers):
+            return True
+    return False
