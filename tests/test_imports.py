@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,65 @@ def test_the_order_has_no_cycle() -> None:
         assert all(ours not in ALLOWED[other] for other in others)
 
 
+def module_name(path: Path) -> str:
+    return ".".join(("elision", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imported_modules(source: str, modules: Set[str]) -> set[str]:
+    """Which of `modules` a file imports, anywhere in it: under TYPE_CHECKING and in functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                names.add(name if name in modules else str(node.module))
+    return names & modules
+
+
+def find_import_cycle(imports: Mapping[str, Set[str]]) -> list[str]:
+    """The modules of one import cycle, in order, the first one again at the end; [] if there is none."""
+    done: set[str] = set()
+
+    def follow(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for target in sorted(imports.get(module, ())):
+            cycle = follow(target, [*path, module])
+            if cycle:
+                return cycle
+        done.add(module)
+        return []
+
+    for module in sorted(imports):
+        cycle = follow(module, [])
+        if cycle:
+            return cycle
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    """No module imports itself through others, not even for type checkers alone."""
+    sources = {module_name(path): path.read_text(encoding="utf-8") for path in FILES}
+    assert find_import_cycle({name: imported_modules(text, set(sources)) for name, text in sources.items()}) == []
+
+
+def test_a_cycle_is_found() -> None:
+    """A cycle under TYPE_CHECKING is found, and named in order."""
+    sources = {
+        "elision.a": "from elision import b",
+        "elision.b": "if TYPE_CHECKING:\n    from elision.c import C",
+        "elision.c": "def f():\n    import elision.b",
+    }
+    imports = {name: imported_modules(text, set(sources)) for name, text in sources.items()}
+    assert find_import_cycle(imports) == ["elision.b", "elision.c", "elision.b"]
+    del imports["elision.c"]
+    assert find_import_cycle(imports) == []
+
+
 def test_a_wrong_import_is_seen() -> None:
     """The check sees plain, from and nested imports alike."""
     source = "import elision.lab.replay\ndef f():\n    from elision.cli import app\n    from elision import engine\n"
@@ -138,11 +198,7 @@ def test_importing_elision_does_nothing() -> None:
 
 def test_the_core_needs_no_extra() -> None:
     """Every module of the core can be imported where no optional dependency is installed."""
-    modules = [
-        ".".join(("elision", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
-        for path in FILES
-        if member(path) in CORE
-    ]
+    modules = [module_name(path) for path in FILES if member(path) in CORE]
     assert {"elision.engine", "elision.stores.postgres.connection", "elision.manager.context"} <= set(modules)
     python(BLOCKED + "\n".join(f"import {module}" for module in modules))
 

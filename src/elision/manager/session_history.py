@@ -21,7 +21,7 @@ from elision.manager.ledger import Ledger
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards
-from elision.strategies.policy import Policy
+from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.raw import Raw
 from elision.strategies.session_costs import CallBills
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -378,14 +378,14 @@ class RecordedDecisions(Raw):
     can_hide: ClassVar[bool] = False
 
     def start_policy(self) -> Policy:
-        return _RecordedPolicy(self)
+        return _RecordedPolicy(self.make_policy_options())
 
 
 class _RecordedPolicy(Policy):
     """Knows where the stable front of a view ends: behind what was hidden last."""
 
-    def __init__(self, strategy: RecordedDecisions) -> None:
-        super().__init__(strategy)
+    def __init__(self, options: PolicyOptions) -> None:
+        super().__init__(options)
         self._keys: list[Key] = []
         self._at = 0
 

@@ -39,7 +39,7 @@ def fit_to_budget(
     usable = situation.view_limit
     if usable is None:
         return plan
-    budget = policy.strategy.budget or Budget()
+    budget = policy.options.budget or Budget()
     if fits_budget(policy, state, situation, plan):
         return _relieve_softly(policy, state, plan, usable, budget)
     if strict:
@@ -168,7 +168,7 @@ def _plan_short_summary(
     covers = policy.server_calls.limit_summary(situation.call - 1 - least)
     if covers <= state.covered_turns:
         return
-    most = policy.strategy.summary_max_tokens
+    most = policy.options.summary_max_tokens
     wanted, fitting = (policy.limit_summary_tokens(state, situation, covers, tokens) for tokens in (target, usable))
     # As long as leaves room for calls to come, else a short one, else whatever fits; at last what cutting results
     # makes room for.
@@ -194,7 +194,7 @@ def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, 
         if tokens <= usable:
             break
         size = state.find_segment(key).tokens
-        named = make_handle(key) if policy.strategy.handles else ""
+        named = make_handle(key) if policy.placeholders.handles else ""
         text = clip_text(state.find_observation(key).text, size - (tokens - usable), named, state.sizer)
         if state.sizer.count_text(text) < size:
             clips.append(Clip(key, text))

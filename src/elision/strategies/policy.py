@@ -8,25 +8,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from elision.strategies.budget import Budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.known_identifiers import KnownIdentifiers
-from elision.strategies.rules import RuleOutcome, RuleTable
-from elision.strategies.schedules import CostEstimates
-from elision.strategies.selectors import Superseded
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.rules import Rule, RuleOutcome, RuleTable
+from elision.strategies.schedules import CostEstimates, Schedule
+from elision.strategies.selectors import Selector, Superseded
 from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryCall, choose_summary_call, limit_user_words
+from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Key, Mask, Plan
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
-
-if TYPE_CHECKING:
-    from elision.strategies.strategy import Strategy
-
 
 #: The label in front of a quote, in tokens.
 QUOTE_TOKENS = 15
@@ -51,16 +49,35 @@ class SummaryOffer:
     call: SummaryCall
 
 
-class Policy:
-    """See the module. `strategy` is the frozen configuration it serves."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """What a session's policy takes from its strategy.
 
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.placeholders = strategy.placeholders
-        self.selectors = strategy.make_selectors()
-        self.trigger = strategy.make_trigger()
-        self.rules = RuleTable(strategy.rules)
-        self.clock = strategy.schedule.start_clock()
+    selectors, trigger: of this session alone, since they remember its turns.
+    can_hide: whether anything is ever hidden, by rules too.
+    """
+
+    placeholders: Placeholders
+    selectors: tuple[Selector, ...]
+    trigger: SummaryTrigger | None
+    rules: tuple[Rule, ...]
+    schedule: Schedule
+    can_hide: bool
+    budget: Budget | None
+    summary_max_tokens: int
+    keep_user_tokens: int
+
+
+class Policy:
+    """See the module."""
+
+    def __init__(self, options: PolicyOptions) -> None:
+        self.options = options
+        self.placeholders = options.placeholders
+        self.selectors = options.selectors
+        self.trigger = options.trigger
+        self.rules = RuleTable(options.rules)
+        self.clock = options.schedule.start_clock()
         self.known = KnownIdentifiers()
         self._identified_turns = 0
         self._o200k_sizer = Sizer(make_counter("o200k"))
@@ -96,7 +113,7 @@ class Policy:
         said = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + said)
         self._quoted_tokens.append(self._quoted_tokens[-1])
-        if not self.strategy.can_hide:
+        if not self.options.can_hide:
             return
         self._apply_rules(state, turn)
         for selector in self.selectors:
@@ -254,7 +271,7 @@ class Policy:
 
         limit: most tokens that it may have; 0 for the strategy's own limit.
         """
-        limit = limit or self.strategy.summary_max_tokens
+        limit = limit or self.options.summary_max_tokens
         tokens = self._count_with_summary(state, situation, covers, limit)
         if tokens - situation.count_entering_tokens(hides=True) >= state.track.tokens - self.pending_tokens:
             return None
@@ -286,7 +303,7 @@ class Policy:
         behind = state.track.tokens - (state.track.tokens if place is None else state.track.count_tokens_before(place))
         saved = sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > covers)
         head = state.track.count_tokens_before(state.head_length) + situation.count_entering_tokens(hides=True)
-        said = limit_user_words(self.user_tokens[covers], self.strategy.keep_user_tokens, limit)
+        said = limit_user_words(self.user_tokens[covers], self.options.keep_user_tokens, limit)
         return head + BLOCK_TOKENS + limit + said + self.count_quoted_tokens(covers) + behind - saved
 
     def count_quoted_tokens(self, covers: int) -> int:

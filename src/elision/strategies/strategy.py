@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.placeholder import Placeholders
-from elision.strategies.policy import Policy
+from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Selector
@@ -83,4 +83,18 @@ class Strategy:
 
     def start_policy(self) -> Policy:
         """Begin a session."""
-        return Policy(self)
+        return Policy(self.make_policy_options())
+
+    def make_policy_options(self) -> PolicyOptions:
+        """Return what a new session's policy takes from this strategy."""
+        return PolicyOptions(
+            placeholders=self.placeholders,
+            selectors=self.make_selectors(),
+            trigger=self.make_trigger(),
+            rules=self.rules,
+            schedule=self.schedule,
+            can_hide=self.can_hide,
+            budget=self.budget,
+            summary_max_tokens=self.summary_max_tokens,
+            keep_user_tokens=self.keep_user_tokens,
+        )

@@ -122,7 +122,7 @@ def accept_summary(
     sizer = state.sizer
     covered = state.turns[:covers]
     sizes = [sum(sizer.count_message(message) for message in turn.interjections) for turn in covered]
-    kept = choose_kept_interjections(covered, sizes, policy.strategy.keep_user_tokens)
+    kept = choose_kept_interjections(covered, sizes, policy.options.keep_user_tokens)
     dropped: list[Message] = []
     for turn in covered:
         if turn.index not in kept:
