@@ -1,4 +1,4 @@
-"""What a search shows: the words of a query, and the line of a text where they stand."""
+"""Words of a query, and the line of a text around them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _WORD = re.compile(r"\w+")
 
 
 def split_words(query: str) -> list[str]:
-    """The words of `query`, folded for comparison without case; what is no letter, digit or underscore separates.
+    """Return the words of `query`, casefolded: the runs of letters, digits and underscores.
 
-    Folding comes first: a word then stands in a folded text exactly where it stands in one of the text's own words.
+    Folding comes first: a folded text then contains a word exactly where one of its own words does.
     """
     return _WORD.findall(query.casefold())
 
 
 def make_excerpt(text: str, words: Sequence[str], width: int = WIDTH) -> str:
-    """One line of `text` around the longest of `words`, which tells most, at most `width` characters."""
+    """Return one line of `text` around the longest of `words`, the rarest as a rule, at most `width` characters."""
     # Folding may change lengths; a place that is a little off only moves the excerpt.
     middle = max(0, text.casefold().find(max(words, key=len, default="")))
     first = max(0, middle - width // 3)

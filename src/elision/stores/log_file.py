@@ -1,7 +1,7 @@
 """Logs as JSON lines: everything that a store keeps of sessions, to be read by another store.
 
 A session is a line with `format` and `session`, a line for each record, and a line with `end`, the number of them.
-Pure ASCII. Where secrets were replaced on the way out, the line says so: such a log is no copy any more.
+Pure ASCII. `redacted` in the first line says whether secrets were replaced: such a log is no exact copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elision.errors import FormatError
 from elision.stores.store import SessionInfo
 from elision.stores.store_errors import missing_session_error
 from elision.trajectory.event_json import decode_event, encode_event
-from elision.trajectory.events import Event, RecallExchanged
+from elision.trajectory.events import TurnAmended, Event, RecallExchanged, TurnAdded
 from elision.trajectory.json_form import read_number, read_text
 from elision.trajectory.redact import Redaction
 
@@ -26,23 +26,24 @@ _RELATIONS: Final = ("", "sub-agent", "fork", "replaced")
 
 
 def format_log(session: SessionInfo, events: Iterable[Event], redaction: Redaction | None = None) -> Iterator[str]:
-    """The lines of one session, without line ends. redaction: None writes everything as it is."""
-    yield _format_line(
-        {"format": f"{_FORMAT}{VERSION}", "session": _describe_session(session), "redacted": redaction is not None}
-    )
+    """Yield the lines of one session, without line ends. redaction: None writes everything as it is."""
+    header = {"format": f"{_FORMAT}{VERSION}", "session": _describe_session(session)}
+    yield _format_line({**header, "redacted": redaction is not None})
     count = 0
-    for count, event in enumerate(events, start=1):  # noqa: B007 - it is the last one that is written
+    for event in events:
+        count += 1
         yield _format_line(encode_event(event) if redaction is None else _redact_event(event, redaction))
     yield _format_line({"end": count})
 
 
 def _redact_event(event: Event, redaction: Redaction) -> Mapping[str, Any]:
     if isinstance(event, RecallExchanged):
-        # Texts within a text: an escaped line break in front of a secret would hide it.
-        messages, results = (
-            tuple(_redact_json(each, redaction) for each in of) for of in (event.messages, event.results)
+        # Texts within a text: an escaped line break before a secret would hide it.
+        event = replace(
+            event,
+            messages=tuple(_redact_json(message, redaction) for message in event.messages),
+            results=tuple(_redact_json(result, redaction) for result in event.results),
         )
-        event = replace(event, messages=messages, results=results)
     value: Mapping[str, Any] = redaction.redact_tree(encode_event(event))
     return value
 
@@ -66,57 +67,61 @@ class LogFile:
     """The sessions of a file that `format_log` wrote.
 
     Reads it whole once, so that nothing is copied out of a file that is cut off. Raises FormatError with file, line and
-    mend.
+    a hint.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._sections = {place.info.key: place for place in self._scan_sections()}
+        self._sections = {section.info.key: section for section in self._scan_sections()}
 
     def sessions(self) -> list[SessionInfo]:
-        """In the order of `Store.sessions`."""
-        found = [place.info for place in self._sections.values()]
-        return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
+        """Return the sessions in the order of `Store.sessions`."""
+        sessions = [section.info for section in self._sections.values()]
+        return sorted(sessions, key=lambda info: (info.changed, info.key), reverse=True)
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         if session not in self._sections:
             raise missing_session_error(session)
         return self._iterate_events(self._sections[session], after)
 
-    def _iterate_events(self, place: _LogSection, after: int) -> Iterator[Event]:
+    def _iterate_events(self, section: _LogSection, after: int) -> Iterator[Event]:
         with self._path.open("rb") as file:
-            file.seek(place.offset)
+            file.seek(section.offset)
             for position, line in enumerate(file, start=1):
-                value = self._parse_line(line, place.line + position)
+                value = self._parse_line(line, section.line + position)
                 if "end" in value:
                     return
                 if position > after:
-                    yield self._parse_event(value, place.line + position)
+                    yield self._parse_event(value, section.line + position)
 
     def _scan_sections(self) -> Iterator[_LogSection]:
-        open_: tuple[Mapping[str, Any], int, int] | None = None
+        header: Mapping[str, Any] | None = None
+        header_line = 0
+        start = 0
         turns = records = 0
         offset = 0
         with self._path.open("rb") as file:
             for line_number, line in enumerate(file, start=1):
                 offset += len(line)
                 value = self._parse_line(line, line_number)
-                if open_ is None:
-                    open_ = (self._parse_header(value, line_number), offset, line_number)
+                if header is None:
+                    header = self._parse_header(value, line_number)
+                    header_line = line_number
+                    start = offset
                     turns = records = 0
                 elif "end" in value:
                     if value["end"] != records:
-                        raise self._make_error(
-                            line_number, f"{value['end']} records are announced, {records} are there"
-                        )
-                    yield _LogSection(self._parse_info(open_[0], open_[2], records, turns), open_[1], open_[2])
-                    open_ = None
+                        what = f"{value['end']} records are announced, {records} are there"
+                        raise self._make_error(line_number, what)
+                    yield _LogSection(self._parse_info(header, header_line, records, turns), start, header_line)
+                    header = None
                 else:
                     event = self._parse_event(value, line_number)
                     records += 1
-                    turns = max(turns, getattr(getattr(event, "turn", None), "index", 0))
-        if open_ is not None:
-            raise self._make_error(open_[2], "this session has no end; the file was cut off, export it again")
+                    if isinstance(event, TurnAdded | TurnAmended):
+                        turns = max(turns, event.turn.index)
+        if header is not None:
+            raise self._make_error(header_line, "this session has no end; the file was cut off, export it again")
 
     def _parse_header(self, value: Mapping[str, Any], line: int) -> Mapping[str, Any]:
         form = str(value.get("format", ""))

@@ -1,4 +1,4 @@
-"""The store that forgets: for tests, trials and runs that nobody will ask about."""
+"""The store that forgets: for tests and trials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _MemoryLog:
 
 
 class MemoryStore:
-    """Keeps everything in this process, and loses it with it."""
+    """Keeps everything in this process alone."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _MemoryLog] = {}
@@ -93,13 +93,19 @@ class MemoryStore:
         if not words or limit < 1:
             self._find_log(session)
             return []
-        return [hit for turn in reversed(self.turns(session)) for hit in find_hits(session, turn, words)][:limit]
+        hits: list[Hit] = []
+        for turn in reversed(self.turns(session)):
+            hits.extend(find_hits(session, turn, words))
+            if len(hits) >= limit:
+                break
+        return hits[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._lock:
             self._check_open()
             for node in filter(None, reversed(nodes)):
-                if places := self._places.get((family, node)):
+                places = self._places.get((family, node))
+                if places:
                     return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
         return None
 

@@ -71,23 +71,20 @@ class Packer:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def pack(self, event: Event) -> PackedEvent:
-        """`event` as a record."""
+        """Return `event` as a record."""
         value, texts = _split_texts(event, lambda data: hash_text(data).hex())
         body = _encode_json(value)
         blobs = tuple(Blob(bytes.fromhex(address), self.compress(data), len(data)) for data, address in texts.items())
+        turn = 0
+        node = ""
         if isinstance(event, TurnAdded | TurnAmended):
             turn = event.turn.index
-        else:
-            turn = 0
-        if isinstance(event, TurnAdded | TurnAmended):
             node = event.node
-        else:
-            node = ""
         size = len(body) + sum(blob.size for blob in blobs)
         return PackedEvent(kind=value["e"], turn=turn, node=node, body=self.compress(body), blobs=blobs, size=size)
 
     def unpack(self, body: bytes, fetch: Callable[[bytes], bytes]) -> Event:
-        """The event that `pack` was given.
+        """Return the event that `pack` was given.
 
         fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written.
         """
@@ -102,13 +99,15 @@ class Packer:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
 
     def compress(self, data: bytes) -> bytes:
-        """`data`, compressed if that makes it smaller, behind a byte that says so, with a checksum."""
-        if len(data) >= _WORTH and len(small := self._compressor.compress(data)) < len(data):
-            return _ZSTD + small
+        """Return `data`, compressed if that makes it smaller, after a byte that says so, with a checksum."""
+        if len(data) >= _WORTH:
+            small = self._compressor.compress(data)
+            if len(small) < len(data):
+                return _ZSTD + small
         return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
 
     def decompress(self, packed: bytes) -> bytes:
-        """What `compress` was given. Raises CorruptError."""
+        """Return what `compress` was given. Raises CorruptError."""
         if packed[:1] == _PLAIN:
             return _verify_checksum(packed[5:], packed[1:5])
         try:
@@ -119,6 +118,7 @@ class Packer:
         raise CorruptError("stored bytes begin with no mark that this version knows")
 
     def _restore_part(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
+        """Return `part` with its text, if that was kept apart."""
         address = part.get("blob")
         if address is None:
             return part
@@ -126,11 +126,12 @@ class Packer:
         if hash_text(data).hex() != address:
             raise CorruptError(f"the text stored under {address} is another one")
         text = data.decode("utf-8", "surrogatepass")
-        if part.get("of") == "tool":
+        kind = part.get("of")
+        if kind == "tool":
             tool: Mapping[str, Any] = json.loads(text)
             return tool
         rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
-        if part.get("of") == "data":
+        if kind == "data":
             return {**rest, "data": json.loads(text)}
         return {**rest, "text": text}
 
@@ -142,23 +143,25 @@ def measure_event(event: Event) -> int:
 
 
 def hash_text(data: bytes) -> bytes:
-    """Under which a text is stored: its SHA-256, 32 bytes."""
+    """Return the address of a text: its SHA-256, 32 bytes."""
     return hashlib.sha256(data).digest()
 
 
 def list_blobs(value: Mapping[str, Any]) -> Iterator[bytes]:
-    """Addresses of the large texts that a record's JSON refers to."""
-    for parts in _find_part_lists(value):
-        yield from (bytes.fromhex(part["blob"]) for part in parts if "blob" in part)
-    yield from (bytes.fromhex(tool["blob"]) for tool in value.get("tools", ()) if "blob" in tool)
+    """Yield the addresses of the large texts that a record's JSON refers to."""
+    for parts in (*_find_part_lists(value), value.get("tools", ())):
+        for part in parts:
+            if "blob" in part:
+                yield bytes.fromhex(part["blob"])
 
 
 def list_texts(event: Event) -> Iterator[tuple[int, str, str]]:
-    """What can be searched in `event`: (position, tool, text); position 0 is what the assistant said and called."""
+    """Yield what can be searched in `event`: (position, tool, text); position 0 is what the assistant wrote."""
     if not isinstance(event, TurnAdded | TurnAmended):
         return
-    if said := join_assistant_text(event.turn):
-        yield 0, "", said
+    words = join_assistant_text(event.turn)
+    if words:
+        yield 0, "", words
     for position, observation in enumerate(event.turn.observations, start=1):
         yield position, observation.tool, observation.text
 
@@ -174,28 +177,32 @@ def _encode_json(value: object) -> bytes:
 
 
 def _find_part_lists(value: Any) -> Iterator[list[Any]]:
-    """The lists of content parts anywhere in a record."""
-    if isinstance(value, dict):
-        parts = value.get("content")
-        if isinstance(parts, list):
-            yield parts
-        if value.get("e") == "exchanged":
-            yield from (value[name] for name in ("messages", "results") if isinstance(value.get(name), list))
-            return
-        for name in ("observations", "interjections", "messages"):
-            for each in value.get(name, ()):
-                if isinstance(each, dict) and isinstance(each.get("content"), list):
-                    yield each["content"]
+    """Yield the lists of content parts anywhere in a record."""
+    if not isinstance(value, dict):
+        return
+    if isinstance(value.get("content"), list):
+        yield value["content"]
+    if value.get("e") == "exchanged":
+        for name in ("messages", "results"):
+            if isinstance(value.get(name), list):
+                yield value[name]
+        return
+    for name in ("observations", "interjections", "messages"):
+        for item in value.get(name, ()):
+            if isinstance(item, dict) and isinstance(item.get("content"), list):
+                yield item["content"]
 
 
-def _split_texts(event: Event, address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
-    """The JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
+def _split_texts(event: Event, make_address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
+    """Return the JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
     value = encode_event(event)
     texts: dict[bytes, str] = {}
 
     def keep(text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
-        return texts.get(data) or texts.setdefault(data, address(data))
+        if data not in texts:
+            texts[data] = make_address(data)
+        return texts[data]
 
     for parts in _find_part_lists(value):
         parts[:] = [_move_part_out(part, keep) for part in parts]
@@ -205,7 +212,7 @@ def _split_texts(event: Event, address: _Addressing) -> tuple[dict[str, Any], di
 
 
 def _move_part_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str, Any]:
-    """`part`, with the address of its text in its place if that is large."""
+    """Return `part`, with the address of its text in its place if that is large."""
     if len(part.get("text", "")) >= LARGE:
         return {"blob": keep(part["text"])}
     if part.get("data") is None:
@@ -218,8 +225,10 @@ def _move_part_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str
 
 
 def _move_tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mapping[str, Any]:
-    """`tool`, or its address if it is large: the sessions of an agent have the same ones. So is one that would pass for
-    an address."""
+    """Return `tool`, or its address if it is large: the sessions of an agent have the same ones.
+
+    A small tool that has a field `blob` is kept apart too: it would pass for an address.
+    """
     data = json.dumps(tool, separators=(",", ":"), default=dict)
     if not isinstance(tool, Mapping) or (len(data) < LARGE and "blob" not in tool):
         # A client's request may hold anything; what is no tool is kept as it is.

@@ -1,4 +1,4 @@
-"""Sessions from one place to another: resumable, verified, and never over something else."""
+"""Copies of sessions from one place to another: resumable, verified, without overwriting another session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE: Final = 256
 
 
 class SessionSource(Protocol):
-    """Whatever sessions can be read from: a store, or a file of logs."""
+    """A place to read sessions from: a store, or a file of logs."""
 
     def sessions(self) -> Sequence[SessionInfo]: ...
     def events(self, session: str, after: int = 0) -> Iterator[Event]: ...
@@ -26,7 +26,7 @@ class SessionSource(Protocol):
 class CopyResult:
     """One session after its copy.
 
-    new: whether the target had no such session. found: records that it had already. added: records that were written.
+    is_new: whether the target had no such session. existing_records: that it had. added_records: that were written.
     """
 
     key: str
@@ -36,24 +36,26 @@ class CopyResult:
 
 
 def copy_session(source: SessionSource, session: SessionInfo, target: Store) -> CopyResult:
-    """Copy `session`, or what the target lacks of it; then hold both logs against each other.
+    """Copy `session`, or what the target lacks of it; then compare both logs.
 
     A fork is written whole; its large texts are stored once all the same. Raises ConflictError if the target has
     another session of that name.
     """
-    already = _count_existing(source, session, target)
-    length = found = already or 0
-    rest = source.events(session.key, after=found)
+    existing = _count_existing(source, session, target)
+    length = existing or 0
+    added = 0
+    rest = source.events(session.key, after=length)
     while batch := list(islice(rest, _AT_ONCE)):
+        added += len(batch)
         length = target.append(session.key, batch, after=length, at=session.changed)
     _verify_copy(source, session.key, target)
-    return CopyResult(key=session.key, is_new=already is None, existing_records=found, added_records=length - found)
+    return CopyResult(key=session.key, is_new=existing is None, existing_records=existing or 0, added_records=added)
 
 
 def _count_existing(source: SessionSource, session: SessionInfo, target: Store) -> int | None:
-    """How many records the target has; None: the session was not there, and is made. Raises ConflictError."""
+    """Return how many records the target has; None if it had no such session, which is made. Raises ConflictError."""
     try:
-        there = target.info(session.key)
+        existing = target.info(session.key)
     except UnknownHandle:
         target.create(
             NewSession(
@@ -65,14 +67,14 @@ def _count_existing(source: SessionSource, session: SessionInfo, target: Store) 
             )
         )
         return None
-    if (there.family, there.parent, there.begun) != (session.family, session.parent, session.begun):
+    if (existing.family, existing.parent, existing.begun) != (session.family, session.parent, session.begun):
         raise ConflictError(f"session {session.key!r} is there already and is another one")
     _verify_copy(source, session.key, target)
-    return there.records
+    return existing.records
 
 
 def _verify_copy(source: SessionSource, key: str, target: Store) -> None:
-    """Raises ConflictError unless one log is the beginning of the other."""
+    """Raise ConflictError unless one log is the beginning of the other."""
     pairs = zip_longest(source.events(key), target.events(key))
     for number, (ours, theirs) in enumerate(pairs, start=1):
         if ours is None or theirs is None:
@@ -82,7 +84,7 @@ def _verify_copy(source: SessionSource, key: str, target: Store) -> None:
 
 
 def copy_all(source: SessionSource, target: Store, keys: Sequence[str] = ()) -> Iterator[CopyResult | StoreError]:
-    """Copy all sessions, or those named, oldest first; what conflicts or is damaged stands as its error."""
+    """Copy all sessions, or those named, oldest first; yield each result, or the error of a conflict or damage."""
     for session in reversed(source.sessions()):
         if keys and session.key not in keys:
             continue

@@ -74,54 +74,52 @@ class SqliteStore:
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._file.read_transaction() as connection:
             identity, records, _ = rows.find_session(connection, session)
-        return self._iterate_events(
-            session, rows.record_id(identity, max(after, 0) + 1), rows.record_id(identity, records)
-        )
+        first = rows.record_id(identity, max(after, 0) + 1)
+        return self._iterate_events(session, first, rows.record_id(identity, records))
 
     # --- turns ---------------------------------------------------------------------------------------------------
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         with self._file.read_transaction() as connection:
             identity, _, _ = rows.find_session(connection, session)
-            return [
-                self._read_turn(connection, each) for each in rows.list_turn_records(connection, identity, first, last)
-            ]
+            records = rows.list_turn_records(connection, identity, first, last)
+            return [self._read_turn(connection, record) for record in records]
 
     def observation(self, session: str, key: Key) -> Observation:
-        found = self.turns(session, key[0], key[0])
-        if not found or not 1 <= key[1] <= len(found[0].observations):
+        turns = self.turns(session, key[0], key[0])
+        if not turns or not 1 <= key[1] <= len(turns[0].observations):
             raise missing_observation_error(session, key)
-        return found[0].observations[key[1] - 1]
+        return turns[0].observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
         words = split_words(query)
         self._try_to_index(session)
-        found: list[Hit] = []
+        hits: list[Hit] = []
         with self._file.read_transaction() as connection:
             identity, _, indexed = rows.find_session(connection, session)
             if not words or limit < 1:
                 return []
-            known = sqlite_search.find_candidates(
-                connection, words, rows.record_id(identity, 1), rows.record_id(identity, indexed)
-            )
-            for number in rows.iterate_newest_turns(connection, identity, indexed, known):
-                found.extend(find_hits(session, self._read_turn(connection, number), words))
-                if len(found) >= limit:
+            first = rows.record_id(identity, 1)
+            last = rows.record_id(identity, indexed)
+            candidates = sqlite_search.find_candidates(connection, words, first, last)
+            for record in rows.iterate_newest_turns(connection, identity, indexed, candidates):
+                hits.extend(find_hits(session, self._read_turn(connection, record), words))
+                if len(hits) >= limit:
                     break
-        return found[:limit]
+        return hits[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._file.read_transaction() as connection:
-            found = (rows.locate_node(connection, family, node) for node in reversed(nodes) if node)
-            return next(filter(None, found), None)
+            for node in filter(None, reversed(nodes)):
+                place = rows.locate_node(connection, family, node)
+                if place is not None:
+                    return place
+        return None
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        if changed_since is None:
-            since = float("-inf")
-        else:
-            since = changed_since
+        since = float("-inf") if changed_since is None else changed_since
         with self._file.read_transaction() as connection:
             return [rows.parse_session_row(row) for row in rows.select_sessions(connection, family_prefix, since)]
 
@@ -140,12 +138,13 @@ class SqliteStore:
         before = self._count_used_bytes()
         if max_bytes is not None and before > max_bytes:
             with self._file.write_transaction() as connection:
-                # It can be made again; sessions cannot.
+                # The index can be made again; sessions cannot.
                 sqlite_search.drop_index(connection)
         gone = tuple(self._purge_sessions(older_than, max_bytes))
-        if gone:
-            self.compact()
-        return PurgeResult(sessions=gone, freed_bytes=max(0, before - self._count_used_bytes()) if gone else 0)
+        if not gone:
+            return PurgeResult(sessions=(), freed_bytes=0)
+        self.compact()
+        return PurgeResult(sessions=gone, freed_bytes=max(0, before - self._count_used_bytes()))
 
     # --- the file ------------------------------------------------------------------------------------------------
 
@@ -175,11 +174,11 @@ class SqliteStore:
     # --- pieces --------------------------------------------------------------------------------------------------
 
     def _get_packer(self) -> Packer:
-        """This thread's."""
-        found: Packer | None = getattr(self._threads, "packer", None)
-        if found is None:
-            found = self._threads.packer = Packer()
-        return found
+        """Return this thread's packer."""
+        packer: Packer | None = getattr(self._threads, "packer", None)
+        if packer is None:
+            packer = self._threads.packer = Packer()
+        return packer
 
     def _check_length(self, session: str, after: int) -> int:
         records = self.length(session)
@@ -193,29 +192,26 @@ class SqliteStore:
             yield from (event for _, event in chunk)
 
     def _read_chunk(self, session: str, first: int, last: int) -> list[tuple[int, Event]]:
-        """The records first ... last (ids)."""
+        """Return the records first ... last (ids)."""
         with self._file.read_transaction() as connection:
-            found = connection.execute(rows.BODIES, (first, last)).fetchall()
-            if len(found) <= last - first:
+            bodies = connection.execute(rows.BODIES, (first, last)).fetchall()
+            if len(bodies) <= last - first:
                 if rows.find_session(connection, session)[0] != rows.session_of_record(first):
                     raise missing_session_error(session)
                 raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
-            return [(number, self._unpack_event(connection, body)) for number, body in found]
+            return [(record, self._unpack_event(connection, body)) for record, body in bodies]
 
-    def _read_turn(self, connection: sqlite3.Connection, number: int) -> Turn:
-        row = connection.execute(rows.BODY, (number,)).fetchone()
-        if row:
-            event = self._unpack_event(connection, row[0])
-        else:
-            event = None
+    def _read_turn(self, connection: sqlite3.Connection, record: int) -> Turn:
+        row = connection.execute(rows.BODY, (record,)).fetchone()
+        event = self._unpack_event(connection, row[0]) if row else None
         if not isinstance(event, TurnAdded | TurnAmended):
-            raise self._file.make_corrupt_error(f"record {number % rows.SPAN} of a session is no turn")
+            raise self._file.make_corrupt_error(f"record {record % rows.SPAN} of a session is no turn")
         return event.turn
 
     def _unpack_event(self, connection: sqlite3.Connection, body: bytes) -> Event:
         def fetch(address: bytes) -> bytes:
-            found: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
-            return found
+            text: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
+            return text
 
         try:
             return self._get_packer().unpack(body, fetch)
@@ -232,7 +228,7 @@ class SqliteStore:
             return
 
     def _update_index(self, session: str) -> None:
-        """Bring the search index up to the log, where that is worth it and can be done."""
+        """Bring the search index up to the log, where that is worth it and possible."""
         with self._file.read_transaction() as connection:
             identity, records, indexed = rows.find_session(connection, session)
         if records - indexed <= sqlite_search.SCANNED or not self._can_index:
@@ -242,23 +238,24 @@ class SqliteStore:
             chunk = self._read_chunk(session, rows.record_id(identity, indexed + 1), rows.record_id(identity, covered))
             entries = sqlite_search.build_entries(chunk)
             with self._file.write_transaction() as connection:
-                if rows.find_session(connection, session)[::2] != (identity, indexed):
+                now, _, indexed_now = rows.find_session(connection, session)
+                if (now, indexed_now) != (identity, indexed):
                     return
                 sqlite_search.add_entries(connection, identity, entries, covered)
             indexed = covered
 
     def _purge_sessions(self, older_than: float | None, max_bytes: int | None) -> Iterator[str]:
-        """Delete the oldest session as long as it is too old or there is too much; their keys."""
+        """Delete the oldest session as long as it is too old or there is too much; yield each key."""
         while True:
             with self._file.write_transaction() as connection:
                 oldest = connection.execute(rows.OLDEST).fetchone()
                 if oldest is None:
                     return
-                key = rows.decode_key(oldest[0])
-                changed = oldest[1]
-                old = older_than is not None and changed < older_than
-                if not old and (max_bytes is None or rows.count_used_bytes(connection) <= max_bytes):
+                is_old = older_than is not None and oldest[1] < older_than
+                is_too_much = max_bytes is not None and rows.count_used_bytes(connection) > max_bytes
+                if not is_old and not is_too_much:
                     return
+                key = rows.decode_key(oldest[0])
                 rows.delete_session(connection, key)
             yield key
 

@@ -24,7 +24,7 @@ _STRAYS: Final = "SELECT count(*) FROM records WHERE id / ? NOT IN (SELECT id FR
 
 
 def find_damage(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
-    """The pages, then every record and text, then the counts; what cannot be read is passed by. Nothing is changed."""
+    """Yield what is wrong with the pages, then with every record and text, then with the counts; nothing is changed."""
     uses: Counter[bytes] = Counter()
     yield from _catch_unreadable(str(path), _check_pages(connection, path))
     yield from _catch_unreadable(str(path), _check_sessions(connection, packer, uses))
@@ -54,7 +54,8 @@ def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counte
 
 
 def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
-    if strays := connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]:
+    strays = connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]
+    if strays:
         yield Finding(place=str(path), what=f"{strays} records belong to no session")
 
 

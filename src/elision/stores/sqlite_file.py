@@ -42,7 +42,7 @@ _SETTINGS: Final = (
     "PRAGMA cache_size = -16384",
 )
 
-#: SQLite's name of an error (or how it begins) -> what it is and how to mend it.
+#: SQLite's name of an error (or its beginning) -> what it is and what to do about it.
 _ERROR_HINTS: Final = (
     ("SQLITE_BUSY", "another process {locked}; nothing was written, try again"),
     ("SQLITE_LOCKED", "it is locked; nothing was written, try again"),
@@ -64,12 +64,12 @@ class SqliteFile:
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
         self._busy_seconds = busy_seconds
-        #: Writers in a row that another process kept out.
+        #: Transactions in a row that another process kept from writing.
         self._busy_failures = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
-        #: Reads while the other is on its way to the disk; opened when it is first asked for.
+        #: Reads while the other connection writes; opened at the first `try_read`.
         self._waitless_connection: sqlite3.Connection | None = None
         self._waitless_lock = threading.Lock()
         _create_file(path)
@@ -83,14 +83,14 @@ class SqliteFile:
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that sees one state of the file."""
+        """Yield a transaction that sees one state of the file."""
         with self._run_transaction("BEGIN", "ROLLBACK") as connection:
             yield connection
 
     def try_read(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """What `read` finds by one statement, on a connection that waits for no writer; None where it would wait.
+        """Return what `read` finds by one statement, on a connection that waits for no writer; None if it would wait.
 
-        It sees what is on the disk: what a writer is still at is not there yet.
+        It sees what is on the disk, without a transaction that is still being written.
         """
         if not self._waitless_lock.acquire(blocking=False):
             return None
@@ -114,13 +114,13 @@ class SqliteFile:
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is on the disk when this ends, or did not happen."""
+        """Yield a transaction that is on the disk when the block ends, or did not happen."""
         with self._run_transaction(_WRITE, "COMMIT") as connection:
             yield connection
 
     @contextmanager
     def use_connection(self) -> Iterator[sqlite3.Connection]:
-        """The connection without a transaction, for what SQLite does not do within one."""
+        """Yield the connection without a transaction, for what SQLite does not do within one."""
         with self._lock, self._translate_errors():
             yield self._check_ready()
 
@@ -154,7 +154,7 @@ class SqliteFile:
                 raise
 
     def _begin_transaction(self, connection: sqlite3.Connection, begin: str) -> None:
-        """Begin a transaction. After a wait in vain nobody waits again until a transaction begins."""
+        """Begin a transaction. After one wait in vain, further calls fail at once, until a transaction begins."""
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
@@ -175,15 +175,19 @@ class SqliteFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """SQLite's errors in our words."""
+        """Translate SQLite's errors into ours."""
         try:
             yield
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith("SQLITE_CORRUPT"):
                 raise self.make_corrupt_error(f"the file is damaged ({error})") from error
-            said = next((text for start, text in _ERROR_HINTS if name.startswith(start)), str(error))
-            raise StoreError(f"{self.path}: {said.format(locked=self._describe_lock(), name=name)}") from error
+            hint = str(error)
+            for beginning, text in _ERROR_HINTS:
+                if name.startswith(beginning):
+                    hint = text.format(locked=self._describe_lock(), name=name)
+                    break
+            raise StoreError(f"{self.path}: {hint}") from error
 
     def _describe_lock(self) -> str:
         if self._busy_failures > 1:
@@ -213,13 +217,13 @@ class SqliteFile:
 
 
 def read_migrations() -> list[str]:
-    """The texts that lead from version 0 to `VERSION`, in order."""
+    """Return the texts that lead from version 0 to `VERSION`, in order."""
     found = [file for file in files("elision.stores").joinpath("sql").iterdir() if file.name.startswith("sqlite_0")]
     return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
 
 
 def read_script(name: str) -> str:
-    """A text of `sql/`."""
+    """Return a text of `sql/`."""
     return files("elision.stores").joinpath("sql", name).read_text(encoding="utf-8")
 
 
@@ -246,14 +250,14 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
 
 
 def _is_foreign(connection: sqlite3.Connection) -> bool:
-    """Whether somebody else's tables are in the file."""
+    """Return whether the file is a database of another program."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return bool(application != APPLICATION and (application or tables))
 
 
 def _create_file(path: Path) -> None:
-    """An empty file that nobody else may read, its name on the disk."""
+    """Create an empty file that only its owner may read, with its name synced."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

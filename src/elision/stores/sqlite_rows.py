@@ -84,7 +84,7 @@ _DROP_TEXT: Final = "DELETE FROM texts WHERE address = ? AND uses <= 0"
 
 
 def find_session(connection: sqlite3.Connection, key: str) -> tuple[int, int, int]:
-    """Id, length and indexed records of a session. Raises UnknownHandle."""
+    """Return id, length and indexed records of a session. Raises UnknownHandle."""
     found: tuple[int, int, int] | None = connection.execute(_FOUND, (encode_key(key),)).fetchone()
     if found is None:
         raise missing_session_error(key)
@@ -94,18 +94,16 @@ def find_session(connection: sqlite3.Connection, key: str) -> tuple[int, int, in
 def create_session(connection: sqlite3.Connection, session: NewSession) -> None:
     if connection.execute(_FOUND, (encode_key(session.key),)).fetchone():
         raise session_exists_error(session)
+    parent = 0
     if session.shared:
-        parent, records = find_session(connection, session.parent)[:2]
-    else:
-        parent, records = (0, 0)
-    if session.shared > records:
-        raise short_parent_error(session, records)
+        parent, records, _ = find_session(connection, session.parent)
+        if session.shared > records:
+            raise short_parent_error(session, records)
     shared = (record_id(parent, 1), record_id(parent, session.shared))
     raw_bytes = connection.execute(_RAW_BYTES, shared).fetchone()[0]
     turns = connection.execute(_NEWEST_TURN, (parent, session.shared)).fetchone()[0]
     names = map(encode_key, (session.key, session.family, session.parent))
-    at = (session.at, session.at)
-    row = (*names, session.relation, *at, session.shared, turns, raw_bytes)
+    row = (*names, session.relation, session.at, session.at, session.shared, turns, raw_bytes)
     new = connection.execute(_CREATE, row).lastrowid or 0
     if session.shared:
         connection.execute(_COPY_RECORDS, (record_id(new, 0) - record_id(parent, 0), *shared))
@@ -130,7 +128,7 @@ def delete_session(connection: sqlite3.Connection, key: str) -> None:
 
 
 def select_sessions(connection: sqlite3.Connection, family_prefix: str, since: float) -> Iterator[Sequence[Any]]:
-    """Rows for `parse_session_row`, the newest first."""
+    """Yield rows for `parse_session_row`, the newest first."""
     if not family_prefix:
         return connection.execute(_NEWEST_FIRST, (since,))
     prefix = encode_key(family_prefix)
@@ -139,14 +137,14 @@ def select_sessions(connection: sqlite3.Connection, family_prefix: str, since: f
 
 
 def locate_node(connection: sqlite3.Connection, family: str, node: str) -> tuple[str, int] | None:
-    found = connection.execute(_LOCATE, (_shorten_node(node), encode_key(family))).fetchone()
-    if found is None:
+    row = connection.execute(_LOCATE, (_shorten_node(node), encode_key(family))).fetchone()
+    if row is None:
         return None
-    return (decode_key(found[0]), found[1])
+    return decode_key(row[0]), row[1]
 
 
 def parse_session_row(row: Sequence[Any]) -> SessionInfo:
-    """What a row of `INFO` says."""
+    """Return the session of a row of `INFO`."""
     key, family, parent, relation, begun, changed, records, turns, raw_bytes = row
     return SessionInfo(
         key=decode_key(key),
@@ -167,7 +165,7 @@ def parse_session_row(row: Sequence[Any]) -> SessionInfo:
 def append_records(
     connection: sqlite3.Connection, key: str, packed: Sequence[PackedEvent], after: int, at: float
 ) -> None:
-    """Write records behind record `after`. Raises UnknownHandle, ConflictError."""
+    """Write records after record `after`. Raises UnknownHandle, ConflictError."""
     newest = max(record.turn for record in packed)
     raw_bytes = sum(record.size for record in packed)
     done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, encode_key(key), after))
@@ -179,25 +177,26 @@ def append_records(
 
 
 def list_turn_records(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
-    """Ids of the records that hold turns first ... last as they are now."""
+    """Return the ids of the records that hold turns first ... last as they are now."""
     if first >= SPAN:
         return []
-    found = connection.execute(_NUMBERS, (session, first, SPAN if last is None else min(last, SPAN)))
-    return [record_id(session, position) for (position,) in found]
+    newest = SPAN if last is None else min(last, SPAN)
+    positions = connection.execute(_NUMBERS, (session, first, newest))
+    return [record_id(session, position) for (position,) in positions]
 
 
 def iterate_newest_turns(
     connection: sqlite3.Connection, session: int, indexed: int, candidates: Collection[int] | None
 ) -> Iterator[int]:
-    """Ids of the records that hold turns as they are now, the newest turn first.
+    """Yield the ids of the records that hold turns as they are now, the newest turn first.
 
     candidates: of the leading `indexed` records only these; None for all.
     """
     end = record_id(session, indexed)
     for (position,) in connection.execute(_NUMBERS_BACK, (session,)):
-        found = record_id(session, position)
-        if candidates is None or found > end or found in candidates:
-            yield found
+        record = record_id(session, position)
+        if candidates is None or record > end or record in candidates:
+            yield record
 
 
 def _write_record(connection: sqlite3.Connection, session: int, position: int, record: PackedEvent) -> None:
@@ -216,24 +215,25 @@ def _keep_text(connection: sqlite3.Connection, blob: Blob) -> None:
 
 
 def split_addresses(texts: bytes | None) -> list[bytes]:
-    """Of the large texts of a record, from its column `texts`."""
-    if texts:
-        return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)]
-    return []
+    """Return the addresses of a record's large texts, from its column `texts`."""
+    if not texts:
+        return []
+    return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)]
 
 
 def _count_uses(connection: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
-    """How often the records first ... last use which texts."""
-    return Counter(
-        address for (texts,) in connection.execute(_ADDRESSES, (first, last)) for address in split_addresses(texts)
-    )
+    """Return how often the records first ... last use which texts."""
+    uses: Counter[bytes] = Counter()
+    for (texts,) in connection.execute(_ADDRESSES, (first, last)):
+        uses.update(split_addresses(texts))
+    return uses
 
 
 # --- values ------------------------------------------------------------------------------------------------------
 
 
 def record_id(session: int, position: int) -> int:
-    """The id of a record: 1, 2, ... within its session."""
+    """Return the id of a record: 1, 2, ... within its session."""
     return session * SPAN + position
 
 
@@ -250,7 +250,7 @@ def decode_key(key: bytes) -> str:
 
 
 def _shorten_node(node: str) -> bytes | None:
-    """Half a SHA-256 names a history as surely, in a quarter of the space."""
+    """Return half a SHA-256 for a node's name: as sure as the whole, in a quarter of the space of its text."""
     if node:
         return hash_text(encode_key(node))[:_NODE]
     return None
@@ -260,12 +260,12 @@ def _shorten_node(node: str) -> bytes | None:
 
 
 def count_stored_bytes(connection: sqlite3.Connection) -> int:
-    """Bytes of the file once its write-ahead log is folded in."""
+    """Return bytes of the file once its write-ahead log is folded in."""
     return _read_pragma(connection, "page_count") * _read_pragma(connection, "page_size")
 
 
 def count_used_bytes(connection: sqlite3.Connection) -> int:
-    """The same without pages that are free."""
+    """Return the same without pages that are free."""
     pages = _read_pragma(connection, "page_count") - _read_pragma(connection, "freelist_count")
     return pages * _read_pragma(connection, "page_size")
 

@@ -1,4 +1,4 @@
-"""Searching a SQLite store: an index of three-letter runs tells which turns to read; what is read decides.
+"""Search in a SQLite store: an index of three-letter runs finds candidate turns, whose texts decide.
 
 The index is no part of an append. A search first brings it up to date, for its session alone and only where much is
 new; so the work is O(new), and a session that is never searched, or short, has no index. Where SQLite lacks FTS5, or
@@ -8,7 +8,7 @@ the file cannot be written now, everything is scanned: the same hits, later.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from elision.stores.excerpts import split_words
@@ -16,7 +16,7 @@ from elision.stores.packing import list_texts
 from elision.stores.sqlite_file import read_script, run_script
 from elision.trajectory.events import Event
 
-#: Records behind the index that are scanned rather than indexed.
+#: Records after the indexed ones that are scanned rather than indexed.
 SCANNED: Final = 512
 #: Runs of letters asked for at most: more make no query that is longer to answer any sharper.
 _ASKED: Final = 64
@@ -28,18 +28,22 @@ _COVERED: Final = "UPDATE sessions SET indexed = ? WHERE id = ?"
 
 
 def can_index(connection: sqlite3.Connection) -> bool:
-    """Whether this SQLite has FTS5."""
+    """Return whether this SQLite has FTS5."""
     options = connection.execute("PRAGMA compile_options").fetchall()
     return ("ENABLE_FTS5",) in options
 
 
 def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
-    """What the index is to hold of `events` (with their records' ids); long work that needs no lock."""
-    runs = (
-        (number, _list_trigrams(word for _, _, text in list_texts(event) for word in split_words(text)))
-        for number, event in events
-    )
-    return [(number, " ".join(letters)) for number, letters in runs if letters]
+    """Return what the index is to hold of `events` (with their records' ids); long work that needs no lock."""
+    entries = []
+    for record, event in events:
+        words: set[str] = set()
+        for _, _, text in list_texts(event):
+            words.update(split_words(text))
+        trigrams = _list_trigrams(words)
+        if trigrams:
+            entries.append((record, " ".join(trigrams)))
+    return entries
 
 
 def add_entries(connection: sqlite3.Connection, session: int, found: Iterable[tuple[int, str]], covered: int) -> None:
@@ -50,7 +54,7 @@ def add_entries(connection: sqlite3.Connection, session: int, found: Iterable[tu
 
 
 def find_candidates(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> set[int] | None:
-    """Ids of the records first ... last that may hold all of `words`; None: the index does not know."""
+    """Return ids of the records first ... last that may hold all of `words`; None: the index does not know."""
     asked = sorted(_list_trigrams(words))[:_ASKED]
     if last < first or not asked or not can_index(connection):
         return None
@@ -65,11 +69,9 @@ def drop_index(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE sessions SET indexed = 0 WHERE indexed > 0")
 
 
-def _list_trigrams(words: Iterable[str]) -> Collection[str]:
-    return set(_iterate_trigrams(set(words)))
-
-
-def _iterate_trigrams(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
+def _list_trigrams(words: Iterable[str]) -> set[str]:
+    trigrams = set()
+    for word in set(words):
         for start in range(len(word) - _RUN + 1):
-            yield word[start : start + _RUN]
+            trigrams.add(word[start : start + _RUN])
+    return trigrams

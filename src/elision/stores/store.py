@@ -4,7 +4,7 @@ A store is sync, may be used by several threads, and knows nothing of strategies
 turns, observations and words in them again. `after` in `append` is a compare-and-swap: a writer that has not seen the
 newest record gets a ConflictError and nothing is written.
 
-A fork is a session of its own whose log begins with a copy of its parent's; what is large in it is stored once.
+A fork is a session whose log begins with a copy of its parent's; large texts of both are stored once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
-    """What a store says about one session.
+    """Facts about one session.
 
     begun, changed: seconds since the epoch. records: in its log, a shared beginning included. turns: the newest index.
     raw_bytes: of its log before compression and de-duplication; not part of a comparison.
@@ -61,9 +61,9 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One place where searched words stand.
+    """One place that contains the searched words.
 
-    position: of the observation within its turn; 0 where the assistant said them. excerpt: a line around them.
+    position: of the observation within its turn; 0 for the assistant's text. excerpt: a line around the words.
     """
 
     session: str
@@ -74,7 +74,7 @@ class Hit:
 
     @property
     def handle(self) -> str:
-        """t12.1 for an observation, t12 for what was said."""
+        """Return the handle: t12.1 for an observation, t12 for what the assistant said."""
         if self.position:
             return make_handle((self.turn, self.position))
         return f"t{self.turn}"
@@ -127,38 +127,38 @@ class Store(Protocol):
         ...
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        """Write `events` behind record `after` (0: the log is empty), all or none, durably; the new length.
+        """Write `events` after record `after` (0: the log is empty), all or none, durably; return the new length.
 
         at: seconds since the epoch. Raises ConflictError if the log does not end at `after`; no events, no change.
         """
         ...
 
     def length(self, session: str) -> int:
-        """Records in the log."""
+        """Return the number of records in the log."""
         ...
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        """The log behind record `after` as it is at this call, oldest first."""
+        """Yield the log after record `after` as it is at this call, oldest first."""
         ...
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        """Raw turns first ... last (1-based, inclusive); an amended one as it is now."""
+        """Return raw turns first ... last (1-based, inclusive); an amended one as it is now."""
         ...
 
     def observation(self, session: str, key: Key) -> Observation:
-        """One raw observation. Raises UnknownHandle if the turn or the result is not there."""
+        """Return one raw observation. Raises UnknownHandle if the turn or the result is not there."""
         ...
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        """Observations, and what was said in turns, that hold all words of `query`; the newest turn first.
+        """Return observations, and texts of the assistant, that contain all words of `query`; the newest turn first.
 
-        Any text is a query; its words are the runs of letters, digits and underscores. Case is no matter, and a word
-        may stand inside another. Within a turn what was said comes first. limit: hits.
+        Any text is a query; its words are the runs of letters, digits and underscores. Case is ignored, and a word
+        may be part of another. Within a turn the assistant's text comes first. limit: hits.
         """
         ...
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        """The session of `family` that holds the last of `nodes` that any holds, and the turn it names.
+        """Return the session of `family` that holds the last of `nodes` that any holds, and the turn it names.
 
         nodes: names of histories, shortest first (`TurnAdded.node`); "" names none, and what an amended turn was named
         before names nothing any more. Of several sessions that hold it, the one changed last.
@@ -187,7 +187,7 @@ class Store(Protocol):
     def footprint(self) -> Footprint: ...
 
     def compact(self) -> int:
-        """Give back space that nothing uses; bytes freed."""
+        """Give back space that nothing uses; return the bytes freed."""
         ...
 
     def check(self) -> list[Finding]:
@@ -195,16 +195,16 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and connections; a second time does nothing."""
+        """Close files and connections; a second call does nothing."""
         ...
 
 
 @runtime_checkable
 class NonBlockingLength(Protocol):
-    """A store that mostly knows without waiting how long a log is, so that an event loop may ask it."""
+    """A store that mostly knows without waiting how long a log is, so that an event loop may call it."""
 
     def try_length(self, session: str) -> int | None:
-        """Records in the log; None where somebody would have to be waited for. Raises as `length` does."""
+        """Return the number of records in the log; None where the call would have to wait. Raises as `length` does."""
         ...
 
 
@@ -213,14 +213,14 @@ class KeepsSecret(Protocol):
     """A store that keeps a secret for all gateways that serve from it, on any machine."""
 
     def keep_secret(self, fresh: bytes) -> bytes:
-        """`fresh`, kept from now on, or the one that was kept before. Raises StoreError."""
+        """Keep `fresh`, unless a secret is kept already; return the one that is kept. Raises StoreError."""
         ...
 
 
 @runtime_checkable
 class AtomicCreate(Protocol):
-    """A store that begins a session and writes its first records in one go, for the price of one sync."""
+    """A store that begins a session and writes its first records atomically, with one sync."""
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        """`create` and `append` behind what is shared: both, or neither; the new length. Raises as both do."""
+        """Do `create`, and `append` after what is shared, or neither; return the new length. Raises as both do."""
         ...

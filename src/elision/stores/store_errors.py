@@ -1,4 +1,4 @@
-"""What every store says where it refuses: one wording, whatever keeps the sessions."""
+"""Errors of all stores, in one wording."""
 
 from __future__ import annotations
 

@@ -15,20 +15,17 @@ from elision.stores.store import Store
 
 
 def open_store(url: str) -> Store:
-    """The store at `url`, made if it is not there. Raises StoreError, MissingExtra."""
+    """Open the store at `url`, made if it is not there. Raises StoreError, MissingExtra."""
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
-        if not colon and url:
-            meant = f"; did you mean sqlite:///{url}"
-        else:
-            meant = ""
-        raise StoreError(f"no store {_hide_credentials(url)!r}{meant}; give one of: {', '.join(_FORMS)}")
+        hint = f"; did you mean sqlite:///{url}" if url and not colon else ""
+        raise StoreError(f"no store {_hide_credentials(url)!r}{hint}; give one of: {', '.join(_FORMS)}")
     return opener(rest)
 
 
 def open_existing(url: str) -> Store:
-    """The store at `url`, which must be there. Raises StoreError, MissingExtra."""
+    """Open the store at `url`, which must be there. Raises StoreError, MissingExtra."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
@@ -42,11 +39,11 @@ FILE_SCHEMES = ("sqlite", "linear-hash")
 _FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
 
 
-def parse_path(rest: str, what: str) -> str:
-    """The path behind `scheme:`. Raises StoreError if there is none."""
-    path = rest[3:] if rest.startswith("///") else rest
+def parse_path(rest: str, scheme: str) -> str:
+    """Return the path after `scheme:`. Raises StoreError if there is none."""
+    path = rest.removeprefix("///")
     if not path or path.startswith("//"):
-        raise StoreError(f"{what}: no path in it; three slashes begin one from here, four an absolute one")
+        raise StoreError(f"{scheme}: no path in it; three slashes begin one from here, four an absolute one")
     return path
 
 
@@ -76,7 +73,7 @@ def _open_postgres(rest: str) -> Store:
 
 
 def _hide_credentials(url: str) -> str:
-    """`url` without what may be a password."""
+    """Return `url` without what may be a password."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 

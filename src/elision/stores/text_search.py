@@ -1,4 +1,4 @@
-"""Searching one turn: what every store's search comes down to, whatever led it to the turn."""
+"""Search in one turn, the last step of every store's search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elision.trajectory.turn import Turn
 
 
 def find_hits(session: str, turn: Turn, words: Sequence[str]) -> Iterator[Hit]:
-    """Where in `turn` all of `words` (folded, as `words_in` gives them) stand in one piece."""
+    """Yield the pieces of `turn` that contain all of `words` (folded, from `split_words`)."""
     for position, tool, text in list_texts(TurnAdded(turn)):
         folded = text.casefold()
         if all(word in folded for word in words):

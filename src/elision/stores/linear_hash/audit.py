@@ -1,4 +1,4 @@
-"""Checks what the records say of each other: logs without gaps, turns that stand in them, texts counted right."""
+"""Checks that the records agree: logs without gaps, turns that are in them, texts counted right."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TableContents:
 
 
 def audit_records(state: Snapshot, packer: Packer) -> Iterator[Finding]:
-    """What is wrong with the records of `state`; nothing if they go together."""
+    """Yield what is wrong with the records of `state`; nothing if they go together."""
     account = TableContents(packer)
     try:
         for record in state.records():

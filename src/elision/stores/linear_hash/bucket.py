@@ -1,4 +1,4 @@
-"""A bucket page: slots that grow behind the header, records that grow from the page's end towards them.
+"""A bucket page: slots that grow after the header, records that grow from the page's end towards them.
 
 A slot is the key's hash (8 bytes), then offset and size of the record. A record is its sizes, its key, its head, and
 its value or where that is. Keys are found by looking for their hash among the slots in one pass of `find_slot`.
@@ -26,13 +26,13 @@ from elision.stores.linear_hash.layout import (
 
 _SLOT: Final = struct.Struct("<QHH")
 SLOT: Final = _SLOT.size
-#: Key size, whether the value stands elsewhere, head size.
+#: Key size, whether the value is in other pages, head size.
 _SIZES: Final = struct.Struct("<BBH")
 _COUNT_FREE: Final = struct.Struct("<HH")
 
 
 class BucketEntry(NamedTuple):
-    """A record as it stands in a page. tail: its value; a pointer to it where `spilled`."""
+    """A record as a page holds it. tail: its value; a pointer to it where `is_spilled`."""
 
     hash: int
     key: bytes
@@ -42,7 +42,7 @@ class BucketEntry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes it takes up in a page."""
+        """Return the bytes that it takes up in a page."""
         return SLOT + _SIZES.size + len(self.key) + len(self.head) + len(self.tail)
 
 
@@ -56,7 +56,7 @@ def free_bytes(page: bytearray) -> int:
 
 
 def find_slot(page: bytearray, hashed: int, key: bytes) -> int:
-    """The slot of `key`, -1 if it is not there."""
+    """Return the slot of `key`, -1 if it is not there."""
     wanted = U64.pack(hashed)
     end = BODY + read_count(page) * SLOT
     at = page.find(wanted, BODY, end)
@@ -69,7 +69,7 @@ def find_slot(page: bytearray, hashed: int, key: bytes) -> int:
 
 
 def read_entry(page: bytearray, slot: int) -> BucketEntry:
-    """The record of slot `slot`. Raises CorruptError if it does not lie within the page."""
+    """Return the record of slot `slot`. Raises CorruptError if it does not lie within the page."""
     hashed, start, size = _SLOT.unpack_from(page, BODY + slot * SLOT)
     if start < BODY or start + size > PAGE or size < _SIZES.size:
         raise CorruptError(f"a slot names bytes {start} ... {start + size} of its page")
@@ -83,7 +83,7 @@ def read_entry(page: bytearray, slot: int) -> BucketEntry:
 
 
 def read_entries(page: bytearray) -> Iterator[BucketEntry]:
-    """All records, in the order of their slots."""
+    """Yield all records, in the order of their slots."""
     for slot in range(read_count(page)):
         yield read_entry(page, slot)
 
@@ -100,7 +100,7 @@ def insert_entry(page: bytearray, entry: BucketEntry) -> None:
 
 
 def replace_head(page: bytearray, slot: int, head: bytes) -> bool:
-    """Give a record another head of the same size in its place; False if the size differs."""
+    """Give a record another head of the same size in its place; return False if the size differs."""
     start = _SLOT.unpack_from(page, BODY + slot * SLOT)[1]
     key_size, _, head_size = _SIZES.unpack_from(page, start)
     if head_size != len(head):

@@ -1,6 +1,6 @@
 """Cells: value pages cut into equal pieces, so that values of a few hundred bytes do not take 4 KB each.
 
-The first eight bytes behind the header are a bitmap of the cells in use. The pages of a class that have a free cell are
+The first eight bytes after the header are a bitmap of the cells in use. The pages of a class that have a free cell are
 a doubly linked list that begins in the meta page; a page whose last cell goes is released.
 """
 
@@ -39,7 +39,7 @@ class CellPages:
         self._pager = pager
 
     def write(self, data: bytes) -> tuple[int, int]:
-        """Put `data`, at most `LARGEST` bytes, in a cell: (page, index)."""
+        """Put `data`, at most `LARGEST` bytes, in a cell; return (page, index)."""
         kind = bisect_left(SIZES, len(data))
         number = self._pager.meta.cells[kind] or self._make_page(kind)
         page = self._pager.write(number, CELLS)
@@ -52,7 +52,7 @@ class CellPages:
         return number, index
 
     def read(self, number: int, index: int, size: int) -> bytes:
-        """`size` bytes of a cell. Raises CorruptError if the cell is free or smaller."""
+        """Return `size` bytes of a cell. Raises CorruptError if the cell is free or smaller."""
         page = self._pager.read(number, CELLS)
         kind = page[AT_CLASS]
         if not read_bitmap(page) >> index & 1 or size > SIZES[kind]:
@@ -88,7 +88,7 @@ class CellPages:
         self._pager.meta.cell_pages -= 1
 
     def _set_used(self, page: bytearray, used: int) -> int:
-        """Note which cells are in use; the free ones."""
+        """Note which cells are in use; return the free ones."""
         U64.pack_into(page, BODY, used)
         return ~used & full_bitmap(page[AT_CLASS])
 
@@ -112,13 +112,13 @@ class CellPages:
 
 
 def read_bitmap(page: bytearray) -> int:
-    """Which cells are in use, the first in the lowest bit."""
+    """Return which cells are in use, the first in the lowest bit."""
     found: int = U64.unpack_from(page, BODY)[0]
     return found
 
 
 def full_bitmap(kind: int) -> int:
-    """The bitmap of a page of class `kind` without a free cell."""
+    """Return the bitmap of a page of class `kind` without a free cell."""
     return (1 << PER_PAGE[kind]) - 1
 
 

@@ -11,14 +11,14 @@ from elision.errors import StoreError
 PUT = 1
 HEAD = 2
 DELETE = 3
-#: Bytes. A record's key and head stand in its bucket page, whatever its value.
+#: Bytes. A record's key and head are in its bucket page, whatever its value.
 MAX_KEY: Final = 255
 MAX_HEAD: Final = 1024
 _PREFIX: Final = struct.Struct("<BBHI")
 
 
 class Record(NamedTuple):
-    """One record of the table. The head always stands in the bucket page; a large value stands in pages of its own."""
+    """One record of the table. The head is in the bucket page; a large value has pages of its own."""
 
     key: bytes
     head: bytes
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     value: bytes = b""
 
     def over(self, older: Change | None) -> Change:
-        """This change after `older` of the same record, as one."""
+        """Return this change after `older` of the same record, as one."""
         if self.op == HEAD and older is not None and older.op == PUT:
             return Change(PUT, self.key, self.head, older.value)
         return self
@@ -50,7 +50,7 @@ def check_sizes(change: Change) -> None:
 
 
 def encode_changes(changes: list[Change]) -> bytes:
-    """`changes` as the payload of one frame of the log."""
+    """Return `changes` as the payload of one frame of the log."""
     parts: list[bytes] = []
     for op, key, head, value in changes:
         parts += (_PREFIX.pack(op, len(key), len(head), len(value)), key, head, value)
@@ -58,7 +58,7 @@ def encode_changes(changes: list[Change]) -> bytes:
 
 
 def decode_changes(payload: bytes) -> Iterator[Change]:
-    """What `encode_changes` was given."""
+    """Yield what `encode_changes` was given."""
     at = 0
     end = len(payload)
     while at < end:

@@ -1,8 +1,8 @@
 """The bucket directory: which page a bucket begins with.
 
-Buckets are numbered without gaps but their pages lie anywhere, between overflow and value pages; so the numbers of
-their first pages stand in directory pages of 1,016 each, and those are named in the meta page (Larson 1988 calls them
-segments).
+Buckets are numbered without gaps but their pages lie anywhere, between overflow and value pages. So directory pages
+(Larson 1988 calls them segments) have the numbers of their first pages, 1,016 each, and the meta page has the numbers
+of the directory pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Directory:
         self._pager = pager
 
     def page_of(self, bucket: int) -> int:
-        """The first page of `bucket`. Raises CorruptError if there is none."""
+        """Return the first page of `bucket`. Raises CorruptError if there is none."""
         part, slot = divmod(bucket, PER_PAGE)
         if part >= len(self._pager.meta.directory):
             raise CorruptError(f"bucket {bucket} stands in no directory page")

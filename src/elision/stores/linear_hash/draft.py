@@ -18,7 +18,7 @@ from elision.stores.packing import Blob
 
 
 class TableState(Protocol):
-    """What a writer and a reader's snapshot both answer."""
+    """Records of a writer, or of a reader's snapshot."""
 
     def get(self, key: bytes) -> Record | None: ...
 
@@ -33,7 +33,7 @@ class Draft:
         self._changes: dict[bytes, Change] = {}
 
     def get(self, key: bytes) -> Record | None:
-        """The record under `key` with the changes so far."""
+        """Return the record under `key` with the changes so far."""
         change = self._changes.get(key)
         if change is None:
             return self._state.get(key)
@@ -56,7 +56,7 @@ class Draft:
         self._changes[key] = Change(PUT, key, head, value)
 
     def set_head(self, key: bytes, head: bytes) -> None:
-        """Another head for a record that is there; its value stays."""
+        """Give a record that is there another head; its value stays."""
         self._changes[key] = Change(HEAD, key, head).over(self._changes.get(key))
 
     def delete(self, key: bytes) -> None:
@@ -68,7 +68,7 @@ class Draft:
     # Large texts
 
     def add_reference(self, blob: Blob) -> int:
-        """One more record refers to `blob`; 1 if it was not there, else 0."""
+        """Count one more record that refers to `blob`; return 1 if it was not there, else 0."""
         key = text_key(blob.address)
         head = self.head(key)
         if head is None:
@@ -78,7 +78,7 @@ class Draft:
         return 0
 
     def repeat_reference(self, address: bytes) -> None:
-        """One more record refers to a text that is there. Raises CorruptError if it is not."""
+        """Count one more record that refers to a text that is there. Raises CorruptError if it is not."""
         key = text_key(address)
         head = self.head(key)
         if head is None:
@@ -86,7 +86,7 @@ class Draft:
         self._change_count(key, head, 1)
 
     def drop_reference(self, address: bytes) -> int:
-        """One record less refers to a text; 1 if it was the last and the text goes, else 0."""
+        """Count one record less that refers to a text; return 1 if it was the last and the text is deleted, else 0."""
         key = text_key(address)
         head = self.head(key)
         if head is None:

@@ -17,7 +17,7 @@ class File(Protocol):
     """Bytes at offsets. Every method may raise OSError; a failed write may have written any part of its bytes."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes; fewer at the end of the file."""
+        """Return at most `size` bytes; fewer at the end of the file."""
         ...
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...

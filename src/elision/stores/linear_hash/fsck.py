@@ -1,4 +1,4 @@
-"""Reads every page of a store and says what is wrong, by page number; changes nothing.
+"""Reads every page of a store and reports what is wrong, by page number; changes nothing.
 
 Each page must be of use to exactly one owner: the meta page, the directory, a bucket's chain, a value, a list of cells,
 the free list. What no owner claims is lost room; what two claim is damage waiting to happen.
@@ -59,7 +59,7 @@ class PageReport:
 
 
 def check_pages(pages: File, log: File) -> PageReport:
-    """Check the page file as of the last checkpoint, and the log behind it."""
+    """Check the page file as of the last checkpoint, and the log since then."""
     report = PageReport()
     try:
         report.tail = read_log(log)
@@ -99,7 +99,7 @@ class _PageCheck:
         self._check_totals(len(bound))
 
     def _read_directory(self) -> list[int]:
-        """The first page of each bucket."""
+        """Return the first page of each bucket."""
         found: list[int] = []
         for number in self._meta.directory:
             page = self._claim_page(number, DIRECTORY, "directory")
@@ -212,7 +212,7 @@ class _PageCheck:
             self._add_finding(place, "it has free cells and is in no list of such pages, or the reverse")
 
     def _check_cell_lists(self) -> Mapping[int, int]:
-        """Pages in the lists of those with free cells, and their class."""
+        """Check the lists of pages with free cells; return their pages, by class."""
         listed: dict[int, int] = {}
         for kind, head in enumerate(self._meta.cells[: len(SIZES)]):
             before = 0
@@ -232,7 +232,7 @@ class _PageCheck:
         return listed
 
     def _check_unclaimed(self) -> None:
-        """Pages that nothing refers to: read all the same, as a damaged one says so."""
+        """Read pages that nothing refers to, too: a damaged one is a finding."""
         for number in range(1, self._meta.pages):
             if number not in self._owners:
                 page = self._read_page(number, None)
@@ -254,7 +254,7 @@ class _PageCheck:
                 self._add_finding("page 0", f"it states {stated} {what}, and there are {found}")
 
     def _claim_page(self, number: int, kind: int, owner: str) -> bytearray | None:
-        """Page `number` for `owner`; None if it cannot be read or is taken."""
+        """Claim page `number` for `owner` and return it; None if it cannot be read or belongs to another owner."""
         if number in self._owners:
             self._add_finding(f"page {number}", f"{owner} refers to it, and so does {self._owners[number]}", lost=True)
             return None
@@ -294,7 +294,7 @@ def _read_numbers(page: bytearray) -> list[int]:
 
 
 def scan_pages(pages: File, log: File, images: Mapping[int, int]) -> Iterator[tuple[int, bytearray]]:
-    """Every page whose checksum is right, whoever refers to it: what a repair has to go by."""
+    """Yield every page whose checksum is right, referred to or not, for a repair."""
     end = max(pages.size() // PAGE, max(images, default=0) + 1)
     for number in range(1, end):
         image = images.get(number)

@@ -1,4 +1,4 @@
-"""What stands where in a page: 4 KB, a header of 32 bytes that begins with a checksum, then what its kind says.
+"""The layout of a page: 4 KB, a header of 32 bytes that begins with a checksum, then the content of its kind.
 
 All numbers are little-endian. `docs/internals/linear-hash-files.md` draws every kind. Page numbers count from 0, and 0
 in a link means "none", since page 0 is the meta page and nothing links to it.
@@ -16,7 +16,7 @@ PAGE: Final = 4096
 #: checksum, magic, kind, cell class, LSN, next page, previous page, count, free bytes, owner.
 HEADER: Final = struct.Struct("<IHBBQIIHHI")
 BODY: Final = HEADER.size
-#: Bytes of a page behind its header.
+#: Bytes of a page after its header.
 ROOM: Final = PAGE - BODY
 MAGIC: Final = 0x484C
 
@@ -38,7 +38,7 @@ AT_OWNER = 28
 
 
 def make_page(kind: int, *, owner: int = 0, free: int = 0, cell_class: int = 0) -> bytearray:
-    """An empty page of `kind`, unsealed."""
+    """Return an empty page of `kind`, unsealed."""
     page = bytearray(PAGE)
     HEADER.pack_into(page, 0, 0, MAGIC, kind, cell_class, 0, 0, 0, 0, free, owner)
     return page
@@ -51,12 +51,12 @@ def seal_page(page: bytearray, number: int, lsn: int) -> None:
 
 
 def checksum(page: bytes | bytearray, number: int) -> int:
-    """CRC-32 of everything behind the checksum, seeded with the page's number."""
+    """Return the CRC-32 of everything after the checksum, seeded with the page's number."""
     return zlib.crc32(memoryview(page)[4:], number)
 
 
 def find_fault(page: bytes | bytearray, number: int) -> str:
-    """What is wrong with a page as read from the file; "" if nothing."""
+    """Return what is wrong with a page as read from the file; "" if nothing."""
     if len(page) != PAGE:
         return f"the file ends {len(page)} bytes into the page"
     if U32.unpack_from(page)[0] != checksum(page, number):
@@ -67,7 +67,7 @@ def find_fault(page: bytes | bytearray, number: int) -> str:
 
 
 def verify_page(page: bytes, number: int) -> bytearray:
-    """`page`, to be changed. Raises CorruptError."""
+    """Verify `page` and return a copy to be changed. Raises CorruptError."""
     if wrong := find_fault(page, number):
         raise CorruptError(f"page {number}: {wrong}; run `elision store fsck`")
     return bytearray(page)

@@ -2,7 +2,7 @@
 
 Three locks, each on a file of its own (`flock`: it belongs to an open file, ends with it, and so with its process):
 the lock file is the writer's for as long as it is open; the page file is shared by readers during a snapshot and
-taken alone by a checkpoint; the log is the gate in front of the page file, so that readers which come one after another
+taken alone by a checkpoint; the log is the gate before the page file, so that readers which come one after another
 cannot keep a checkpoint waiting for ever.
 """
 
@@ -27,7 +27,7 @@ class Locks(Protocol):
     """Keeps readers and checkpoints apart."""
 
     def lock_alone(self, patience: float) -> bool:
-        """Take the page file for a checkpoint; False if readers are still there after `patience` seconds."""
+        """Take the page file for a checkpoint; return False if readers are still there after `patience` seconds."""
         ...
 
     def lock_shared(self) -> None:
@@ -38,7 +38,7 @@ class Locks(Protocol):
 
 
 class NoLocks:
-    """For files that nobody else can open."""
+    """For files that no other process can open."""
 
     def lock_alone(self, patience: float) -> bool:
         return True
@@ -77,7 +77,7 @@ class FileLocks:
 
 @contextmanager
 def hold_shared(locks: Locks) -> Iterator[None]:
-    """A reader's turn."""
+    """Hold the page file shared until the block ends."""
     locks.lock_shared()
     try:
         yield

@@ -51,7 +51,7 @@ class LogPosition(NamedTuple):
 
 
 def read_header(file: File) -> tuple[int, int] | None:
-    """(file id, salt) of a log; None of an empty one. Raises CorruptError.
+    """Return (file id, salt) of a log; None of an empty one. Raises CorruptError.
 
     A header is made durable before anything follows it, so only in an otherwise empty log may it be torn.
     """
@@ -67,8 +67,8 @@ def read_header(file: File) -> tuple[int, int] | None:
 
 
 def write_header(file: File, file_id: int, salt: int, lsn: int) -> LogPosition:
-    """Begin the log anew, which is empty, durably; `lsn` is the newest one in the page file."""
-    # Once this is durable a damaged header can only be one that nothing stands behind.
+    """Begin the log, which is empty, durably; return its first position. lsn: the newest one in the page file."""
+    # Once this is durable, a damaged header has no frames after it.
     file.fsync()
     data = _HEADER.pack(_MAGIC, VERSION, PAGE, file_id, salt)
     file.write_at(0, data + U32.pack(zlib.crc32(data)))
@@ -81,7 +81,7 @@ def first_position(salt: int, lsn: int = 0) -> LogPosition:
 
 
 def read_frames(file: File, place: LogPosition) -> Iterator[LogFrame]:
-    """The frames from `place` on, up to the first that does not count."""
+    """Yield the frames from `place` on, up to the first that does not count."""
     window = _Window(file, place.offset)
     end = file.size()
     offset = place.offset
@@ -99,12 +99,12 @@ def read_frames(file: File, place: LogPosition) -> Iterator[LogFrame]:
 
 
 def position_after(frame: LogFrame) -> LogPosition:
-    """Where the frame after `frame` goes."""
+    """Return where the frame after `frame` goes."""
     return LogPosition(frame.at + len(frame.payload), frame.checksum, frame.lsn)
 
 
 def pack_frame(kind: int, payload: bytes, place: LogPosition) -> tuple[bytes, LogPosition]:
-    """A frame for `place` as bytes, and the place behind it."""
+    """Return a frame for `place` as bytes, and the position after it."""
     lsn = place.lsn + 1
     body = _FRAME.pack(0, len(payload), lsn, kind)
     checksum = compute_checksum(body, payload, place.seed)
@@ -112,12 +112,12 @@ def pack_frame(kind: int, payload: bytes, place: LogPosition) -> tuple[bytes, Lo
 
 
 def image_payload(pages: Iterable[tuple[int, bytes | bytearray]]) -> bytes:
-    """Pages with their numbers, as the payload of a frame."""
+    """Return pages with their numbers, as the payload of a frame."""
     return b"".join(part for number, page in pages for part in (U32.pack(number), page))
 
 
 def list_images(frame: LogFrame) -> Iterator[tuple[int, int]]:
-    """(page number, offset of its image in the log) of a frame of images."""
+    """Yield (page number, offset of its image in the log) of a frame of images."""
     for start in range(0, len(frame.payload), U32.size + PAGE):
         yield U32.unpack_from(frame.payload, start)[0], frame.at + start + U32.size
 

@@ -1,4 +1,4 @@
-"""The meta page: page 0, which says where everything else is and how much of it there is."""
+"""The meta page: page 0, with the place and the amount of everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAGIC: Final = b"LACUNALH"
 #: magic, version, page size, file id, LSN, level, split, pages, first free page, free pages, records, record bytes,
 #: bucket pages, overflow pages, value pages, cell pages, directory pages.
 _FIELDS: Final = struct.Struct("<8sIIQQIIIIIQQIIIII")
-#: Where the heads of the lists of cell pages stand, and from where on the numbers of the directory pages.
+#: Offsets of the heads of the lists of cell pages, and of the numbers of the directory pages.
 _AT_CELLS = BODY + _FIELDS.size
 _AT_DIRECTORY = 256
 CELL_LISTS: Final = 16
@@ -56,7 +56,7 @@ class Meta:
         return (1 << self.level) + self.split
 
     def pack_page(self) -> bytearray:
-        """The meta page, unsealed."""
+        """Return the meta page, unsealed."""
         page = make_page(META)
         numbers = (*(getattr(self, name) for name in _SCALARS), len(self.directory))
         _FIELDS.pack_into(page, BODY, _MAGIC, VERSION, PAGE, *numbers)
@@ -84,7 +84,7 @@ _SCALARS: Final = (
 
 
 def read_meta(page: bytes | bytearray) -> Meta:
-    """The meta page's content. Raises CorruptError for a format that this version does not know."""
+    """Return the meta page's content. Raises CorruptError for a format that this version does not know."""
     magic, version, size, *numbers, directories = _FIELDS.unpack_from(page, BODY)
     if magic != _MAGIC:
         raise CorruptError("page 0 is no meta page of a linear-hash store")

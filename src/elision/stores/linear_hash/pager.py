@@ -1,4 +1,4 @@
-"""Pages by number: those changed since the last checkpoint, a bounded number of others, and the files behind them.
+"""Pages by number: those changed since the last checkpoint, a limited number of others, and the two files.
 
 Nothing changed reaches the page file before a checkpoint writes it (no-steal), so the file is always as the last
 checkpoint left it, and the log redoes what came after.
@@ -36,7 +36,7 @@ class Pager:
         self._cache = cache
 
     def read(self, number: int, kind: int, *, keep: bool = True) -> bytearray:
-        """Page `number`, not to be changed.
+        """Return page `number`, not to be changed.
 
         keep: whether it may push others out of the cache. Raises CorruptError if it is damaged or of another kind.
         """
@@ -52,7 +52,7 @@ class Pager:
         return page
 
     def write(self, number: int, kind: int) -> bytearray:
-        """Page `number`, to be changed: it goes into the next checkpoint."""
+        """Return page `number`, to be changed: it goes into the next checkpoint."""
         page = self.dirty.get(number)
         if page is None:
             page = self.read(number, kind)
@@ -61,7 +61,7 @@ class Pager:
         return page
 
     def mark_dirty(self, number: int, page: bytearray) -> bytearray:
-        """`page`, which was read as `number` before, to be changed: as `write`, and surely this very object."""
+        """Return `page`, which was read as `number` before, to be changed: as `write`, and surely this very object."""
         self.place_page(number, page)
         return page
 
@@ -71,7 +71,7 @@ class Pager:
         self.dirty[number] = page
 
     def allocate(self) -> int:
-        """The number of a page that nothing uses; to be filled with `place_page`."""
+        """Allocate a page that nothing uses, to be filled with `place_page`; return its number."""
         meta = self.meta
         if not meta.free:
             meta.pages += 1
@@ -98,7 +98,7 @@ class Pager:
 
     @property
     def cached(self) -> int:
-        """Pages in memory."""
+        """Return how many pages are in memory."""
         return len(self.dirty) + len(self._clean)
 
     def _keep_page(self, number: int, page: bytearray) -> None:
@@ -107,7 +107,7 @@ class Pager:
             self._clean.popitem(last=False)
 
     def fetch(self, number: int) -> bytearray:
-        """Page `number` as it was at the last checkpoint. Raises CorruptError."""
+        """Return page `number` as it was at the last checkpoint. Raises CorruptError."""
         image = self._images.get(number)
         if image is not None:
             return verify_page(self._log.read_at(image, PAGE), number)

@@ -1,7 +1,7 @@
 """The reading half: the newest committed state, beside a writer in another process.
 
 A snapshot is the page file as of its last checkpoint with the log's changes laid over it. While one is open the writer
-may commit, which only adds to the log behind the snapshot's end, but no checkpoint may run; so keep snapshots short.
+may commit, which only adds to the log after the snapshot's end, but no checkpoint may run; so keep snapshots short.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Snapshot:
         self._changes = changes
 
     def get(self, key: bytes) -> Record | None:
-        """The record under `key`."""
+        """Return the record under `key`."""
         change = self._changes.get(key)
         if change is None:
             if self.table:
@@ -55,7 +55,7 @@ class Snapshot:
         return self._apply_change(change)
 
     def head(self, key: bytes) -> bytes | None:
-        """Its head alone."""
+        """Return its head alone."""
         change = self._changes.get(key)
         if change is None:
             if self.table:
@@ -66,7 +66,7 @@ class Snapshot:
         return change.head
 
     def records(self) -> Iterator[Record]:
-        """All records, in no order."""
+        """Yield all records, in no order."""
         for entry in self.table.entries() if self.table else ():
             if entry.key not in self._changes:
                 yield Record(entry.key, entry.head, self.table.value_of(entry) if self.table else b"")
@@ -105,7 +105,7 @@ class Reader:
 
     @contextmanager
     def open_snapshot(self) -> Iterator[Snapshot]:
-        """The state as of now, unchanged until the block ends; inside another snapshot, that one."""
+        """Yield the state as of now, unchanged until the block ends; inside another snapshot, that one."""
         if self._closed:
             raise StoreError("the store is closed")
         if not self._depth:
@@ -164,7 +164,7 @@ class Reader:
 
 
 def _is_same_log(tail: LogTail, log: File) -> bool:
-    """Whether the log still begins with what was read of it."""
+    """Return whether the log still begins with what was read of it."""
     header = read_header(log)
     if header != ((tail.file_id, tail.salt) if tail.file_id else None):
         return False

@@ -10,7 +10,7 @@
 | `b` SHA-256 | references, size | the packed text |
 | `n` name | | the sessions and turns that have this history |
 
-Ids and names are 16 bytes of BLAKE2b, so keys have a bounded length whatever users call their sessions.
+Ids and names are 16 bytes of BLAKE2b, so keys have a fixed length whatever users call their sessions.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ INLINE: Final = bytes(32)
 
 
 def hash_name(name: str) -> bytes:
-    """A session's id."""
+    """Return a session's id."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def node_key(family: str, node: str) -> bytes:
-    """Under which the sessions with a history are found; `node_key[1:]` names it. Families are kept apart by length."""
+    """Return the key of the sessions with a history; `key[1:]` names the history. Families are kept apart by length."""
     data = f"{len(family)} {family}{node}".encode("utf-8", "surrogatepass")
     return NODE + blake2b(data, digest_size=16).digest()
 
@@ -78,7 +78,7 @@ def text_key(address: bytes) -> bytes:
 
 
 def read_number(key: bytes) -> int:
-    """The number at the end of a log or turn key."""
+    """Return the number at the end of a log or turn key."""
     found: int = _U64.unpack(key[-8:])[0]
     return found
 
@@ -94,7 +94,7 @@ class Totals:
     raw_bytes: int = 0
 
     def add(self, **more: int) -> Totals:
-        """With some of the counts changed by so much."""
+        """Return the totals with some counts changed by so much."""
         return replace(self, **{name: getattr(self, name) + step for name, step in more.items()})
 
     def pack(self) -> bytes:
@@ -102,7 +102,7 @@ class Totals:
 
 
 def unpack_totals(head: bytes | None) -> Totals:
-    """What `Totals.pack` made; none of anything where there is no record yet."""
+    """Return what `Totals.pack` made; none of anything where there is no record yet."""
     if head is None:
         return Totals()
     sessions, records, turns, texts, raw_bytes = _unpack(_TOTALS, head)
@@ -145,12 +145,12 @@ class SessionRecord:
         )
 
     def grow(self, *, number: int, turn: int, size: int) -> SessionRecord:
-        """With record `number` in its log."""
+        """Return the session with record `number` in its log."""
         return replace(self, records=number, newest=max(self.newest, turn), raw_bytes=self.raw_bytes + size)
 
 
 def unpack_session(head: bytes, value: bytes) -> SessionRecord:
-    """What `SessionRecord.head` and `SessionRecord.value` made. Raises CorruptError."""
+    """Return what `SessionRecord.head` and `SessionRecord.value` made. Raises CorruptError."""
     records, newest, raw_bytes, begun, changed, slot = _unpack(_SESSION, head)
     try:
         key, family, parent, relation = json.loads(value)
@@ -163,7 +163,7 @@ def unpack_session(head: bytes, value: bytes) -> SessionRecord:
 
 
 def pack_log_head(turn: int, size: int) -> bytes:
-    """turn: the index that the record adds or amends, 0 for none. size: bytes before packing."""
+    """Pack a log record's head. turn: the index that it adds or amends, 0 for none. size: bytes before packing."""
     return _LOG.pack(turn, size)
 
 
@@ -185,7 +185,7 @@ def unpack_text_head(head: bytes) -> tuple[int, int]:
 class ObservationRecord:
     """One observation of a turn as the bucket page knows it.
 
-    address: of its large text, `INLINE` where it is small and stands in the log record. placeholder: what stands in
+    address: of its large text, `INLINE` where it is small and part of the log record. placeholder: what stands in
     views for it once it is masked, "" before.
     """
 
@@ -203,14 +203,14 @@ class TurnRecord:
     seen: tuple[ObservationRecord, ...] = ()
 
     def mask(self, position: int, placeholder: str) -> TurnRecord:
-        """With `placeholder` for one observation."""
-        old = next((each for each in self.seen if each.position == position), ObservationRecord(position))
-        rest = [each for each in self.seen if each.position != position]
-        now = sorted([*rest, replace(old, placeholder=placeholder)], key=lambda each: each.position)
-        return replace(self, seen=tuple(now))
+        """Return the turn with `placeholder` for one observation."""
+        by_position = {observation.position: observation for observation in self.seen}
+        old = by_position.get(position, ObservationRecord(position))
+        by_position[position] = replace(old, placeholder=placeholder)
+        return replace(self, seen=tuple(by_position[each] for each in sorted(by_position)))
 
     def pack(self) -> tuple[bytes, bytes]:
-        """Head and value: observations stand in the head, or in the value where they are too many for it."""
+        """Return head and value: observations are in the head, or in the value where they are too many for it."""
         fixed = _TURN.pack(self.number, self.node)
         seen = b"".join(_pack_observation(each) for each in self.seen)
         if len(fixed) + len(seen) <= MAX_HEAD:
@@ -219,13 +219,13 @@ class TurnRecord:
 
 
 def unpack_turn(head: bytes, value: bytes) -> TurnRecord:
-    """What `TurnRecord.pack` made. Raises CorruptError."""
+    """Return what `TurnRecord.pack` made. Raises CorruptError."""
     number, node = _unpack(_TURN, head[: _TURN.size])
     return TurnRecord(number, node, tuple(_unpack_observations(head[_TURN.size :] + value)))
 
 
 def unpack_holders(value: bytes) -> list[tuple[bytes, int]]:
-    """(session id, turn) of a history's record."""
+    """Return (session id, turn) of a history's record."""
     try:
         return list(_HOLDER.iter_unpack(value))
     except struct.error as error:

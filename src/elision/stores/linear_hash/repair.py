@@ -1,8 +1,8 @@
-"""Rebuilds a damaged store from what can be read of it, page by page, whoever refers to the pages.
+"""Rebuilds a damaged store from what can be read of it, page by page, also of pages that nothing refers to.
 
 Two steps. Every record of every bucket page whose checksum is right goes into a scratch table, and the log's changes
 over it. Then each session is written anew from its log: as far as that has no gap, a lost text replaced by a note that
-says so. Turns, histories, counts and the catalogue follow from the logs. The damaged files stay beside the new ones.
+marks the loss. Turns, histories, counts and the catalogue follow from the logs. The damaged files are kept.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class RepairResult:
 
 def repair(folder: Path) -> RepairResult:
     """Rebuild the store in `folder`. Raises ConflictError if a process writes to it, StoreError if there is no room."""
-    place = StoreFolder(folder)
-    lock = WriterLock(place.lock)
+    store_folder = StoreFolder(folder)
+    lock = WriterLock(store_folder.lock)
     try:
-        return _Repair(place).run()
+        return _Repair(store_folder).run()
     finally:
         lock.close()
 
 
 class _Repair:
-    def __init__(self, place: StoreFolder) -> None:
-        self._place = place
+    def __init__(self, folder: StoreFolder) -> None:
+        self._folder = folder
         self._packer = Packer()
         self._lost: list[Finding] = []
         self._sessions = self._records = 0
@@ -91,7 +91,7 @@ class _Repair:
     # From pages to a table
 
     def _salvage(self, scratch: Writer) -> None:
-        files = self._place.open_for_reading()
+        files = self._folder.open_for_reading()
         with closing(files):
             self._lost += [each for each in check_pages(files.pages, files.log).findings if each.lost]
             tail = self._read_log(files.pages, files.log)
@@ -103,7 +103,7 @@ class _Repair:
         scratch.flush()
 
     def _read_log(self, pages: File, log: File) -> LogTail:
-        """The log, if it can be read and belongs to these pages; an empty one if not."""
+        """Return the log, if it can be read and belongs to these pages; an empty one if not."""
         try:
             tail = read_log(log)
         except CorruptError as error:
@@ -117,7 +117,7 @@ class _Repair:
         return tail
 
     def _iterate_readable(self, pages: File, log: File, tail: LogTail) -> Iterator[Record]:
-        """Every record whose page, and whose value's pages, have a right checksum."""
+        """Yield every record whose page, and whose value's pages, have a right checksum."""
         everything = Meta(file_id=0, pages=max(pages.size() // PAGE, max(tail.images, default=0) + 1))
         values = Table(Pager(pages, log, everything, images=tail.images))
         for number, page in scan_pages(pages, log, tail.images):
@@ -171,7 +171,7 @@ class _Repair:
         return extend_log(draft, now, chunk)
 
     def _iterate_lines(self, scratch: Writer, identifier: bytes, found: SessionRecord) -> Iterator[LogLine]:
-        """The log up to its first gap."""
+        """Yield the log up to its first gap."""
         number = 1
         while record := scratch.get(log_key(identifier, number)):
             try:
@@ -202,7 +202,7 @@ class _Repair:
     # Files
 
     def _open_writer(self, name: str) -> Writer:
-        paths = [self._place.folder / f"{kind}.{name}" for kind in ("pages", "log")]
+        paths = [self._folder.path / f"{kind}.{name}" for kind in ("pages", "log")]
         for path in paths:
             path.unlink(missing_ok=True)
         pages, log = (OsFile(path, writable=True) for path in paths)
@@ -214,14 +214,14 @@ class _Repair:
         The page file first: until its log follows, the old one belongs to another file and is refused, not replayed.
         """
         kept = []
-        for path in (self._place.pages, self._place.log):
+        for path in (self._folder.pages, self._folder.log):
             kept.append(path.with_name(f"{path.name}.damaged"))
             shutil.copyfile(path, kept[-1])
             kept[-1].chmod(0o600)
-        for path in (self._place.pages, self._place.log):
+        for path in (self._folder.pages, self._folder.log):
             os.replace(path.with_name(f"{path.name}.new"), path)
             path.with_name(f"{path.name}.scratch").unlink()
-        sync_folder(self._place.folder)
+        sync_folder(self._folder.path)
         return tuple(kept)
 
     def _add_loss(self, place: str, what: str) -> None:
@@ -229,7 +229,7 @@ class _Repair:
 
 
 def _find_sessions(scratch: Writer) -> Iterator[tuple[bytes, SessionRecord]]:
-    """Sessions by the id of their log.
+    """Yield sessions by the id of their log.
 
     Logs whose session's own record is lost come last, under a name that says so.
     """
@@ -254,7 +254,7 @@ def _is_of_another(pages: File, tail: LogTail) -> bool:
 
 
 def _note_missing(value: Any, missing: set[str]) -> Any:
-    """`value` with a note where a large text is lost."""
+    """Return `value` with a note where a large text is lost."""
     if isinstance(value, list):
         return [_note_missing(each, missing) for each in value]
     if not isinstance(value, dict):

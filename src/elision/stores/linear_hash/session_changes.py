@@ -57,7 +57,7 @@ class LogLine:
 
 
 def parse_line(body: bytes, size: int, packer: Packer) -> LogLine:
-    """What the packed event `body` says. Raises CorruptError."""
+    """Parse the packed event `body`. Raises CorruptError."""
     value = json.loads(packer.decompress(body))
     is_turn = value["e"] in ("turn", "amended")
     return LogLine(
@@ -72,7 +72,7 @@ def parse_line(body: bytes, size: int, packer: Packer) -> LogLine:
 
 
 def find_session(state: TableState, key: str) -> SessionRecord:
-    """The session called `key`. Raises UnknownHandle."""
+    """Return the session called `key`. Raises UnknownHandle."""
     record = state.get(session_key(hash_name(key)))
     if record is None:
         raise missing_session_error(key)
@@ -95,7 +95,7 @@ def create_session(draft: Draft, new: NewSession, packer: Packer) -> None:
 
 
 def begin_session(draft: Draft, fresh: SessionRecord) -> SessionRecord:
-    """Enter a session without records in the catalogue; the session with its slot."""
+    """Enter a session without records in the catalogue; return it with its slot."""
     now = draft.totals()
     fresh = replace(fresh, slot=now.sessions)
     draft.put(slot_key(fresh.slot), fresh.id)
@@ -105,7 +105,7 @@ def begin_session(draft: Draft, fresh: SessionRecord) -> SessionRecord:
 
 
 def append_events(draft: Draft, key: str, events: Sequence[Event], *, after: int, at: float, packer: Packer) -> int:
-    """Add `events`; the new length. Raises ConflictError."""
+    """Add `events`; return the new length. Raises ConflictError."""
     found = find_session(draft, key)
     if found.records != after:
         raise stale_writer_error(key, found.records, after)
@@ -119,7 +119,7 @@ def append_events(draft: Draft, key: str, events: Sequence[Event], *, after: int
 
 
 def delete_session(draft: Draft, key: str, packer: Packer) -> None:
-    """Forget a session; texts that nobody else refers to go with it."""
+    """Delete a session, and texts that no other session refers to."""
     found = find_session(draft, key)
     turns: set[int] = set()
     texts = 0
@@ -141,7 +141,7 @@ def delete_session(draft: Draft, key: str, packer: Packer) -> None:
 
 
 def _read_shared(state: TableState, new: NewSession, packer: Packer) -> list[LogLine]:
-    """The records that a fork begins with. Raises UnknownHandle, ConflictError."""
+    """Return the records that a fork begins with. Raises UnknownHandle, ConflictError."""
     parent = find_session(state, new.parent)
     if new.shared > parent.records:
         raise short_parent_error(new, parent.records)
@@ -149,7 +149,7 @@ def _read_shared(state: TableState, new: NewSession, packer: Packer) -> list[Log
 
 
 def read_line(state: TableState, identifier: bytes, number: int, packer: Packer) -> LogLine:
-    """Record `number` of a log. Raises CorruptError if it is missing."""
+    """Return record `number` of a log. Raises CorruptError if it is missing."""
     record = state.get(log_key(identifier, number))
     if record is None:
         raise CorruptError(f"record {number} of a log is missing; run `elision store fsck`")
@@ -157,7 +157,7 @@ def read_line(state: TableState, identifier: bytes, number: int, packer: Packer)
 
 
 def find_turn(state: TableState, identifier: bytes, index: int) -> TurnRecord | None:
-    """Turn `index` of a session."""
+    """Return turn `index` of a session."""
     if not 0 < index < 1 << 64:
         return None
     record = state.get(turn_key(identifier, index))
@@ -167,7 +167,7 @@ def find_turn(state: TableState, identifier: bytes, index: int) -> TurnRecord | 
 
 
 def extend_log(draft: Draft, found: SessionRecord, lines: Sequence[LogLine]) -> SessionRecord:
-    """Put `lines` behind a session's log; the session as it is then. References to texts are counted elsewhere."""
+    """Append `lines` to a session's log; return the session as it is then. Callers count references to texts."""
     turns = 0
     for number, each in enumerate(lines, start=found.records + 1):
         draft.put(log_key(found.id, number), pack_log_head(each.turn, each.size), each.body)
@@ -183,7 +183,7 @@ def extend_log(draft: Draft, found: SessionRecord, lines: Sequence[LogLine]) -> 
 
 
 def _place_turn(draft: Draft, found: SessionRecord, number: int, added: LogLine) -> int:
-    """A turn stands at record `number` now; 1 if it is a new one."""
+    """Set the record of a turn to `number`; return 1 if the turn is a new one, else 0."""
     old = find_turn(draft, found.id, added.turn)
     _leave_node(draft, found.id, added.turn, old)
     node = NOWHERE
@@ -235,7 +235,7 @@ def _add_references(draft: Draft, blobs: Sequence[Blob]) -> int:
 
 
 def _find_large_observations(value: Mapping[str, Any]) -> tuple[ObservationRecord, ...]:
-    """The observations of a turn that have a large text."""
+    """Return the observations of a turn that have a large text."""
     found = []
     for position, observation in enumerate(value.get("observations", ())[:0xFFFF], start=1):
         addresses = [part["blob"] for part in observation.get("content", ()) if "blob" in part]

@@ -1,7 +1,7 @@
-"""What the two files say together: the state of the last checkpoint, and what committed transactions did since.
+"""The state that both files hold: that of the last checkpoint, and what committed transactions changed since.
 
 Writers and readers both begin here. A finished set of page images in the log stands for a checkpoint that was not
-finished in the page file: its images go before the file's pages, and the transactions in front of it are in it already.
+finished in the page file: its images go before the file's pages, and the transactions before it are in it already.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHUNK: Final = 1 << 20
 class LogTail:
     """The log as read so far.
 
-    place: behind its last frame that counts. committed: behind its last transaction or finished set of images.
+    place: after its last frame that counts. committed: after its last transaction or finished set of images.
     first_lsn: of its first frame. last: offset of its last one, 0 for none. sets: finished sets of images.
     images: page number -> offset of its image.
     changes: the newest change of each record since the checkpoint. file_id: 0 where the log is empty.
@@ -89,7 +89,7 @@ _TAKERS: dict[int, Callable[[LogTail, LogFrame], None]] = {
 
 
 def read_log(log: File) -> LogTail:
-    """All of the log that counts. Raises CorruptError if its header is damaged."""
+    """Return all of the log that counts. Raises CorruptError if its header is damaged."""
     header = read_header(log)
     if header is None:
         return LogTail(first_position(0), first_position(0))
@@ -100,7 +100,7 @@ def read_log(log: File) -> LogTail:
 
 
 def read_state(pages: File, log: File, tail: LogTail) -> Meta | None:
-    """The meta page as of the last checkpoint; None of a store that was never written. Raises CorruptError."""
+    """Return the meta page as of the last checkpoint; None of a store that was never written. Raises CorruptError."""
     if 0 in tail.images:
         return read_meta(verify_page(log.read_at(tail.images[0], PAGE), 0))
     if _is_never_written(pages):
@@ -114,7 +114,7 @@ def read_state(pages: File, log: File, tail: LogTail) -> Meta | None:
 
 
 def _is_never_written(pages: File) -> bool:
-    """Whether the file is empty, or all zeros: room that the first checkpoint took and did not come to fill."""
+    """Return whether the file is empty, or all zeros: room that the first checkpoint took and did not come to fill."""
     size = pages.size()
     if any(pages.read_at(0, PAGE)):
         return False

@@ -27,14 +27,14 @@ class Statistics:
 
     @property
     def pages_per_lookup(self) -> float:
-        """Bucket pages read per lookup."""
+        """Return the bucket pages read per lookup."""
         if self.lookups:
             return self.bucket_reads / self.lookups
         return 0.0
 
 
 def measure_table(table: Table | None) -> Statistics:
-    """Of `table`; of None, which stands for a store never written, all zero."""
+    """Return the statistics of `table`; all zero for None, a store that was never written."""
     if table is None:
         return Statistics()
     meta = table.meta

@@ -14,7 +14,7 @@ from typing import Final
 
 from elision.errors import CorruptError, StoreError
 from elision.stores.excerpts import split_words
-from elision.stores.linear_hash import session_changes as does
+from elision.stores.linear_hash import session_changes
 from elision.stores.linear_hash.audit import audit_records
 from elision.stores.linear_hash.draft import Draft, TableState
 from elision.stores.linear_hash.fsck import check_pages
@@ -73,16 +73,18 @@ class LinearHashStore:
 
     def create(self, session: NewSession) -> None:
         with self._open_draft() as draft:
-            does.create_session(draft, session, self._packer)
+            session_changes.create_session(draft, session, self._packer)
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
         with self._open_draft() as draft:
-            does.create_session(draft, session, self._packer)
-            return does.append_events(draft, session.key, events, after=session.shared, at=at, packer=self._packer)
+            session_changes.create_session(draft, session, self._packer)
+            return session_changes.append_events(
+                draft, session.key, events, after=session.shared, at=at, packer=self._packer
+            )
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
         with self._open_draft() as draft:
-            return does.append_events(draft, session, events, after=after, at=at, packer=self._packer)
+            return session_changes.append_events(draft, session, events, after=after, at=at, packer=self._packer)
 
     def flush(self) -> None:
         """Make every append so far durable; of use with `group` above 1."""
@@ -92,7 +94,7 @@ class LinearHashStore:
 
     def delete(self, session: str) -> None:
         with self._open_draft() as draft:
-            does.delete_session(draft, session, self._packer)
+            session_changes.delete_session(draft, session, self._packer)
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         with self._mutex:
@@ -113,7 +115,7 @@ class LinearHashStore:
         with self._mutex:
             writer = self._get_writer()
             if not writer.checkpoint():
-                raise StoreError(f"{self._folder.folder}: others are reading, or the disk is full; compact it later")
+                raise StoreError(f"{self._folder.path}: others are reading, or the disk is full; compact it later")
             before = self._count_disk_bytes()
             if writer.meta.free_pages <= writer.meta.pages * _WASTE:
                 return 0
@@ -139,53 +141,57 @@ class LinearHashStore:
 
     def length(self, session: str) -> int:
         with self._open_state() as state:
-            return does.find_session(state, session).records
+            return session_changes.find_session(state, session).records
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._open_state() as state:
-            found = does.find_session(state, session)
+            found = session_changes.find_session(state, session)
         return self._iterate_events(found, max(0, after) + 1)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
+        turns = []
         with self._open_state() as state:
-            found = does.find_session(state, session)
-            indices = self._list_turn_indices(state, found)
-            wanted = [index for index in indices if first <= index and (last is None or index <= last)]
-            return [turn for index in wanted if (turn := self._read_turn(state, found, index))]
+            found = session_changes.find_session(state, session)
+            for index in self._list_turn_indices(state, found):
+                if first <= index and (last is None or index <= last):
+                    turn = self._read_turn(state, found, index)
+                    if turn:
+                        turns.append(turn)
+        return turns
 
     def observation(self, session: str, key: Key) -> Observation:
         with self._open_state() as state:
-            turn = self._read_turn(state, does.find_session(state, session), key[0])
+            turn = self._read_turn(state, session_changes.find_session(state, session), key[0])
         if turn is None or not 1 <= key[1] <= len(turn.observations):
             raise missing_observation_error(session, key)
         return turn.observations[key[1] - 1]
 
     def find_observation(self, session: str, key: Key) -> ObservationRecord:
-        """What stands for an observation in its bucket page: its placeholder once it is masked, and where its text is.
+        """Return what a bucket page holds of an observation: its placeholder once it is masked, and its text's address.
 
         Reads bucket pages alone, however large the observation. Raises UnknownHandle.
         """
         with self._open_state() as state:
-            turn = does.find_turn(state, does.find_session(state, session).id, key[0])
-        if turn:
-            found = next((each for each in turn.seen if each.position == key[1]), None)
-        else:
-            found = None
-        if found is None:
-            raise missing_observation_error(session, key)
-        return found
+            turn = session_changes.find_turn(state, session_changes.find_session(state, session).id, key[0])
+        for observation in turn.seen if turn else ():
+            if observation.position == key[1]:
+                return observation
+        raise missing_observation_error(session, key)
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
         words = split_words(query)
-        found: list[Hit] = []
+        hits: list[Hit] = []
         with self._open_state() as state:
-            searched = does.find_session(state, session)
-            for index in reversed(self._list_turn_indices(state, searched)) if words else ():
-                if len(found) >= limit:
+            found = session_changes.find_session(state, session)
+            if not words:
+                return []
+            for index in reversed(self._list_turn_indices(state, found)):
+                if len(hits) >= limit:
                     break
-                turn = self._read_turn(state, searched, index)
-                found += find_hits(session, turn, words) if turn else ()
-        return found[: max(0, limit)]
+                turn = self._read_turn(state, found, index)
+                if turn:
+                    hits.extend(find_hits(session, turn, words))
+        return hits[: max(0, limit)]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._open_state() as state:
@@ -214,7 +220,7 @@ class LinearHashStore:
 
     def info(self, session: str) -> SessionInfo:
         with self._open_state() as state:
-            return does.find_session(state, session).info()
+            return session_changes.find_session(state, session).info()
 
     def footprint(self) -> Footprint:
         with self._mutex:
@@ -244,7 +250,7 @@ class LinearHashStore:
                     return self._check_pages()
 
     def statistics(self) -> Statistics:
-        """Sizes of the table and work of lookups in this process."""
+        """Return the sizes of the table and the work of lookups in this process."""
         with self._open_state() as state:
             return measure_table(state.table)
 
@@ -256,7 +262,7 @@ class LinearHashStore:
 
     @contextmanager
     def _open_state(self) -> Iterator[Writer | Snapshot]:
-        """The newest state: what this process wrote, or what others committed."""
+        """Yield the newest state: what this process wrote, or what others committed."""
         with self._mutex:
             self._check_open()
             try:
@@ -266,33 +272,33 @@ class LinearHashStore:
                     with self._reader.open_snapshot() as snapshot:
                         yield snapshot
             except OSError as error:
-                raise StoreError(f"{self._folder.folder}: the store cannot be read: {error}") from error
+                raise StoreError(f"{self._folder.path}: the store cannot be read: {error}") from error
 
     @contextmanager
     def _open_draft(self) -> Iterator[Draft]:
-        """A transaction; committed when the block ends, forgotten if it raises."""
+        """Yield a transaction; committed when the block ends, forgotten if it raises."""
         with self._mutex:
             writer = self._get_writer()
             draft = Draft(writer)
             try:
                 yield draft
             except OSError as error:
-                raise StoreError(f"{self._folder.folder}: the store cannot be read: {error}") from error
+                raise StoreError(f"{self._folder.path}: the store cannot be read: {error}") from error
             if changes := draft.list_changes():
                 writer.commit(changes)
 
     def _get_writer(self) -> Writer:
-        """This process as the store's writer. Raises ConflictError if another one is."""
+        """Return the writer, which this process becomes if it is not. Raises ConflictError if another process is."""
         self._check_open()
         if self._writer is None:
             try:
                 lock = WriterLock(self._folder.lock)
             except OSError as error:
-                raise StoreError(f"{self._folder.folder}: the store cannot be written: {error}") from error
+                raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
             try:
                 self._writer = self._folder.open_for_writing(self._limits)
             except OSError as error:
-                raise StoreError(f"{self._folder.folder}: the store cannot be written: {error}") from error
+                raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
             finally:
                 if self._writer is None:
                     lock.close()
@@ -310,10 +316,10 @@ class LinearHashStore:
 
     def _check_open(self) -> None:
         if self._reader is None:
-            raise closed_store_error(str(self._folder.folder))
+            raise closed_store_error(str(self._folder.path))
 
     def _count_used_bytes(self) -> int:
-        """Bytes of pages that something uses."""
+        """Return bytes of pages that something uses."""
         with self._open_state() as state:
             meta = state.table and state.table.meta
         if meta:
@@ -333,19 +339,19 @@ class LinearHashStore:
     def _read_event(self, state: TableState, found: SessionRecord, number: int) -> Event:
         record = state.get(log_key(found.id, number))
         if record is None:
-            does.find_session(state, found.new.key)
+            session_changes.find_session(state, found.new.key)
             raise CorruptError(f"record {number} of session {found.new.key!r} is missing; run `elision store fsck`")
         return self._packer.unpack(record.value, lambda address: _read_text(state, address))
 
     def _list_turn_indices(self, state: TableState, found: SessionRecord) -> Sequence[int]:
-        """Indices of a session's turns, in order."""
+        """Return indices of a session's turns, in order."""
         if found.newest <= found.records:
             return range(1, found.newest + 1)
         heads = (state.head(log_key(found.id, number)) for number in range(1, found.records + 1))
         return sorted({turn for head in heads if head and (turn := unpack_log_head(head)[0])})
 
     def _read_turn(self, state: TableState, found: SessionRecord, index: int) -> Turn | None:
-        turn = does.find_turn(state, found.id, index)
+        turn = session_changes.find_turn(state, found.id, index)
         if turn is None:
             return None
         event = self._read_event(state, found, turn.number)

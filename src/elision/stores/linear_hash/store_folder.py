@@ -25,41 +25,41 @@ _BYTES: Final = 1 << 20
 class StoreFolder:
     """The folder of one store."""
 
-    folder: Path
+    path: Path
 
     @property
     def pages(self) -> Path:
-        return self.folder / "pages"
+        return self.path / "pages"
 
     @property
     def log(self) -> Path:
-        return self.folder / "log"
+        return self.path / "log"
 
     @property
     def lock(self) -> Path:
-        return self.folder / "lock"
+        return self.path / "lock"
 
     def make_folder(self) -> None:
         """Make folder (0700) and files (0600) that are not there; the folder's own must be. Raises StoreError."""
         try:
-            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
             for path in (self.lock, self.log, self.pages):
                 if not path.exists():
                     OsFile(path, writable=True).close()
         except OSError as error:
-            raise StoreError(f"{self.folder}: no store can be opened there: {error}") from error
+            raise StoreError(f"{self.path}: no store can be opened there: {error}") from error
 
     def open_for_reading(self) -> OpenFiles:
-        """The files, to be read beside a writer. Raises StoreError."""
+        """Return the files, to be read beside a writer. Raises StoreError."""
         try:
             pages = OsFile(self.pages, writable=False)
             log = OsFile(self.log, writable=False)
         except OSError as error:
-            raise StoreError(f"{self.folder}: the store cannot be read: {error}") from error
+            raise StoreError(f"{self.path}: the store cannot be read: {error}") from error
         return OpenFiles(pages, log, FileLocks(pages, log), lambda: self._is(self.pages, pages))
 
     def open_for_writing(self, limits: WriterLimits) -> Writer:
-        """The files, recovered and ready; the caller holds the writer's lock."""
+        """Return the files, recovered and ready; the caller holds the writer's lock."""
         pages = OsFile(self.pages, writable=True)
         log = OsFile(self.log, writable=True)
         try:
@@ -70,12 +70,12 @@ class StoreFolder:
             raise
 
     def rebuild_pages(self, records: Iterable[Record], file_id: int) -> Path:
-        """A page file with `records` and nothing else, beside the old one; the caller holds the writer's lock.
+        """Write a page file with `records` alone beside the old one, and return its path.
 
-        file_id: of the log that it goes with.
+        The caller holds the writer's lock. file_id: of the log that belongs to it.
         """
-        pages = self.folder / "pages.new"
-        log = self.folder / "log.new"
+        pages = self.path / "pages.new"
+        log = self.path / "log.new"
         for path in (pages, log):
             path.unlink(missing_ok=True)
         files = OsFile(pages, writable=True), OsFile(log, writable=True)
@@ -85,17 +85,17 @@ class StoreFolder:
                 writer.commit(batch)
             writer.flush()
             if not writer.checkpoint():
-                raise StoreError(f"{self.folder}: there is no room to write the store anew: {writer.last_failure}")
+                raise StoreError(f"{self.path}: there is no room to write the store anew: {writer.last_failure}")
         log.unlink()
         return pages
 
     def swap_pages(self, pages: Path) -> None:
         """Put `pages` in the place of the page file, whose log is empty, durably."""
         os.replace(pages, self.pages)
-        sync_folder(self.folder)
+        sync_folder(self.path)
 
     def _is(self, path: Path, opened: OsFile) -> bool:
-        """Whether `opened` is what `path` names."""
+        """Return whether `opened` is what `path` names."""
         there = os.stat(path)
         ours = os.fstat(opened.descriptor)
         return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)

@@ -22,7 +22,7 @@ from elision.stores.linear_hash.layout import BUCKET, ROOM, U64, link_page, read
 from elision.stores.linear_hash.pager import Pager
 from elision.stores.linear_hash.value_pages import ValuePages, unpack_pointer
 
-#: Bytes up to which a value stands in its bucket page.
+#: Bytes up to which a value is kept in its bucket page.
 INLINE: Final = 64
 #: Shares of the bucket pages' room: above the first a bucket is split, below the second two are merged. Measured
 #: (docs/internals/performance.md): at 0.85 a lookup reads 1.02-1.09 bucket pages; 0.75: 1.02-1.08 of a larger file.
@@ -41,7 +41,7 @@ class Reads:
 
 
 def make_hasher(file_id: int) -> Callable[[bytes], int]:
-    """The hash of keys: 64 bits of BLAKE2b, keyed by the file, so that nobody can choose keys that collide."""
+    """Return the hash of keys: 64 bits of BLAKE2b, keyed by the file, so that nobody can choose keys that collide."""
     fresh = blake2b(digest_size=8, key=U64.pack(file_id)).copy
 
     def hashed(key: bytes) -> int:
@@ -53,7 +53,7 @@ def make_hasher(file_id: int) -> Callable[[bytes], int]:
 
 
 def bucket_of(hashed: int, level: int, split: int) -> int:
-    """Litwin's address computation."""
+    """Return the bucket of a hash: Litwin's address computation."""
     bucket = hashed & ((1 << level) - 1)
     if bucket < split:
         return hashed & ((2 << level) - 1)
@@ -78,31 +78,31 @@ class Table:
         self.meta.bucket_pages = 1
 
     def get(self, key: bytes) -> Record | None:
-        """The record under `key`. Raises CorruptError."""
+        """Return the record under `key`. Raises CorruptError."""
         found = self._find_entry(key)
         if found:
             return self._make_record(found)
         return None
 
     def head(self, key: bytes) -> bytes | None:
-        """Its head alone: reads bucket pages only."""
+        """Return its head alone: reads bucket pages only."""
         found = self._find_entry(key)
         if found:
             return found.head
         return None
 
     def records(self) -> Iterator[Record]:
-        """All records, bucket by bucket."""
+        """Yield all records, bucket by bucket."""
         return map(self._make_record, self.entries())
 
     def entries(self) -> Iterator[BucketEntry]:
-        """All records as they stand in their bucket pages; values that stand elsewhere are not read."""
+        """Yield all records as their bucket pages have them; values in other pages are not read."""
         for bucket in range(self.meta.buckets):
             for _, page in self._read_chain(bucket, keep=False):
                 yield from pages.read_entries(page)
 
     def value_of(self, found: BucketEntry) -> bytes:
-        """The value of a record, wherever it stands. Raises CorruptError."""
+        """Return the value of a record, from its bucket page or its own pages. Raises CorruptError."""
         if found.is_spilled:
             return self._values.read(unpack_pointer(found.tail))
         return found.tail
@@ -122,7 +122,7 @@ class Table:
 
     @property
     def load(self) -> float:
-        """Share of the first pages' room that records take up."""
+        """Return the share of the first pages' room that records take up."""
         return self.meta.record_bytes / (self.meta.buckets * ROOM)
 
     # Lookups
@@ -170,7 +170,7 @@ class Table:
             self._split_bucket()
 
     def _remove_entry(self, chain: list[tuple[int, bytearray]], hashed: int, key: bytes) -> bool:
-        """Remove the record under `key`, its value included; whether there was one."""
+        """Remove the record under `key`, its value included; return whether there was one."""
         for number, page in chain:
             slot = pages.find_slot(page, hashed, key)
             if slot >= 0:
@@ -184,7 +184,7 @@ class Table:
         return False
 
     def _add_entry(self, chain: list[tuple[int, bytearray]], new: BucketEntry) -> None:
-        """Put a record in the first page of a chain that has room, or in a new one behind it."""
+        """Put a record in the first page of a chain that has room, or in a new one after it."""
         self.meta.record_bytes += new.size
         for number, page in chain:
             if pages.free_bytes(page) >= new.size:
@@ -283,17 +283,22 @@ class Table:
 
 
 def _list_entries(chain: Iterable[tuple[int, bytearray]]) -> list[BucketEntry]:
-    return [each for _, page in chain for each in pages.read_entries(page)]
+    entries: list[BucketEntry] = []
+    for _, page in chain:
+        entries.extend(pages.read_entries(page))
+    return entries
 
 
 def _fill_pages(records: list[BucketEntry]) -> list[list[BucketEntry]]:
-    """`records` over as few pages as first-fit needs, the largest first; one page at least."""
+    """Return `records` over as few pages as first-fit needs, the largest first; one page at least."""
     if sum(each.size for each in records) <= ROOM:
         return [records]
-    filled: list[list[BucketEntry]] = [[]]
-    room = [ROOM]
+    filled: list[list[BucketEntry]] = []
+    room: list[int] = []
     for each in sorted(records, key=lambda each: each.size, reverse=True):
-        place = next((at for at, left in enumerate(room) if left >= each.size), len(room))
+        place = 0
+        while place < len(room) and room[place] < each.size:
+            place += 1
         if place == len(room):
             filled.append([])
             room.append(ROOM)

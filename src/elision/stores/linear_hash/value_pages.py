@@ -26,7 +26,7 @@ _POINTER: Final = struct.Struct("<IIIB")
 class Pointer(NamedTuple):
     """Where a value is.
 
-    size: its bytes. chain: its first whole page, 0 for none. page, cell: where its rest stands; page 0 for none.
+    size: its bytes. chain: its first whole page, 0 for none. page, cell: where its rest is; page 0 for none.
     """
 
     size: int
@@ -39,21 +39,21 @@ class Pointer(NamedTuple):
 
     @property
     def rest(self) -> int:
-        """Bytes that stand in the cell."""
+        """Return how many bytes are in the cell."""
         if self.page:
             return self.size % ROOM
         return 0
 
 
 def unpack_pointer(data: bytes) -> Pointer:
-    """What `Pointer.pack` made. Raises CorruptError."""
+    """Return what `Pointer.pack` made. Raises CorruptError."""
     if len(data) != _POINTER.size:
         raise CorruptError(f"a pointer to a value has {len(data)} bytes instead of {_POINTER.size}")
     return Pointer(*_POINTER.unpack(data))
 
 
 class ValuePages:
-    """Writes, reads and frees values that do not stand in their bucket page."""
+    """Writes, reads and frees values that are not in their bucket page."""
 
     def __init__(self, pager: Pager) -> None:
         self._pager = pager
@@ -71,7 +71,7 @@ class ValuePages:
         return Pointer(len(value), chain, page, cell)
 
     def read(self, at: Pointer) -> bytes:
-        """The value at `at`. Raises CorruptError."""
+        """Return the value at `at`. Raises CorruptError."""
         parts: list[bytes] = []
         number = at.chain
         missing = at.size - at.rest
@@ -102,7 +102,7 @@ class ValuePages:
             self._cells.free(at.page, at.cell)
 
     def _write_chain(self, data: bytes) -> int:
-        """Write `data` over whole pages; the first one's number."""
+        """Write `data` over whole pages; return the first one's number."""
         number = 0
         # From the end on, so that each page knows its successor.
         for start in reversed(range(0, len(data), ROOM)):

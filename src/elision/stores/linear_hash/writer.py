@@ -4,8 +4,9 @@ A transaction is durable once its frame is in the log and the log is synced (`fl
 until a checkpoint writes them: first as images to the log, synced; then to the page file, synced; then the log begins
 anew. So at any moment the files hold everything acknowledged, whatever part of the newest writes a crash takes away.
 
-A failed write or sync of the log puts the store back to the last durable transaction, by the same road as a crash does,
-and the error is raised: what it says is not stored is not stored. A failed checkpoint loses nothing and is tried again.
+A failed write or sync of the log puts the store back to the last durable transaction, as recovery after a crash does,
+and the error is raised: a transaction that it reports as not stored is not stored. A failed checkpoint loses nothing
+and is tried again.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Writer:
     # Reading
 
     def get(self, key: bytes) -> Record | None:
-        """The record under `key`, transactions that are not durable yet included."""
+        """Return the record under `key`, transactions that are not durable yet included."""
         return self._check_ready().get(key)
 
     def head(self, key: bytes) -> bytes | None:
@@ -112,12 +113,12 @@ class Writer:
 
     @property
     def committed(self) -> int:
-        """LSN of the newest transaction, durable or not."""
+        """Return the LSN of the newest transaction, durable or not."""
         return self._durable.lsn + len(self._pending)
 
     @property
     def durable(self) -> int:
-        """LSN up to which everything would survive a loss of power."""
+        """Return the LSN up to which everything would survive a loss of power."""
         return self._durable.lsn
 
     @property
@@ -131,7 +132,7 @@ class Writer:
     # Writing
 
     def commit(self, changes: list[Change]) -> int:
-        """Do `changes`, all or none; the transaction's LSN. Durable once `durable` has reached it.
+        """Do `changes`, all or none; return the transaction's LSN. It is durable once `durable` has reached that.
 
         Raises StoreError if the transaction is not stored; with `group` above 1 the message says how many before it,
         not yet acknowledged by `flush` either, went with it.
@@ -159,7 +160,7 @@ class Writer:
             self._maybe_checkpoint()
 
     def checkpoint(self, patience: float | None = None) -> bool:
-        """Bring the page file up to date and begin the log anew; False if readers or the disk were in the way."""
+        """Bring the page file up to date and empty the log; return False if readers or the disk prevented it."""
         self.flush()
         if not self._pager.dirty and self._durable.offset <= START:
             return True
@@ -215,7 +216,7 @@ class Writer:
         self._room = self._log.size()
 
     def _load_images(self, tail: LogTail) -> None:
-        """What an unfinished checkpoint wrote must be part of the next one."""
+        """Make what an unfinished checkpoint wrote a part of the next one."""
         for number in tail.images:
             if number:
                 self._pager.place_page(number, self._pager.fetch(number))
@@ -329,9 +330,9 @@ class Writer:
             have += step
 
     def _cut_log(self) -> bool:
-        """Take what was not acknowledged off the log; whether it is gone for sure.
+        """Take what was not acknowledged off the log; return whether it is gone for sure.
 
-        If it is not, it goes with the next frame that is written, which makes what stood behind it void.
+        If it is not, it goes with the next frame that is written, which makes what followed it void.
         """
         if not self._begun:
             return True
@@ -344,7 +345,7 @@ class Writer:
         return True
 
     def _roll_back(self, error: ElisionError | OSError) -> bool:
-        """Return to the last durable transaction, as after a crash; whether later ones are gone for sure."""
+        """Go back to the last durable transaction, as after a crash; return whether later ones are gone for sure."""
         self._pending = []
         gone = self._cut_log()
         try:
@@ -354,7 +355,7 @@ class Writer:
         return gone
 
     def _forget_state(self, error: ElisionError | OSError) -> None:
-        """A transaction failed half-way in memory: keep those before it, and return to where it began."""
+        """Undo a transaction that failed half-way in memory, and keep those before it."""
         if self._pending:
             self._flush_log()
         self._roll_back(error)

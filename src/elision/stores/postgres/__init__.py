@@ -1,1 +1,1 @@
-"""Sessions in PostgreSQL: `address` says where, `link` reaches the server, `store` keeps the protocol."""
+"""Sessions in PostgreSQL: `address` parses the URL, `connection` reaches the server, `store` keeps the protocol."""

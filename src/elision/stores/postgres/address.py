@@ -16,11 +16,11 @@ _LONGEST = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresAddress:
-    """libpq: a connection URI; it may hold a password and is never shown.
+    """libpq: a connection URI; it may contain a password, and the repr leaves it out.
 
-    schema:  where the tables are. pool: connections at most.
-    timeout: seconds after which a statement is given up; waiting for a connection has the same limit.
-    unsafe:  a server that runs with fsync = off is taken all the same.
+    schema:          where the tables are. pool_size: connections at most.
+    timeout_seconds: after which a statement is given up; waiting for a connection has the same limit.
+    allows_unsafe:   whether a server that runs with fsync = off is accepted.
     """
 
     libpq: str = field(repr=False)
@@ -31,7 +31,7 @@ class PostgresAddress:
 
 
 def parse_address(rest: str) -> PostgresAddress:
-    """The address in `rest`, what follows `postgresql:`. Raises StoreError, which shows no credentials."""
+    """Return the address in `rest`, what follows `postgresql:`. Raises StoreError, which shows no credentials."""
     if not rest.startswith("//"):
         raise StoreError("a PostgreSQL store is named postgresql://HOST/DATABASE; after `postgresql:` come two slashes")
     head, _, query = rest.partition("?")
@@ -55,29 +55,31 @@ _OURS = ("schema", "pool", "timeout", "fsync")
 
 
 def _check_marks(head: str) -> None:
-    """A password with / @ or : in it would be read as host or database, and then be shown in errors."""
-    try:
-        parts = urlsplit(f"postgresql:{head}")
-        strays = {"@", ":"} & {*parts.path} or "@" in parts.netloc.rpartition("@")[0] or parts.fragment
-        numbers = all(port.isdigit() for host in _split_hosts(parts.netloc) if (port := _find_port(host)))
-    except ValueError:
-        numbers = False
-        strays = True
-    if strays or not numbers:
+    """Raise StoreError if a password with / @ or : in it would be read as host or database, and shown in errors."""
+    if _has_stray_marks(head):
         raise StoreError(
             "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE; write / @ : # ? % and blanks in a "
             "user or password as %2F %40 %3A %23 %3F %25 %20, or keep the password in PGPASSWORD or ~/.pgpass"
         )
 
 
-def _split_hosts(netloc: str) -> list[str]:
-    return netloc.rpartition("@")[2].split(",")
+def _has_stray_marks(head: str) -> bool:
+    try:
+        parts = urlsplit(f"postgresql:{head}")
+        credentials, _, hosts = parts.netloc.rpartition("@")
+    except ValueError:
+        return True
+    if parts.fragment or "@" in credentials or not {"@", ":"}.isdisjoint(parts.path):
+        return True
+    ports = map(_find_port, hosts.split(","))
+    return any(port and not port.isdigit() for port in ports)
 
 
 def _find_port(host: str) -> str:
-    """What stands behind the last colon outside of brackets."""
-    if ":" in host.rpartition("]")[2]:
-        return host.rpartition("]")[2].rpartition(":")[2]
+    """Return what follows the last colon outside of brackets."""
+    rest = host.rpartition("]")[2]
+    if ":" in rest:
+        return rest.rpartition(":")[2]
     return ""
 
 

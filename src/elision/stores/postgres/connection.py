@@ -1,7 +1,7 @@
-"""One server, reached through a pool: time limits, lost connections, and foreign errors told as our own.
+"""One server, reached through a pool: time limits, lost connections, and foreign errors translated into ours.
 
-What is done with a cursor is given as a function, because it may have to be done again: on a fresh connection, if the
-one at hand turns out to be lost. So whatever writes must know its own work again.
+Work on a cursor is a function, because it may run again: on a fresh connection, if the first turns out to be lost. So
+a function that writes must recognize its own earlier work.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from elision.stores.store_errors import closed_store_error
 try:
     import psycopg
     import psycopg_pool
-except ImportError:  # Said when a store is opened; this module can be imported all the same.
+except ImportError:  # Reported when a store is opened; this module can be imported all the same.
     psycopg = None  # type: ignore[assignment]
 
-# What the driver warns of is told as errors, or mended; without a handler it would be printed by the way.
+# What the driver warns of is raised as an error, or repaired; without a handler it would be printed too.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 #: A server older than this has no hash exclusion or lacks what the statements use; those below 13 are out of support.
 OLDEST_VERSION = 130000
-#: Seconds to reach the server, where the URL does not say otherwise, and beyond the server's own limit for an answer.
+#: Seconds to reach the server, unless the URL names others, and seconds beyond the server's own limit for an answer.
 CONNECT_SECONDS = 5
 GRACE_SECONDS = 5.0
-#: Seconds after which the server ends a transaction whose client says nothing any more.
+#: Seconds after which the server ends a transaction whose client is silent.
 IDLE_SECONDS = 60.0
 #: Seconds between two looks at why there is no connection yet.
 _LOOK_SECONDS = 0.1
-#: Tries of a transaction that others are in the way of.
+#: Tries of a transaction that collides with others.
 _TRIES = 6
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ Work: TypeAlias = Callable[[Cursor], T]
 
 
 class PostgresDatabase:
-    """Connections to `address`, at most `address.pool` at once; for any number of threads of one process."""
+    """Connections to `address`, at most `address.pool_size` at once; for any number of threads of one process."""
 
     def __init__(self, address: PostgresAddress) -> None:
         """Connects to nothing yet. Raises MissingExtra, StoreError."""
@@ -69,7 +69,7 @@ class PostgresDatabase:
             ),
             min_size=0,
             max_size=address.pool_size,
-            # Connecting is tried when somebody asks, never behind everybody's back.
+            # It connects when a call needs a connection, not in the background.
             reconnect_timeout=0,
             num_workers=2,
             name="elision",
@@ -78,14 +78,14 @@ class PostgresDatabase:
         self._opening = threading.Lock()
 
     def read(self, work: Work[T], *, patient: bool = False) -> T:
-        """What `work` finds, all of it as of one moment. patient: however long it takes."""
+        """Return what `work` returns, read as of one moment. patient: without a time limit."""
         return self._translate_errors(lambda: self._retry_work(work, read_only=True, patient=patient))
 
     def write(self, work: Work[T], *, patient: bool = False) -> T:
-        """What `work` says, once it is durable; all or nothing of it is done. patient: however long it takes.
+        """Return what `work` returns, once it is durable, all or nothing of it. patient: without a time limit.
 
-        `work` is called again if others were in the way, or the connection was lost: then its first try may have been
-        done all the same, which it must find out.
+        `work` runs again after a collision or a lost connection. In the second case its first run may have been
+        committed all the same, which it must find out.
         """
         return self._translate_errors(lambda: self._retry_work(work, read_only=False, patient=patient))
 
@@ -115,15 +115,19 @@ class PostgresDatabase:
 
     def _retry_work(self, work: Work[T], *, read_only: bool, patient: bool) -> T:
         lost = 0
-        for tried in range(1, _TRIES + 1):
+        for attempt in range(1, _TRIES + 1):
             try:
                 return self._run_work(work, read_only=read_only, patient=patient)
             except psycopg.Error as error:
-                lost += _is_lost(error)
-                if tried == _TRIES or lost > 1 or not (_is_lost(error) or error.sqlstate in RETRIED):
+                if _is_lost(error):
+                    lost += 1
+                    if attempt == _TRIES or lost > 1:
+                        raise
+                    continue
+                if attempt == _TRIES or error.sqlstate not in RETRIED:
                     raise
                 # Those who collided should not meet again at once.
-                time.sleep(0 if _is_lost(error) else 0.01 * 2**tried)
+                time.sleep(0.01 * 2**attempt)
         raise AssertionError("the last try raises")
 
     def _run_work(self, work: Work[T], *, read_only: bool, patient: bool) -> T:
@@ -141,7 +145,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _lend_connection(self) -> Iterator[Connection]:
-        """A connection that lives, as far as this side can know; closed if it came to harm."""
+        """Yield a connection that works, as far as this side can know; close it if it broke."""
         connection = self._take_connection()
         try:
             yield connection
@@ -210,7 +214,7 @@ class PostgresDatabase:
             )
 
     def _translate_errors(self, work: Callable[[], T]) -> T:
-        """`work()`, with errors of psycopg as ours."""
+        """Return `work()`; translate errors of psycopg into ours."""
         try:
             return work()
         except psycopg_pool.PoolClosed as error:
@@ -225,7 +229,7 @@ class PostgresDatabase:
         return kind(f"{self.name}: {self._describe_error(error)}; {find_hint(error.sqlstate)}")
 
     def _describe_error(self, error: psycopg.Error) -> str:
-        """The error in one line. Server and libpq say no passwords; if one did, it would not get through here."""
+        """Return the error in one line, without the password, should server or libpq quote it."""
         said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
         password = str(self._parameters.get("password") or "")
         if password:
@@ -254,7 +258,7 @@ def _parse_parameters(address: PostgresAddress) -> dict[str, Any]:
 
 
 def _describe_place(parameters: dict[str, Any]) -> str:
-    """How errors call it: host and database, no credentials."""
+    """Return how errors call it: host and database, no credentials."""
     host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
     if parameters.get("port"):
         port = f":{parameters['port']}"
@@ -267,9 +271,9 @@ def _describe_place(parameters: dict[str, Any]) -> str:
 def _make_connection_class(
     prepare: Callable[[Connection], None], note: Callable[[Exception], None], limit: float
 ) -> type[Connection]:
-    """The class of our connections: prepared when made, refusals noted, and no wait for an answer is for ever.
+    """Return the class of our connections: prepared when made, refusals noted, and no wait for an answer is for ever.
 
-    The server's own time limits do not help where the server stands still or the network swallows what is sent.
+    The server's own time limits do not help where the server is frozen or the network drops what is sent.
     """
 
     class Patient(psycopg.Connection[tuple[Any, ...]]):
@@ -311,7 +315,7 @@ def _make_connection_class(
 
 @contextmanager
 def _wait_without_limit(connection: Any, patient: bool = True) -> Iterator[None]:
-    """While it lasts, this side waits for any answer as long as it takes."""
+    """Let this side wait for any answer, however long it takes, until the block ends."""
     connection.wait_for_ever = patient
     try:
         yield
@@ -320,7 +324,7 @@ def _wait_without_limit(connection: Any, patient: bool = True) -> Iterator[None]
 
 
 def _is_quiet(connection: Connection) -> bool:
-    """Whether nothing stands unread: a server that went away left word, or the end of the stream."""
+    """Return whether nothing waits to be read: a server that closed the connection left a message or the end of it."""
     try:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
@@ -330,7 +334,7 @@ def _is_quiet(connection: Connection) -> bool:
 
 
 def _is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone, or nobody knows what it is doing."""
+    """Return whether the connection is gone, or its state unknown."""
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)

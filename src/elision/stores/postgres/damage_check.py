@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from elision.errors import CorruptError
 from elision.stores.packing import Packer, hash_text
@@ -17,7 +18,7 @@ _TEXTS = 100
 
 
 def find_damage(link: PostgresDatabase, packer: Packer, sessions: Sequence[SessionInfo]) -> Iterator[Finding]:
-    """Of the logs of `sessions`, the tables made from them, and all texts; nothing is changed."""
+    """Yield what is wrong with the logs of `sessions`, the tables made from them, and all texts; nothing is changed."""
     if (
         link.address.allows_unsafe
         and link.read(lambda cursor: cursor.execute(find_statement("server")).fetchall())[0][2] != "on"
@@ -28,23 +29,19 @@ def find_damage(link: PostgresDatabase, packer: Packer, sessions: Sequence[Sessi
     yield from _check_texts(link, packer)
 
 
-def _check_log(link: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
+def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
     place = f"session {info.key!r}"
-    id = link.read(lambda cursor: _find_id(cursor, info.key))
+    id = database.read(lambda cursor: _find_id(cursor, info.key))
     if id is None:
         return
-    yield from _check_counts(link, id, place)
+    yield from _check_counts(database, id, place)
     after = 0
-    while batch := _read_batch(link, id, after, info.records):
+    while True:
+        batch = database.read(partial(read_batch, session=id, after=after, last=info.records), patient=True)
+        if not batch.bodies:
+            return
         yield from _check_batch(batch, packer, place)
         after = batch.bodies[-1][0]
-
-
-def _read_batch(link: PostgresDatabase, id: int, after: int, last: int) -> RecordBatch | None:
-    batch = link.read(lambda cursor: read_batch(cursor, id, after, last), patient=True)
-    if batch.bodies:
-        return batch
-    return None
 
 
 def _check_batch(batch: RecordBatch, packer: Packer, place: str) -> Iterator[Finding]:
@@ -66,13 +63,17 @@ def _check_counts(link: PostgresDatabase, id: int, place: str) -> Iterator[Findi
         yield Finding(place=place, what=f"agent_context_turns has {shown} of its {turns} turns")
 
 
-def _check_texts(link: PostgresDatabase, packer: Packer) -> Iterator[Finding]:
+def _check_texts(database: PostgresDatabase, packer: Packer) -> Iterator[Finding]:
     after = b""
-    while found := link.read(lambda cursor, after=after: _read_texts(cursor, after), patient=True):  # type: ignore[misc]
-        for address, packed in found:
-            if what := _describe_damage(packer, address, packed):
+    while True:
+        texts = database.read(partial(_read_texts, after=after), patient=True)
+        if not texts:
+            return
+        for address, packed in texts:
+            what = _describe_damage(packer, address, packed)
+            if what:
                 yield Finding(place=f"text {address.hex()}", what=what, lost=True)
-        after = found[-1][0]
+        after = texts[-1][0]
 
 
 def _read_texts(cursor: Cursor, after: bytes) -> list[tuple[bytes, bytes]]:

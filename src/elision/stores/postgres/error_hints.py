@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: SQLSTATE, or its first two letters -> the mend. The longer one is taken.
+#: SQLSTATE, or its first letters -> the hint. The longest match is taken.
 #: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _HINTS = {
     "08": "see that the server runs and can be reached",
@@ -22,14 +22,14 @@ _HINTS = {
     "58": "the server's disk or files fail; see the server's log",
     "XX": "the server found its own data damaged; see the server's log",
 }
-#: Tried again by the store itself: a transaction that others were in the way of, and a text that was swept meanwhile.
+#: Tried again by the store itself: a transaction that collided, and a text that was swept in the meantime.
 RETRIED = frozenset({"40001", "40P01", "23503"})
 #: Damaged pages or indexes.
 DAMAGED = frozenset({"XX001", "XX002"})
 
 
 def find_hint(state: str | None) -> str:
-    """What to do about SQLSTATE `state`; None where the server did not get to say one."""
+    """Return what to do about SQLSTATE `state`; None for an error without one, before the server answered."""
     if state is None:
         return "see that the server runs, and that host, user, password and database of the URL are right"
     for length in (5, 3, 2):

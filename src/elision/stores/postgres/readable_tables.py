@@ -1,4 +1,4 @@
-"""What people read in `agent_context_turns`, and what is searched: made from events, never the other way round.
+"""What people read in `agent_context_turns`, and what is searched: made from events, not read back into them.
 
 Texts are shown up to SHOWN characters; the log holds them whole. `texts` of a result: addresses of what is kept apart.
 """
@@ -25,7 +25,7 @@ SHOWN = 2_000
 #: What a bigint holds; the largest whole number in our tables. A position in a list of PostgreSQL is an integer.
 _BIGGEST = 2**63 - 1
 _FURTHEST = 2**31 - 1
-#: Seconds from the epoch, either way, that are a date for PostgreSQL.
+#: Largest distance from the epoch, in seconds, that PostgreSQL takes as a date.
 _ERAS = 6e10
 
 
@@ -38,9 +38,9 @@ class TableChange:
 
 
 def list_changes(event: Event, *, session: int, record: int, at: float) -> Iterator[TableChange]:
-    """What `event`, record `record` of session `session`, changes in the tables for people.
+    """Yield what `event`, record `record` of session `session`, changes in the tables for people.
 
-    at: seconds since the epoch, for a turn that does not say when it was.
+    at: seconds since the epoch, for a turn without a time of its own.
     """
     base = {"id": session, "record": record}
     if isinstance(event, TurnAdded | TurnAmended):
@@ -50,28 +50,35 @@ def list_changes(event: Event, *, session: int, record: int, at: float) -> Itera
             place = {"id": session, "turn": event.turn.index, "position": position}
             yield TableChange("add_words", {**place, **_list_words(inside, parts)})
     elif isinstance(event, PassDecided):
-        for name, edits in (("mask", event.masks), ("clip", event.clips)):
-            for edit in edits:
-                yield from _list_edit_changes(name, edit, {**base, "call": event.call})
+        edited = {**base, "call": event.call}
+        for mask in event.masks:
+            yield from _list_edit_changes("mask", mask, edited)
+        for clip in event.clips:
+            yield from _list_edit_changes("clip", clip, edited)
         if event.summary is not None:
-            yield TableChange("summarize", {**base, "call": event.call, "covers": event.summary.covers})
+            yield TableChange("summarize", {**edited, "covers": event.summary.covers})
     elif isinstance(event, UsageReported):
-        spent = {"id": session, "call": event.call, "input": event.usage.prompt, "output": event.usage.output}
-        yield TableChange("answer_turn", {**spent, "record": record})
-        yield TableChange("answer_session", spent)
+        usage = {"id": session, "call": event.call, "input": event.usage.prompt, "output": event.usage.output}
+        yield TableChange("answer_turn", {**usage, "record": record})
+        yield TableChange("answer_session", usage)
 
 
 def find_words_apart(event: Event) -> dict[bytes, str]:
-    """The words of each text of `event` that can be searched and is kept apart, by its address."""
-    if not isinstance(event, TurnAdded | TurnAmended):
-        return {}
-    contents = (event.turn.content, *(each.content for each in event.turn.observations))
-    return {_hash_text(text): join_words(text) for parts in contents for text in _list_large_texts(parts)}
+    """Return the words of each text of `event` that can be searched and is kept apart, by its address."""
+    words: dict[bytes, str] = {}
+    if isinstance(event, TurnAdded | TurnAmended):
+        for parts in (event.turn.content, *(observation.content for observation in event.turn.observations)):
+            for text in _list_large_texts(parts):
+                words[_hash_text(text)] = join_words(text)
+    return words
 
 
 def join_words(*texts: str) -> str:
-    """The different words of `texts`, folded, one blank between two: no word of a query holds a blank."""
-    return " ".join(dict.fromkeys(word for text in texts for word in split_words(text)))
+    """Return the different words of `texts`, folded, with one blank between two: no word of a query holds a blank."""
+    words: dict[str, None] = {}
+    for text in texts:
+        words.update(dict.fromkeys(split_words(text)))
+    return " ".join(words)
 
 
 def _describe_turn(turn: Turn, node: str, at: float) -> dict[str, Any]:
@@ -99,7 +106,7 @@ def _describe_action(action: Action) -> dict[str, Any]:
 
 
 def _describe_arguments(action: Action) -> Any:
-    """Decoded, for questions like `actions -> 0 -> 'arguments' ->> 'path'`; the text where that is long or no JSON."""
+    """Return arguments decoded, for queries like `actions -> 0 -> 'arguments' ->> 'path'`; long ones as text."""
     if len(action.arguments) > SHOWN:
         return _shorten_text(action.arguments)
     try:
@@ -138,7 +145,7 @@ def _list_edit_changes(name: str, edit: Mask | Clip, base: Mapping[str, Any]) ->
 
 
 def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:
-    """What was said and called, then each result: texts of the record itself, and parts that may stand apart."""
+    """Yield the assistant's text and calls, then each result: texts within the record, and parts that may be apart."""
     calls = [join_argument_text(action) for action in turn.actions if not action.implicit]
     yield [turn.reasoning, *calls], turn.content
     for observation in turn.observations:
@@ -146,7 +153,7 @@ def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:
 
 
 def _list_words(inside: Sequence[str], parts: Content) -> dict[str, Any]:
-    """Words of what stands in the record, and where the words of the rest are."""
+    """Return the words of texts within the record, and the addresses of the other texts."""
     small = (text for text in _list_texts(parts) if len(text) < LARGE)
     return {"words": join_words(*inside, *small), "texts": [_hash_text(text) for text in _list_large_texts(parts)]}
 
@@ -164,7 +171,9 @@ def _hash_text(text: str) -> bytes:
 
 
 def _shorten_text(text: str) -> str:
-    return make_readable(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
+    if len(text) > SHOWN:
+        text = f"{text[: SHOWN - 1]}…"
+    return make_readable(text)
 
 
 def _encode_json(value: object) -> str:

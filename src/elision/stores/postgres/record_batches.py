@@ -1,4 +1,4 @@
-"""Records of a log with the large texts that they need, in few questions and never much at once."""
+"""Records of a log with the large texts that they need, in few statements and in batches of limited size."""
 
 from __future__ import annotations
 
@@ -30,17 +30,22 @@ class RecordBatch:
 
 
 def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> RecordBatch:
-    """Those at `positions` of the log, in order. Raises CorruptError if one is not there."""
-    found = cursor.execute(find_statement("records"), {"id": session, "positions": list(positions)}).fetchall()
-    if len(found) != len({*positions}):
-        raise CorruptError(f"{len({*positions}) - len(found)} records of a session are missing from its log")
-    return _add_texts(cursor, found)
+    """Return the records at `positions` of the log, in order. Raises CorruptError if one is missing."""
+    parameters = {"id": session, "positions": list(positions)}
+    rows = cursor.execute(find_statement("records"), parameters).fetchall()
+    missing = len({*positions}) - len(rows)
+    if missing:
+        raise CorruptError(f"{missing} records of a session are missing from its log")
+    return _add_texts(cursor, rows)
 
 
 def read_batches(
     link: PostgresDatabase, find_session: Callable[[Cursor], int], after: int, last: int
 ) -> Iterator[RecordBatch]:
-    """The log behind record `after` up to `last`; `find` tells whose. Each batch is a short transaction of its own."""
+    """Yield the log from record `after` + 1 to `last` of the session that `find_session` returns.
+
+    Each batch is a short transaction of its own.
+    """
     while after < last:
         batch = link.read(lambda cursor, after=after: read_batch(cursor, find_session(cursor), after, last))  # type: ignore[misc]
         if not batch.bodies or batch.bodies[0][0] != after + 1:
@@ -50,15 +55,16 @@ def read_batches(
 
 
 def read_batch(cursor: Cursor, session: int, after: int, last: int) -> RecordBatch:
-    """The next records behind `after`, up to a batch of them."""
+    """Return the next records after `after`, up to a batch of them."""
     asked = {"id": session, "after": after, "last": last, "records": RECORDS, "bytes": BYTES}
     return _add_texts(cursor, cursor.execute(find_statement("log"), asked).fetchall())
 
 
-def _add_texts(cursor: Cursor, found: Sequence[tuple[int, list[bytes], bytes]]) -> RecordBatch:
-    addresses = list({address for _, apart, _ in found for address in apart})
+def _add_texts(cursor: Cursor, rows: Sequence[tuple[int, list[bytes], bytes]]) -> RecordBatch:
+    addresses: set[bytes] = set()
+    for _, apart, _ in rows:
+        addresses.update(apart)
+    texts: list[tuple[bytes, bytes]] = []
     if addresses:
-        texts = cursor.execute(find_statement("texts"), {"addresses": addresses}).fetchall()
-    else:
-        texts = []
-    return RecordBatch([(position, body) for position, _, body in found], dict(texts))
+        texts = cursor.execute(find_statement("texts"), {"addresses": list(addresses)}).fetchall()
+    return RecordBatch([(position, body) for position, _, body in rows], dict(texts))

@@ -8,7 +8,7 @@ from elision.errors import StoreError
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
 from elision.stores.postgres.statements import find_statement, read_script
 
-#: In order; migration n makes version n of version n - 1. All of them come to `postgres_schema.sql` (a test says so).
+#: In order; migration n makes version n of version n - 1. A test proves that all of them make `postgres_schema.sql`.
 MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql", "postgres_0003_gateways.sql")
 FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)
@@ -28,14 +28,14 @@ def ensure_tables(link: PostgresDatabase) -> None:
 
 
 def read_version(cursor: Cursor, schema: str) -> int:
-    """Of the tables in `schema`; 0 if there are none."""
+    """Return the version of the tables in `schema`; 0 if there are none."""
     if not _read_value(cursor, "schema_versioned", schema):
         return 0
     return int(_read_value(cursor, "schema_version", schema) or 0)
 
 
 def _migrate_tables(cursor: Cursor, schema: str) -> int:
-    """Under a lock that other processes wait for; whoever comes second finds the work done."""
+    """Migrate under a lock that other processes wait for; the second one finds the work done. Return the version."""
     cursor.execute(find_statement("schema_lock"), {"schema": schema})
     before = read_version(cursor, schema)
     if not _read_value(cursor, "schema_exists", schema):
@@ -49,9 +49,13 @@ def _migrate_tables(cursor: Cursor, schema: str) -> int:
 
 
 def split_statements(file: str) -> list[bytes]:
-    """Those of a script of ours: each ends with a semicolon at the end of a line. A pipeline takes one at a time."""
+    """Return the statements of a script of ours, whose last characters are a semicolon and a line's end.
+
+    A pipeline takes one statement at a time.
+    """
     lines = [line for line in read_script(file).splitlines() if not line.lstrip().startswith(b"--")]
-    return [text for piece in b"\n".join(lines).split(b";\n") if (text := piece.strip().removesuffix(b";"))]
+    statements = (piece.strip().removesuffix(b";") for piece in b"\n".join(lines).split(b";\n"))
+    return [statement for statement in statements if statement]
 
 
 def _read_value(cursor: Cursor, name: str, schema: str) -> Any:

@@ -1,4 +1,4 @@
-"""A session that begins with a copy of another's log: rows are copied where they stand, texts are shared."""
+"""A session that begins with a copy of another's log: the server copies rows, texts are shared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer) -
 
 
 def _restore_turns(cursor: Cursor, session: NewSession, id: int, packer: Packer) -> None:
-    """Turns that the parent amended or hid behind the shared records are made again from the log."""
+    """Make turns that the parent amended or hid after the shared records again, from the log."""
     stale = cursor.execute(find_statement("fork_stale"), {"id": id}).fetchall()
     if not stale:
         return

@@ -1,4 +1,4 @@
-"""The store's SQL, by name: it stands in files of its own, where an editor and a reviewer know it for what it is."""
+"""The store's SQL, by name, from SQL files, which editors highlight and reviewers recognize."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def find_statement(name: str) -> bytes:
-    """The statement of that name in `sql/postgres_queries.sql`."""
+    """Return the statement of that name in `sql/postgres_queries.sql`."""
     return _parse_statements()[name]
 
 
 def read_script(file: str) -> bytes:
-    """A whole file of `sql/`."""
+    """Return a whole file of `sql/`."""
     return files("elision.stores").joinpath("sql", file).read_bytes()
 
 

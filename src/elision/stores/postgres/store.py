@@ -47,7 +47,7 @@ _TURNS = 50
 
 
 def open_postgres(rest: str) -> PostgresStore:
-    """The store at `postgresql:` + `rest`. Raises StoreError, MissingExtra."""
+    """Open the store at `postgresql:` + `rest`. Raises StoreError, MissingExtra."""
     link = PostgresDatabase(parse_address(rest))
     try:
         ensure_tables(link)
@@ -75,32 +75,39 @@ class PostgresStore:
                 "parent": escape_name(session.parent),
                 "relation": session.relation,
             }
-            made = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
-            if made is None:
+            row = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
+            if row is None:
                 if cursor.execute(find_statement("created"), names).fetchone() is None:
                     raise session_exists_error(session)
             elif session.shared:
-                copy_records(cursor, session, made[0], self._packer)
+                copy_records(cursor, session, row[0], self._packer)
 
         self._remember_unsettled(session, token, lambda: self._database.write(work, patient=session.shared > 0))
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        if not events:
+            return self._check_length(session, after)
         packed = [self._packer.pack(event) for event in events]
         texts = _collect_texts(events, packed)
-        call = (session, after, tuple(each.body for each in packed))
+        call = (session, after, tuple(record.body for record in packed))
         token = self._find_token(call)
+        claim = {
+            "session": escape_name(session),
+            "after": after,
+            "added": len(events),
+            "at": at,
+            "turn": max(record.turn for record in packed),
+            "size": sum(record.size for record in packed),
+        }
 
         def work(cursor: Cursor) -> int:
-            claim = {"session": escape_name(session), "after": after, "added": len(events), "at": at}
-            row = cursor.execute(find_statement("claim"), {**claim, **_sum_sizes(packed)}).fetchone()
+            row = cursor.execute(find_statement("claim"), claim).fetchone()
             if row is None:
                 return self._recognize_written(cursor, session, after, len(events), token)
             _check_durability(row[1], self._database.name)
             self._write_records(cursor, row[0], after, token, events, packed, texts, at)
             return after + len(events)
 
-        if not events:
-            return self._check_length(session, after)
         return self._remember_unsettled(call, token, lambda: self._database.write(work))
 
     def length(self, session: str) -> int:
@@ -111,56 +118,53 @@ class PostgresStore:
         return self._iterate_events(session, after, last)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        wanted = {"first": first, "last": last}
-
         def work(cursor: Cursor) -> RecordBatch:
             id = _find_id(cursor, session)
-            found = cursor.execute(find_statement("turns"), {"id": id, **wanted}).fetchall()
-            return read_records(cursor, id, [record for _, record in found])
+            rows = cursor.execute(find_statement("turns"), {"id": id, "first": first, "last": last}).fetchall()
+            return read_records(cursor, id, [record for _, record in rows])
 
         return [_extract_turn(event) for _, event in self._database.read(work).unpack_events(self._packer)]
 
     def observation(self, session: str, key: Key) -> Observation:
-        if _is_handle(key):
-            found = self.turns(session, key[0], key[0])
-        else:
-            found = self._check_session(session)
-        if not found or key[1] > len(found[0].observations):
+        # The server cannot be asked for a turn beyond a bigint.
+        if not (1 <= key[0] < 2**63 and key[1] >= 1):
+            self.length(session)
             raise missing_observation_error(session, key)
-        return found[0].observations[key[1] - 1]
+        turns = self.turns(session, key[0], key[0])
+        if not turns or key[1] > len(turns[0].observations):
+            raise missing_observation_error(session, key)
+        return turns[0].observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
         words = list(dict.fromkeys(split_words(query)))
         if not words or limit < 1:
             self.length(session)
             return []
-        found: list[Hit] = []
+        hits: list[Hit] = []
         before: int | None = None
-        while len(found) < limit:
+        while len(hits) < limit:
             turns = self._find_turns(session, words, before)
-            found += [hit for turn in turns for hit in find_hits(session, turn, words)]
+            for turn in turns:
+                hits.extend(find_hits(session, turn, words))
             if len(turns) < _TURNS:
                 break
             before = turns[-1].index
-        return found[:limit]
+        return hits[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        asked = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
-        row = self._database.read(lambda cursor: cursor.execute(find_statement("locate"), asked).fetchone())
-        if row:
-            return (unescape_name(row[0]), row[1])
-        return None
+        names = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
+        row = self._database.read(lambda cursor: cursor.execute(find_statement("locate"), names).fetchone())
+        if row is None:
+            return None
+        return unescape_name(row[0]), row[1]
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        if changed_since is None:
-            since = float("-inf")
-        else:
-            since = changed_since
+        since = float("-inf") if changed_since is None else changed_since
         query = find_statement("sessions_of_family" if family_prefix else "sessions")
-        asked = {"prefix": escape_name(family_prefix), "since": since}
-        rows = self._database.read(lambda cursor: cursor.execute(query, asked).fetchall())
-        found = [info for info in map(_parse_session_row, rows) if info.changed >= since]
-        return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
+        parameters = {"prefix": escape_name(family_prefix), "since": since}
+        rows = self._database.read(lambda cursor: cursor.execute(query, parameters).fetchall())
+        sessions = [info for info in map(_parse_session_row, rows) if info.changed >= since]
+        return sorted(sessions, key=lambda info: (info.changed, info.key), reverse=True)
 
     def keep_secret(self, fresh: bytes) -> bytes:
         def work(cursor: Cursor) -> bytes:
@@ -193,13 +197,14 @@ class PostgresStore:
         freed = 0
         stored = self._count_stored_bytes() if max_bytes is not None else 0
         for info in reversed(self.sessions()):
-            old = older_than is not None and info.changed < older_than
-            if not old and not (max_bytes is not None and stored - freed > max_bytes):
+            is_old = older_than is not None and info.changed < older_than
+            is_too_much = max_bytes is not None and stored - freed > max_bytes
+            if not is_old and not is_too_much:
                 continue
-            bytes = self._purge_session(info)
-            if bytes is not None:
+            freed_bytes = self._purge_session(info)
+            if freed_bytes is not None:
                 gone.append(info.key)
-                freed += bytes
+                freed += freed_bytes
         return PurgeResult(sessions=tuple(gone), freed_bytes=freed)
 
     def footprint(self) -> Footprint:
@@ -238,24 +243,27 @@ class PostgresStore:
         texts: Sequence[tuple[Blob, str]],
         at: float,
     ) -> None:
-        """Everything of an append but its claim."""
+        """Write everything of an append but its claim."""
         for blob, words in texts:
             cursor.execute(find_statement("add_text"), (blob.address, blob.size, blob.packed, words))
             if words:
                 cursor.execute(find_statement("add_words_of_text"), (words, blob.address))
             cursor.execute(find_statement("add_use"), (blob.address, session))
-        for position, (event, each) in enumerate(zip(events, packed, strict=True), start=after + 1):
-            apart = [blob.address for blob in each.blobs]
-            given = (session, position, each.kind, each.turn, each.size, token, apart, each.body)
-            cursor.execute(find_statement("add_record"), given)
-            for row in list_changes(event, session=session, record=position, at=at):
-                cursor.execute(find_statement(row.statement), row.parameters)
+        for position, (event, record) in enumerate(zip(events, packed, strict=True), start=after + 1):
+            addresses = [blob.address for blob in record.blobs]
+            row = (session, position, record.kind, record.turn, record.size, token, addresses, record.body)
+            cursor.execute(find_statement("add_record"), row)
+            for change in list_changes(event, session=session, record=position, at=at):
+                cursor.execute(find_statement(change.statement), change.parameters)
 
     def _recognize_written(self, cursor: Cursor, session: str, after: int, added: int, token: uuid.UUID) -> int:
-        """The claim failed. Our own work, whose answer was lost, is done; anything else is a conflict."""
+        """Return the new length if an earlier try of this append, whose answer was lost, was committed.
+
+        Raises ConflictError if it was another writer.
+        """
         row = _find_row(cursor, session)
-        asked = {"id": row[0], "after": after, "added": added, "token": token}
-        if _read_number(cursor, "claimed", asked) == added:
+        parameters = {"id": row[0], "after": after, "added": added, "token": token}
+        if _read_number(cursor, "claimed", parameters) == added:
             return after + added
         raise stale_writer_error(session, row[7], after)
 
@@ -266,7 +274,7 @@ class PostgresStore:
         return length
 
     def _find_token(self, call: object) -> uuid.UUID:
-        """Of a call: a new one, or that of the same call before, if nobody knows how that ended."""
+        """Return a new token, or that of the same call before, if its outcome is unknown."""
         return self._tokens.pop(call, None) or uuid.uuid4()
 
     def _remember_unsettled(self, call: object, token: uuid.UUID, work: Callable[[], T]) -> T:
@@ -287,32 +295,27 @@ class PostgresStore:
             yield from (event for _, event in batch.unpack_events(self._packer))
 
     def _find_turns(self, session: str, words: Sequence[str], before: int | None) -> list[Turn]:
-        """The newest turns before `before` of which a piece may hold `words`, newest first."""
+        """Return the newest turns before `before` of which a piece may hold `words`, newest first."""
 
         def work(cursor: Cursor) -> RecordBatch:
             id = _find_id(cursor, session)
-            asked = {"id": id, "words": list(words), "before": before, "limit": _TURNS}
-            found = cursor.execute(find_statement("search"), asked).fetchall()
-            return read_records(cursor, id, [record for _, record in found])
+            parameters = {"id": id, "words": list(words), "before": before, "limit": _TURNS}
+            rows = cursor.execute(find_statement("search"), parameters).fetchall()
+            return read_records(cursor, id, [record for _, record in rows])
 
-        return [
-            _extract_turn(event) for _, event in reversed(list(self._database.read(work).unpack_events(self._packer)))
-        ]
-
-    def _check_session(self, session: str) -> list[Turn]:
-        self.length(session)
-        return []
+        turns = [_extract_turn(event) for _, event in self._database.read(work).unpack_events(self._packer)]
+        return turns[::-1]
 
     # --- space --------------------------------------------------------------------------------------------------
 
     def _purge_session(self, info: SessionInfo) -> int | None:
-        """Bytes freed by deleting that session; None if somebody wrote to it, or deleted it, in the meantime."""
+        """Delete a session; return the bytes freed, None if another process wrote to it or deleted it."""
 
         def work(cursor: Cursor) -> int | None:
             row = cursor.execute(find_statement("session_locked"), {"session": escape_name(info.key)}).fetchone()
-            if row is not None and row[1] == info.records:
-                return _delete_session(cursor, row[0])
-            return None
+            if row is None or row[1] != info.records:
+                return None
+            return _delete_session(cursor, row[0])
 
         return self._database.write(work, patient=True)
 
@@ -324,7 +327,7 @@ class PostgresStore:
 
     @property
     def _packer(self) -> Packer:
-        """One for each thread."""
+        """Return this thread's packer."""
         packer: Packer | None = getattr(self._local, "packer", None)
         if packer is None:
             packer = self._local.packer = Packer()
@@ -335,14 +338,17 @@ _VACUUMS = ("vacuum_log", "vacuum_texts", "vacuum_uses", "vacuum_turns", "vacuum
 
 
 def _collect_texts(events: Sequence[Event], packed: Sequence[PackedEvent]) -> list[tuple[Blob, str]]:
-    """Each large text once, with its words; in one order for all writers, so that none waits for another in a ring."""
-    blobs = {blob.address: blob for each in packed for blob in each.blobs}
-    words = {address: found for event in events for address, found in find_words_apart(event).items()}
+    """Return each large text once, with its words.
+
+    All writers take them in one order, so that no two of them wait for each other.
+    """
+    blobs: dict[bytes, Blob] = {}
+    for record in packed:
+        blobs.update((blob.address, blob) for blob in record.blobs)
+    words: dict[bytes, str] = {}
+    for event in events:
+        words.update(find_words_apart(event))
     return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]
-
-
-def _sum_sizes(packed: Sequence[PackedEvent]) -> dict[str, int]:
-    return {"turn": max(each.turn for each in packed), "size": sum(each.size for each in packed)}
 
 
 def _check_durability(setting: str, place: str) -> None:
@@ -354,7 +360,7 @@ def _check_durability(setting: str, place: str) -> None:
 
 
 def _delete_session(cursor: Cursor, id: int) -> int:
-    """Delete a session and the texts that only it used; bytes freed."""
+    """Delete a session and the texts that only it used; return the bytes freed."""
     freed = _read_number(cursor, "session_bytes", {"id": id})
     addresses = [row[0] for row in cursor.execute(find_statement("used_by"), {"id": id}).fetchall()]
     cursor.execute(find_statement("delete"), {"id": id})
@@ -373,8 +379,8 @@ def _find_row(cursor: Cursor, session: str) -> tuple[Any, ...]:
     return row
 
 
-def _read_number(cursor: Cursor, name: str, asked: dict[str, Any] | None = None) -> int:
-    row = cursor.execute(find_statement(name), asked or {}).fetchone()
+def _read_number(cursor: Cursor, name: str, parameters: dict[str, Any] | None = None) -> int:
+    row = cursor.execute(find_statement(name), parameters or {}).fetchone()
     if row:
         return int(row[0])
     return 0
@@ -384,11 +390,6 @@ def _extract_turn(event: Event) -> Turn:
     if not isinstance(event, TurnAdded | TurnAmended):
         raise CorruptError(f"a record that should hold a turn holds {type(event).__name__}")
     return event.turn
-
-
-def _is_handle(key: Key) -> bool:
-    """Whether there can be such an observation, and the server can be asked for it."""
-    return 1 <= key[0] < 2**63 and key[1] >= 1
 
 
 def _parse_session_row(row: Iterable[Any]) -> SessionInfo:

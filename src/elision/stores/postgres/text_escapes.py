@@ -1,7 +1,7 @@
 """Any text as PostgreSQL keeps text: no NUL, no lone surrogates.
 
 Names (keys, families, nodes) must come back letter for letter and stay readable, so only what PostgreSQL cannot hold is
-written as an escape; what people read in the tables is shown with stand-ins instead.
+written as an escape; texts that people read in the tables have replacement characters instead.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_name(name: str) -> str:
-    r"""`name` without NUL and lone surrogates: `\0`, `\ud800`; a backslash is doubled. `unescape_name` reverses it."""
+    r"""Return `name` without NUL and lone surrogates: `\0`, `\ud800`; a backslash is doubled.
+
+    `unescape_name` reverses it.
+    """
     return _ODD.sub(_escape_character, name)
 
 
 def unescape_name(name: str) -> str:
-    """What `escape_name` was given."""
+    """Return what `escape_name` was given."""
     return _ESCAPE.sub(_unescape_character, name)
 
 
 def make_readable(text: str) -> str:
-    """`text` for people: a NUL is ␀, a lone surrogate is \ufffd."""
+    """Return `text` for people: a NUL is ␀, a lone surrogate is \ufffd."""
     return _SURROGATE.sub("\ufffd", text.replace("\0", "␀"))
 
 
