@@ -16,7 +16,7 @@ from elision.errors import FormatError
 from elision.stores.store import SessionInfo
 from elision.stores.store_errors import missing_session_error
 from elision.trajectory.event_json import decode_event, encode_event
-from elision.trajectory.events import TurnAmended, Event, RecallExchanged, TurnAdded
+from elision.trajectory.events import Event, RecallExchanged, TurnAdded, TurnAmended
 from elision.trajectory.json_form import read_number, read_text
 from elision.trajectory.redact import Redaction
 
