@@ -433,7 +433,7 @@ def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytes
 
         monkeypatch.setattr(owner, name, wrapper)
 
-    counted(State, "fold")
+    counted(State, "fold_event")
     counted(Policy, "add_turn")
     counted(Policy, "add_candidate")
     counted(History, "_append_message")

@@ -12,8 +12,8 @@ import pytest
 from elision.dialects.rules import list_violations
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
-from elision.manager.observation_text import RECALL_TOOL_DEFINITIONS as RECALL
-from elision.manager.observation_text import define_recall_tools
+from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
+from elision.manager.recall_definitions import define_recall_tools
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import PassDecided, SessionOpened
 from elision.trajectory.tokens import Sizer, make_counter

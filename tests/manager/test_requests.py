@@ -24,7 +24,7 @@ from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
 from elision.lab.views import list_views
 from elision.manager import ContextManager, ContextView
-from elision.manager.observation_text import define_recall_tools
+from elision.manager.recall_definitions import define_recall_tools
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.testing.parsed_request import Api

@@ -29,8 +29,7 @@ from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_poli
 from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import CallTerms, Session
 from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError
-from elision.manager import exchanges, recall_tools
-from elision.manager import observation_text as recalls
+from elision.manager import exchanges, recall_definitions, recall_tools
 from elision.manager.branch import SessionBranch, session_name
 from elision.manager.call_diagnostics import build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.caller_lock import CallerLock
@@ -49,6 +48,7 @@ from elision.manager.ingest import find_newest_call
 from elision.manager.ledger import Ledger
 from elision.manager.manual_turns import ManualTurns
 from elision.manager.observation_lookup import ObservationLookup
+from elision.manager.observation_text import TextPart, extract_part, parse_handle
 from elision.manager.outgoing_request import (
     ClientBreakpoints,
     IncomingRequest,
@@ -494,9 +494,9 @@ class ContextManager:
         by:      who asks, for the statistics. Raises UnknownHandle.
         """
         with self._lock:
-            session, key = recalls.parse_handle(handle)
-            part = recalls.TextPart(lines=lines, pattern=pattern, head=head)
-            text = recalls.extract_part(self._lookup.read_text(session, key), part)
+            session, key = parse_handle(handle)
+            part = TextPart(lines=lines, pattern=pattern, head=head)
+            text = extract_part(self._lookup.read_text(session, key), part)
             branch = self._preparer.branch
             if branch is not None:
                 tokens = self._preparer.sizer.count(text)
@@ -529,19 +529,20 @@ class ContextManager:
             branch = self._preparer.branch
             if branch and branch.history:
                 named = branch.history.dialect.name
-        return recalls.define_recall_tools(named)
+        return recall_definitions.define_recall_tools(named)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
         if name not in RECALL_TOOLS | SEARCH_TOOLS:
             return None
-        values = recalls.parse_arguments(arguments)
+        values = recall_definitions.parse_arguments(arguments)
         try:
             if name in SEARCH_TOOLS:
-                text = recalls.format_hits(self.search(recalls.read_text_argument(values, "query")))
+                query = recall_definitions.read_text_argument(values, "query")
+                text = recall_definitions.format_hits(self.search(query))
             else:
-                part = recalls.parse_part(values)
-                handle = recalls.read_text_argument(values, "handle")
+                part = recall_definitions.parse_part(values)
+                handle = recall_definitions.read_text_argument(values, "handle")
                 text = self.recall(handle, lines=part.lines, pattern=part.pattern, head=part.head, by="tool")
             # The answer is put into a request. The stored text may have halves of surrogate pairs, which no UTF-8 has.
             return make_encodable(text)

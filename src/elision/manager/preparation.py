@@ -35,9 +35,9 @@ from elision.manager.context_options import Options
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.history import History
 from elision.manager.ingest import ingest_turns
-from elision.manager.observation_text import RECALL_TOOL_DEFINITIONS
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest, build_live_prefix, needs_breakpoints
+from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.shared_log import WRITE_TRIES, apply_others, has_same_turns, hides_anything, write_or_read_others
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy

@@ -10,7 +10,7 @@ from elision.dialects import mapping_in, text_in
 from elision.dialects.bound_thinking import find_newest_thinking
 from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import Session
-from elision.manager import observation_text
+from elision.manager import recall_definitions
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
 from elision.manager.outgoing_request import OutgoingRequest
 
@@ -50,7 +50,7 @@ def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[st
     state = session.state
     if not state.has_recall_tools or session.shadow or not _is_list(tools) or defines_recall_tools(tools):
         return []
-    return observation_text.render_tools(state.recall_tools, dialect)
+    return recall_definitions.render_tools(state.recall_tools, dialect)
 
 
 def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> OutgoingRequest:

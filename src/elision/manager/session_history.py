@@ -1,8 +1,8 @@
-"""A stored session gone through once, call by call: what each pass hid, what it cost, and what followed.
+"""A stored session, read once, call by call: what each call hid, what it cost, and what followed.
 
-The log says what was decided and when; tokens and dollars are worked out from it anew. No placeholder is written again:
-what a later pass may rewrite is taken to begin behind what was hidden last, which spares nearly all of the time and
-moves a bill by less than a per cent (`tests/cli/test_show.py`).
+The log has what was decided and when; tokens and dollars are computed from it. Placeholders are not written again: a
+later call is taken to rewrite only what comes after the newest hidden result. That saves nearly all of the time, and
+changes a bill by less than a per cent (`tests/cli/test_show.py`).
 """
 
 from __future__ import annotations
@@ -48,25 +48,29 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 
-#: Turns without progress that are worth a word where the settings name no number (docs/guides/guards.md).
+#: Turns without progress that are reported where the settings name no number (docs/guides/guards.md).
 PLATEAU_TURNS = 5
-#: Prices of a session that names no model, or an unknown one: as the context manager bills it.
+#: Prices of a session whose model is unknown or not named. The context manager uses the same.
 DEFAULT_PRICES = "anthropic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReport:
-    """One request of a session.
+    """One call of a session.
 
-    told:    what the live pass told, before the answer. at: when, in seconds since the epoch; None if unknown.
-    bills:   of its prompt and of the one that would have held everything, by the answer's usage where it was reported.
-    expected: the same as expected before the answer, which is what `told` has.
-    prices:  of its model, which what the provider reported is billed at.
-    usage:   as the provider reported it. failed: summaries that were not taken. recalled: read again behind it.
-    summary: that it put in, and what of the newly covered turns' results stands behind it.
-    head:    whether system prompt, tools or task changed before it. amended: whether the newest turn came again.
-    learned: the window that the provider named when it refused this call, in tokens; 0 for none.
-    exchanged: what was answered behind it without the client. offers: whether the recall tools entered with it.
+    diagnostics:      as when the call was prepared. at: its time, in seconds since the epoch; None if unknown.
+    bills:            of its prompt, and of a prompt with everything, by the reported usage where there is one.
+    expected_bills:   the same as estimated before the answer, as `diagnostics` has them.
+    prices:           of its model; what the provider reported is billed at them.
+    usage:            as the provider reported it.
+    failed_summaries: summaries that were requested and not taken.
+    recalled:         what was read again after the call.
+    summary:          the summary that it added. covered: the results that the summary newly covers.
+    head_changed:     whether system prompt, tools or task changed before it.
+    amended:          whether the newest turn came again with another ending.
+    learned_window:   the window, in tokens, that the provider named when it refused the call; 0 for none.
+    exchanged:        what was answered after it without the client.
+    tools_entered:    whether the recall tools were added with it.
     """
 
     diagnostics: Diagnostics
@@ -87,17 +91,17 @@ class CallReport:
 
     @property
     def sent_tokens(self) -> int:
-        """Tokens of its prompt, as the provider counts them."""
+        """Tokens of the prompt, as the provider counts them."""
         return self.bills.ours.prompt_tokens
 
     @property
     def raw_tokens(self) -> int:
-        """Tokens of the prompt that would have held everything, as the provider counts them."""
+        """Tokens of a prompt with everything, as the provider counts them."""
         return self.bills.raw.prompt_tokens
 
     @property
     def tokens_before(self) -> int:
-        """Tokens of the prompt had this pass hidden nothing, as the provider counts them."""
+        """Tokens of the prompt had this call hidden nothing, as the provider counts them."""
         return self.diagnostics.before + self.sent_tokens - self.diagnostics.after
 
 
@@ -105,10 +109,10 @@ class CallReport:
 class SessionReport:
     """A session from its first call to its last.
 
-    model:    of most calls, "" if none is named. strategy: as it was begun with. priced: whether its own model's prices
-              are known; else it is billed as `DEFAULT_PRICES`.
-    end:      the newest pass with everything that came behind it; None before the first call.
-    shadow:   whether its requests go out as they came, whatever was decided.
+    model:          of most calls; "" if none is named. strategy: the one it began with.
+    has_own_prices: whether its own model's prices are known. Otherwise it is billed as `DEFAULT_PRICES`.
+    final:          diagnostics of the newest call with everything that came after it; None before the first call.
+    shadow:         whether its requests were sent unchanged, whatever was decided.
     """
 
     info: SessionInfo
@@ -127,19 +131,19 @@ class SessionReport:
 
     @property
     def raw_tokens(self) -> int:
-        """What they would have been had nothing been hidden."""
+        """Prompt tokens of all calls had nothing been hidden."""
         return sum(each.raw_tokens for each in self.calls)
 
     @property
     def failed_summary_count(self) -> int:
-        """Summaries that were asked for and not taken."""
+        """Number of summaries that were requested and not taken."""
         return sum(len(each.failed_summaries) for each in self.calls)
 
 
 class LogReader:
-    """A session's log, gone through as far as it is known; what is new is gone through behind it, work O(new).
+    """Reads a session's log as it grows; work O(new events).
 
-    prices: instead of the model's own. Every method raises CorruptError where the log is no session's.
+    prices: used instead of the model's own. Methods that read raise CorruptError where the log is no session's.
     """
 
     def __init__(self, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None) -> None:
@@ -151,29 +155,34 @@ class LogReader:
         self._opened: SessionOpened | None = None
         self._branch: SessionBranch | None = None
         self._calls: list[CallReport] = []
-        #: Behind the newest call: what waits for the next one, what was seen, and whether the newest turn came again.
+        #: Events after the newest call that are not applied to the session yet.
         self._waiting: list[Event] = []
+        #: All events after the newest call, and whether the newest turn came again among them.
         self._since_call: list[Event] = []
         self._is_amended = False
-        #: Records gone through, and how many of them were turns that came again.
+        #: Records that were read, and how many of them were turns that came again.
         self.records = 0
         self.amendments = 0
 
     @property
     def model(self) -> str:
-        """That was asked most often."""
+        """The model of most calls; "" if none is named."""
         return _pick_most_common(self._models)
 
     def can_continue_with(self, events: Sequence[Event]) -> bool:
-        """Whether `events` only add to what was gone through; where not, the log must be read from its beginning: a
-        turn came again, or another model sets the prices now."""
+        """Return whether `events` only add to what was read.
+
+        If not, the log must be read from its beginning: a turn came again, or another model sets the prices now.
+        """
         if self._branch is None:
             return True
         known = len(self._branch.session.state.turns)
-        again = any(isinstance(event, TurnAmended) and event.turn.index <= known for event in events)
-        return not again and (
-            self._fixed_prices is not None or _pick_most_common(self._models + _count_models(events)) == self.model
-        )
+        for event in events:
+            if isinstance(event, TurnAmended) and event.turn.index <= known:
+                return False
+        if self._fixed_prices is not None:
+            return True
+        return _pick_most_common(self._models + _count_models(events)) == self.model
 
     def read_events(self, events: Sequence[Event]) -> None:
         """Read `events`, which follow the ones read before.
@@ -184,7 +193,10 @@ class LogReader:
             pass
 
     def iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:
-        """The same pass by pass, each with the session as it stood behind it; at the end None, with what came after."""
+        """Read `events`, and yield each call with the session after it; at the end None, with the session after all.
+
+        Raises ValueError unless `can_continue_with(events)`, CorruptError.
+        """
         if not self.can_continue_with(events):
             raise ValueError(f"session {self.info.key!r}: what is new changes what was read; read it anew")
         try:
@@ -193,40 +205,42 @@ class LogReader:
             raise CorruptError(f"session {self.info.key!r}: its log is no session's: {error}") from error
 
     def build_report(self, info: SessionInfo | None = None) -> SessionReport:
-        """All of it so far. info: what the store says of the session by now."""
-        prices, priced = _find_session_prices(self._fixed_prices, self.model)
-        going = self._branch
+        """Return the report of what was read. info: what the store has about the session now."""
+        prices, has_own_prices = _find_session_prices(self._fixed_prices, self.model)
+        branch = self._branch
+        final = None
+        if branch is not None and branch.session.newest_call is not None:
+            final = self._build_diagnostics(branch)
         return SessionReport(
             info=info or self.info,
             model=self.model,
             strategy=_shorten_strategy(self._opened.strategy) if self._opened else "",
             prices=prices,
-            has_own_prices=priced,
+            has_own_prices=has_own_prices,
             calls=tuple(self._calls),
-            final=self._build_diagnostics(going)
-            if going is not None and going.session.newest_call is not None
-            else None,
-            shadow=going is not None and going.session.shadow,
+            final=final,
+            shadow=branch is not None and branch.session.shadow,
         )
 
     def _iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:
         self._models += _count_models(events)
-        behind = _collect_notes(events)
-        self._add_late_notes(next(behind))
-        going = self._branch = self._branch or self._begin_branch()
+        notes = _collect_notes(events)
+        self._add_late_notes(next(notes))
+        branch = self._branch or self._begin_branch()
+        self._branch = branch
         for event in _apply_amendments(events):
             self._note_event(event)
             if isinstance(event, RequestSent):
-                made = self._report_call(going, event, next(behind))
-                self._calls.append(made)
-                yield made, going
-        self._fold_waiting(going)
+                call = self._report_call(branch, event, next(notes))
+                self._calls.append(call)
+                yield call, branch
+        self._fold_waiting(branch)
         self.records += len(events)
-        yield None, going
+        yield None, branch
 
     def _note_event(self, event: Event) -> None:
         if isinstance(event, TurnAmended):
-            # The turn is in its place as it is now; what came of it is all there is to see here.
+            # `_apply_amendments` has put the amended turn in the place of the first.
             self._is_amended = True
             self.amendments += 1
             return
@@ -235,75 +249,84 @@ class LogReader:
         self._waiting.append(event)
         self._since_call.append(event)
 
-    def _report_call(self, going: SessionBranch, called: RequestSent, behind: _CallNotes) -> CallReport:
-        began = not going.session.state.calls
-        going.session.replay_events(self._waiting)
-        self._rebill_newest(going.session.costs.previous)
-        going.count_new_turns()
-        newest = going.session.newest_call
+    def _report_call(self, branch: SessionBranch, sent: RequestSent, notes: _CallNotes) -> CallReport:
+        """Apply the waiting events, of which `sent` is the last, and return the report of their call."""
+        session = branch.session
+        is_first = not session.state.calls
+        session.replay_events(self._waiting)
+        self._rebill_newest(session.costs.previous)
+        branch.count_new_turns()
+        newest = session.newest_call
         assert newest is not None
-        told = self._build_diagnostics(going, called.model)
         summary = newest.decided.summary
-        made = CallReport(
-            diagnostics=told,
-            at=called.at,
-            bills=going.session.costs.newest,
-            expected_bills=going.session.costs.newest,
-            prices=self._find_prices(called.model),
-            usage=behind.usage(called.call),
+        covered: tuple[Hidden, ...] = ()
+        if summary:
+            covered = tuple(_list_covered(session.state, newest.covered_before, summary))
+        call = CallReport(
+            diagnostics=self._build_diagnostics(branch, sent.model),
+            at=sent.at,
+            bills=session.costs.newest,
+            expected_bills=session.costs.newest,
+            prices=self._find_prices(sent.model),
+            usage=notes.find_usage_of(sent.call),
             failed_summaries=tuple(event for event in self._since_call if isinstance(event, SummaryFailed)),
-            recalled=tuple(behind.recalled),
+            recalled=tuple(notes.recalled),
             summary=summary,
-            covered=tuple(_list_covered(going.session.state, newest.covered_before, summary)) if summary else (),
-            head_changed=not began and any(isinstance(event, HeadSet) for event in self._since_call),
+            covered=covered,
+            head_changed=not is_first and any(isinstance(event, HeadSet) for event in self._since_call),
             amended=self._is_amended,
-            learned_window=behind.learned,
-            exchanged=tuple(behind.exchanged),
+            learned_window=notes.learned_window,
+            exchanged=tuple(notes.exchanged),
             tools_entered=newest.decided.offers,
         )
         self._waiting = []
         self._since_call = []
         self._is_amended = False
-        return made
+        return call
 
-    def _fold_waiting(self, going: SessionBranch) -> None:
-        """Fold what stands behind the newest call; half a pass waits for its other half."""
-        half: list[Event] = [event for event in self._waiting if isinstance(event, SummaryFailed | PassDecided)]
-        going.session.replay_events(
-            [event for event in self._waiting if not isinstance(event, SummaryFailed | PassDecided)]
-        )
-        self._rebill_newest(going.session.costs.newest)
-        going.count_new_turns()
-        self._waiting = half
+    def _fold_waiting(self, branch: SessionBranch) -> None:
+        """Apply the events after the newest call. A decision waits for the request that it belongs to."""
+        complete: list[Event] = []
+        unfinished: list[Event] = []
+        for event in self._waiting:
+            if isinstance(event, SummaryFailed | PassDecided):
+                unfinished.append(event)
+            else:
+                complete.append(event)
+        branch.session.replay_events(complete)
+        self._rebill_newest(branch.session.costs.newest)
+        branch.count_new_turns()
+        self._waiting = unfinished
 
     def _rebill_newest(self, bills: CallBills) -> None:
-        """The newest pass has its bills as its answer's usage has them."""
+        """Replace the bills of the newest call, whose usage was reported."""
         if self._calls:
             self._calls[-1] = replace(self._calls[-1], bills=bills)
 
-    def _add_late_notes(self, behind: _CallNotes) -> None:
-        """What was said of the newest pass since it was gone through."""
+    def _add_late_notes(self, notes: _CallNotes) -> None:
+        """Add to the newest call what the log has about it since it was read."""
         if self._calls:
-            made = self._calls[-1]
+            call = self._calls[-1]
             self._calls[-1] = replace(
-                made,
-                usage=behind.usage(made.diagnostics.call) or made.usage,
-                recalled=(*made.recalled, *behind.recalled),
-                learned_window=behind.learned or made.learned_window,
-                exchanged=(*made.exchanged, *behind.exchanged),
+                call,
+                usage=notes.find_usage_of(call.diagnostics.call) or call.usage,
+                recalled=(*call.recalled, *notes.recalled),
+                learned_window=notes.learned_window or call.learned_window,
+                exchanged=(*call.exchanged, *notes.exchanged),
             )
 
-    def _build_diagnostics(self, going: SessionBranch, model: str = "") -> Diagnostics:
-        assert going.ledger is not None
+    def _build_diagnostics(self, branch: SessionBranch, model: str = "") -> Diagnostics:
+        assert branch.ledger is not None
         key = self.info.key
-        return build_diagnostics(going, going.ledger, session=key, history="continue", model=model or self.model)
+        return build_diagnostics(branch, branch.ledger, session=key, history="continue", model=model or self.model)
 
     def _begin_branch(self) -> SessionBranch:
-        info, (prices, _) = self.info, _find_session_prices(self._fixed_prices, self.model)
+        info = self.info
+        prices, _ = _find_session_prices(self._fixed_prices, self.model)
         new = NewSession(key=info.key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation)
-        begun = make_branch(new, Session(RecordedDecisions(), prices, self._sizer), self._guards)
-        begun.ledger = Ledger(prices, self._find_prices)
-        return begun
+        branch = make_branch(new, Session(RecordedDecisions(), prices, self._sizer), self._guards)
+        branch.ledger = Ledger(prices, self._find_prices)
+        return branch
 
     def _find_prices(self, model: str) -> Prices:
         return _find_session_prices(self._fixed_prices, model or self.model)[0]
@@ -311,10 +334,7 @@ class LogReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLog:
-    """The events of a session, and how they are gone through.
-
-    prices: instead of the model's own.
-    """
+    """The events of a session, with what is needed to read them. prices: used instead of the model's own."""
 
     info: SessionInfo
     events: Sequence[Event]
@@ -323,13 +343,13 @@ class SessionLog:
     prices: Prices | None = None
 
     def build_report(self) -> SessionReport:
-        """Raises CorruptError where the log is no session's."""
-        reading = self._make_reader()
-        reading.read_events(self.events)
-        return reading.build_report()
+        """Return the report of the whole session. Raises CorruptError where the log is no session's."""
+        reader = self._make_reader()
+        reader.read_events(self.events)
+        return reader.build_report()
 
     def iterate_calls(self) -> Iterator[tuple[CallReport | None, SessionBranch]]:
-        """Every pass with the session as it stood behind it; at the end None, with everything that came after.
+        """Yield each call with the session after it; at the end None, with the session after all events.
 
         Raises CorruptError.
         """
@@ -340,16 +360,20 @@ class SessionLog:
 
     @property
     def opened(self) -> SessionOpened | None:
-        return next((event for event in self.events if isinstance(event, SessionOpened)), None)
+        """The event that began the log; None if the log has none."""
+        for event in self.events:
+            if isinstance(event, SessionOpened):
+                return event
+        return None
 
     @property
     def model(self) -> str:
-        """That was asked most often."""
+        """The model of most calls; "" if none is named."""
         return _pick_most_common(_count_models(self.events))
 
     @property
     def strategy(self) -> str:
-        """As the session was begun with, without the rules of the recall tools; "" if the log does not say."""
+        """The strategy that the session began with, without the rules of the recall tools; "" if the log has none."""
         if self.opened:
             return _shorten_strategy(self.opened.strategy)
         return ""
@@ -358,12 +382,12 @@ class SessionLog:
 def load_session_log(
     store: Store, info: SessionInfo, sizer: Sizer, guards: Guards, prices: Prices | None = None
 ) -> SessionLog:
-    """The log of a session. Raises StoreError, UnknownHandle."""
+    """Return the log of a session. Raises StoreError, UnknownHandle."""
     return SessionLog(info=info, events=list(store.events(info.key)), sizer=sizer, guards=guards, prices=prices)
 
 
 def add_plateau_guard(guards: Guards) -> Guards:
-    """`guards`, and a look at whether a session stands still."""
+    """Return `guards` with a check for sessions without progress, unless they have one."""
     if guards.plateau_window is not None:
         return guards
     return replace(guards, plateau_window=PLATEAU_TURNS)
@@ -373,7 +397,7 @@ def add_plateau_guard(guards: Guards) -> Guards:
 
 
 class RecordedDecisions(Raw):
-    """Decides nothing: what was decided is in the log."""
+    """A strategy that decides nothing: the log has the decisions."""
 
     can_hide: ClassVar[bool] = False
 
@@ -382,12 +406,13 @@ class RecordedDecisions(Raw):
 
 
 class _RecordedPolicy(Policy):
-    """Knows where the stable front of a view ends: behind what was hidden last."""
+    """Tracks where the stable beginning of a view ends: after what was hidden last."""
 
     def __init__(self, options: PolicyOptions) -> None:
         super().__init__(options)
         self._keys: list[Key] = []
-        self._at = 0
+        #: Number of `_keys` up to the newest that was hidden.
+        self._stable_keys = 0
 
     def add_turn(self, state: State, turn: Turn) -> None:
         self._keys.extend((turn.index, place) for place in range(1, len(turn.observations) + 1))
@@ -397,84 +422,87 @@ class _RecordedPolicy(Policy):
 
     def record_decision(self, state: State, event: PassDecided) -> None:
         newest = max((mask.key for mask in event.masks), default=(state.covered_turns + 1, 0))
-        while self._at < len(self._keys) and self._keys[self._at] <= newest:
-            self._at += 1
+        while self._stable_keys < len(self._keys) and self._keys[self._stable_keys] <= newest:
+            self._stable_keys += 1
 
     def find_stable_length(self, state: State) -> int | None:
-        if self._at < len(self._keys):
-            return state.observation_places.get(self._keys[self._at])
+        if self._stable_keys < len(self._keys):
+            return state.observation_places.get(self._keys[self._stable_keys])
         return None
 
 
 @dataclass(slots=True)
 class _CallNotes:
-    """What the log says of a call behind it. call: which; 0 in front of the first."""
+    """What a log has about a call after it. call: its number; 0 before the first."""
 
     call: int = 0
     answered: UsageReported | None = None
     recalled: list[ObservationRecalled] = field(default_factory=list)
-    learned: int = 0
+    learned_window: int = 0
     exchanged: list[RecallExchanged] = field(default_factory=list)
 
-    def usage(self, call: int) -> Usage | None:
-        """Of that call. What is said late, of an earlier one, is none of it."""
+    def find_usage_of(self, call: int) -> Usage | None:
+        """Return the usage of `call`; None where an earlier call's was reported late."""
         if self.answered is not None and self.answered.call == call:
             return self.answered.usage
         return None
 
 
 def _collect_notes(events: Iterable[Event]) -> Iterator[_CallNotes]:
-    """What stands in front of the first call of `events`, and then behind each of them."""
-    found = _CallNotes()
+    """Yield the notes before the first call of `events`, then those after each call."""
+    notes = _CallNotes()
     for event in events:
         match event:
             case RequestSent():
-                yield found
-                found = _CallNotes(call=event.call)
-            case UsageReported() if found.call in (0, event.call):
-                found.answered = event
+                yield notes
+                notes = _CallNotes(call=event.call)
+            case UsageReported() if notes.call in (0, event.call):
+                notes.answered = event
             case ObservationRecalled():
-                found.recalled.append(event)
+                notes.recalled.append(event)
             case WindowLearned():
-                found.learned = event.window
+                notes.learned_window = event.window
             case RecallExchanged():
-                found.exchanged.append(event)
+                notes.exchanged.append(event)
             case _:
                 pass
-    yield found
+    yield notes
 
 
 def _apply_amendments(events: Sequence[Event]) -> Iterator[Event]:
-    """The log with every turn as it is now, in the place where it first came."""
-    last = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | TurnAmended)}
+    """Yield the log with the newest form of every turn, in the place where the turn first came."""
+    newest = {event.turn.index: event.turn for event in events if isinstance(event, TurnAdded | TurnAmended)}
     for event in events:
-        yield TurnAdded(last[event.turn.index], event.node) if isinstance(event, TurnAdded) else event
+        if isinstance(event, TurnAdded):
+            yield TurnAdded(newest[event.turn.index], event.node)
+        else:
+            yield event
 
 
 def _count_models(events: Iterable[Event]) -> Counter[str]:
     return Counter(event.model for event in events if isinstance(event, RequestSent) and event.model)
 
 
-def _pick_most_common(asked: Counter[str]) -> str:
-    if asked:
-        return asked.most_common(1)[0][0]
-    return ""
+def _pick_most_common(models: Counter[str]) -> str:
+    if not models:
+        return ""
+    return models.most_common(1)[0][0]
 
 
-def _find_session_prices(given: Prices | None, model: str) -> tuple[Prices, bool]:
-    """The prices a session is billed at, and whether they are known to be its own."""
-    if given is not None:
-        return given, True
-    try:
-        if model:
-            return (find_prices(model), True)
-        return (find_price_set(DEFAULT_PRICES), False)
-    except PriceError:
-        return find_price_set(DEFAULT_PRICES), False
+def _find_session_prices(fixed: Prices | None, model: str) -> tuple[Prices, bool]:
+    """Return the prices that a session is billed at, and whether they are known to be its own."""
+    if fixed is not None:
+        return fixed, True
+    if model:
+        try:
+            return find_prices(model), True
+        except PriceError:
+            pass
+    return find_price_set(DEFAULT_PRICES), False
 
 
 def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:
-    """The results of the turns that `summary` newly covers, behind turn `before`."""
+    """Yield the results of the turns that `summary` newly covers, those after turn `before`."""
     for turn in state.turns[before : summary.covers]:
         for place, observation in enumerate(turn.observations, start=1):
             tokens = state.sizer.count_observation(observation)
@@ -482,6 +510,7 @@ def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidde
 
 
 def _shorten_strategy(strategy: str) -> str:
+    """Return a strategy's text without the rules of the recall tools; unchanged where it does not parse."""
     try:
         parsed = parse_strategy(strategy)
     except SpecError:
