@@ -46,12 +46,15 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
         runs = len(groups[0][start])
         if not runs:
             continue
-        cells = [figures.count(runs)]
+        cells = [figures.format_count(runs)]
         for costs in groups:
             masking = [each[MASKING] for each in costs[start]]
             every_turn = [each[EVERY_TURN] for each in costs[start]]
-            best, worst = figures.change(min(masking)), figures.change(max(masking))
-            cells += [f"**{figures.change(median(masking))}** ({best} … {worst})", figures.change(median(every_turn))]
+            best, worst = figures.format_change(min(masking)), figures.format_change(max(masking))
+            cells += [
+                f"**{figures.format_change(median(masking))}** ({best} … {worst})",
+                figures.format_change(median(every_turn)),
+            ]
         label = f"{start} or more" if end is None else f"{start}–{end - 1}" if start else f"under {end}"
         yield f"| {label} | {' | '.join(cells)} |"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elision.lab.report import png
 from elision.lab.report.palette import DARK_PAPER, PAPER
-from elision.lab.report.vega import renderer
+from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Candidate, StudySettings, default_candidates, load_runs, run_study
 from elision.trajectory.price_lookup import find_price_set
@@ -38,10 +38,10 @@ def replay_samples() -> Study:
 def main() -> None:
     found = replay_samples()
     for name, ink in PICTURES.items():
-        text = json.dumps(png.specification(found, ink))
+        text = json.dumps(png.build_picture(found, ink))
         for label, words in BARS.items():
             text = text.replace(json.dumps(label), json.dumps(words))
-        (IMAGES / name).write_bytes(renderer().vegalite_to_png(text, scale=png.SCALE))
+        (IMAGES / name).write_bytes(load_vega().vegalite_to_png(text, scale=png.SCALE))
 
 
 if __name__ == "__main__":

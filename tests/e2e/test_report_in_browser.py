@@ -61,7 +61,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
     def open_page(what: Study, *, width: int = 1280, scheme: Any = "light") -> Opened:
         file = tmp_path / f"report{len(pages)}.html"
-        file.write_text(html.page(what), encoding="utf-8")
+        file.write_text(html.build_page(what), encoding="utf-8")
         page = context.new_page()
         result = Opened(page, file.as_uri())
         page.on("request", lambda request: result.requests.append(request.url))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import typer
 
-from elision.lab.report.names import plain
+from elision.lab.report.names import neutralize_text
 from elision.trajectory.trajectory import Problem
 
 #: Neither success (0) nor something that the user can mend (2). EX_SOFTWARE of sysexits.h.
@@ -25,5 +25,5 @@ def exit_on_reader_bug(problems: Iterable[Problem]) -> None:
             others = f" (and {len(bugs) - 1} more)"
         else:
             others = ""
-        print(f"elision: {plain(str(bugs[0]))}{others}", file=sys.stderr)
+        print(f"elision: {neutralize_text(str(bugs[0]))}{others}", file=sys.stderr)
         raise typer.Exit(READER_BUG)

@@ -26,7 +26,7 @@ from elision.lab.dialect import known
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import renderer
+from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 
@@ -74,7 +74,7 @@ def replay(
         hindsight=not no_hindsight,
     )
     if html_file or png_file:
-        renderer()  # Before the work: a missing extra must not cost its results.
+        load_vega()  # Before the work: a missing extra must not cost its results.
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
     windows = dict(map(_parse_window, recorded_window or []))
@@ -87,16 +87,16 @@ def replay(
         version=version("elision"),
         date=date.today().isoformat(),
         command=shlex.join(["elision", *sys.argv[1:]]),
-        recorded=_recorded_models(loaded),
+        recorded=_list_recorded_models(loaded),
     )
     # The files first: a reader that closes our output must not cost them.
     failure = _write_files(result, made_by, asked, errors) if result.rows else None
     output = errors if "-" in map(str, asked.values()) else open_console()
-    terminal.show(result, output)
+    terminal.print_study(result, output)
     if result.rows:
         priced = f"Recorded as {made_by.recorded}; priced here as {settings.prices.name}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
-        terminal.show_next_steps(output, html_file if failure is None and str(html_file) != "-" else None)
+        terminal.print_next_steps(output, html_file if failure is None and str(html_file) != "-" else None)
     elif asked:
         errors.print("Nothing is written, since no run is finished.")
     if failure is not None:
@@ -108,21 +108,21 @@ def replay(
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
-def _recorded_models(loaded: Loaded) -> str:
+def _list_recorded_models(loaded: Loaded) -> str:
     """Return the models of the recordings with their bills: the table is priced as the user asked."""
     bills: dict[str, list[float | None]] = defaultdict(list)
     for run in loaded.runs:
         stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
         bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
     models = [
-        f"{model} ({figures.plural(len(usd), 'run')}{_bill_text(usd)})"
+        f"{model} ({figures.format_plural(len(usd), 'run')}{_format_bill(usd)})"
         for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
     ]
     more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
     return f"{', '.join(models[:SHOWN])}{more}"
 
 
-def _bill_text(usd: list[float | None]) -> str:
+def _format_bill(usd: list[float | None]) -> str:
     known = [value for value in usd if value]
     return f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
 
@@ -173,18 +173,18 @@ def _write_files(result: Study, made_by: Provenance, files: Mapping[str, Path], 
     """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
     failure = None
     for kind, path in files.items():
-        refusal = write_report(path, _content(result, made_by, kind))
+        refusal = write_report(path, _render_report(result, made_by, kind))
         if refusal is None and str(path) != "-":
             log.print(f"wrote {path}", markup=False, highlight=False)
         failure = failure or refusal
     return failure
 
 
-def _content(result: Study, made_by: Provenance, kind: str) -> bytes:
+def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
     if kind == "png":
         return png.draw_picture(result)
     if kind == "html":
-        text = html.page(result, made_by)
+        text = html.build_page(result, made_by)
     else:
         text = json.dumps(result.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return encode_report(text)

@@ -41,8 +41,8 @@ class RunScreen:
     def print_turn(self, step: Step) -> None:
         """A turn is over."""
         told = step.diagnostics
-        cost = figures.usd(told.costs.ours)
-        line = Text(f"{told.turns + 1:4}  {figures.tokens(told.after):>7}  {cost:>7}  ")
+        cost = figures.format_usd(told.costs.ours)
+        line = Text(f"{told.turns + 1:4}  {figures.format_tokens(told.after):>7}  {cost:>7}  ")
         line.append(f"{step.phase:<7}", style=_COLOURS[step.phase])
         line.append("  ")
         line.append(_describe_step(step))
@@ -94,10 +94,10 @@ def _list_hidden(told: Diagnostics) -> Iterator[str]:
         first = told.masked[0].handle
         last = told.masked[-1].handle
         which = first if first == last else f"{first} … {last}"
-        yield f"hidden: {_format_count(len(told.masked), 'result')} ({which}), {figures.tokens(saved)} tokens"
+        yield f"hidden: {_format_count(len(told.masked), 'result')} ({which}), {figures.format_tokens(saved)} tokens"
     if (made := told.summarized) is not None:
-        size = f"{figures.tokens(made.tokens)} tokens become {figures.tokens(made.left)}"
-        yield f"summarized: turns {made.first} to {made.last}, {size} ({made.route}, {figures.usd(made.usd)})"
+        size = f"{figures.format_tokens(made.tokens)} tokens become {figures.format_tokens(made.left)}"
+        yield f"summarized: turns {made.first} to {made.last}, {size} ({made.route}, {figures.format_usd(made.usd)})"
     for fault in told.faults:
         yield f"passed over: {fault.kind}: {escape_controls(fault.what)}"
 
@@ -112,7 +112,10 @@ def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
     named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
     yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
     yield "phases", _describe_phases(report)
-    yield "context", f"at most {figures.tokens(report.peak_tokens)} tokens, {_format_count(newest.epoch, 'epoch')}"
+    yield (
+        "context",
+        f"at most {figures.format_tokens(report.peak_tokens)} tokens, {_format_count(newest.epoch, 'epoch')}",
+    )
     yield "hidden", _describe_hidden(report)
     yield "sent", _describe_sent(report)
     yield "cost", _describe_cost(newest, report)
@@ -140,7 +143,7 @@ def _describe_hidden(report: RunReport) -> str:
     else:
         often += f" (one in {every:.0f} turns)"
     masked = _format_count(report.masked_results, "result")
-    return f"{masked}, {often}; {figures.tokens(report.tokens_saved)} tokens not sent"
+    return f"{masked}, {often}; {figures.format_tokens(report.tokens_saved)} tokens not sent"
 
 
 def _describe_sent(report: RunReport) -> str:
@@ -149,9 +152,9 @@ def _describe_sent(report: RunReport) -> str:
         read = usage.cache_read / usage.prompt
     else:
         read = 0.0
-    prompt = figures.tokens(usage.prompt)
-    output = figures.tokens(usage.output)
-    return f"{prompt} tokens, {figures.percent(read)} of them read from cache; {output} answered"
+    prompt = figures.format_tokens(usage.prompt)
+    output = figures.format_tokens(usage.output)
+    return f"{prompt} tokens, {figures.format_share(read)} of them read from cache; {output} answered"
 
 
 def _format_count(number: int, noun: str, plural: str = "") -> str:
@@ -160,14 +163,14 @@ def _format_count(number: int, noun: str, plural: str = "") -> str:
 
 def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
     costs = newest.costs
-    told = f"{figures.usd(costs.ours)} instead of {figures.usd(costs.raw)} for sending everything"
+    told = f"{figures.format_usd(costs.ours)} instead of {figures.format_usd(costs.raw)} for sending everything"
     told += f": {describe_hiding(costs)}"
     if caching := describe_caching(costs):
         told += f"; {caching}"
     else:
         told += ""
     if costs.summarizer:
-        told += f", summaries {figures.usd(costs.summarizer)} of it"
+        told += f", summaries {figures.format_usd(costs.summarizer)} of it"
     if costs.billed is None:
         return told
     # Of the session's earlier runs it is not known here who reported.
@@ -177,7 +180,7 @@ def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
         note = f" (in this run {reported} of {_format_count(calls, 'call')})"
     else:
         note = ""
-    return f"{told}; as reported {figures.usd(costs.billed)}{note}"
+    return f"{told}; as reported {figures.format_usd(costs.billed)}{note}"
 
 
 def _list_next_commands(session: str, again: Mapping[str, str | None]) -> str:

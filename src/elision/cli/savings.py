@@ -8,14 +8,14 @@ from elision.telemetry.diagnostics import Costs
 
 def describe_hiding(costs: Costs) -> str:
     """`hiding saved $0.12 (−18 %)`: net, as a share of the bill of sending everything with the same cache."""
-    change = figures.change(costs.hiding_ratio)
+    change = figures.format_change(costs.hiding_ratio)
     if costs.hiding < 0:
-        return f"hiding cost {figures.usd(-costs.hiding)} more ({change})"
-    return f"hiding saved {figures.usd(costs.hiding)} ({change})"
+        return f"hiding cost {figures.format_usd(-costs.hiding)} more ({change})"
+    return f"hiding saved {figures.format_usd(costs.hiding)} ({change})"
 
 
 def describe_caching(costs: Costs) -> str:
     """What cache breakpoints of ours saved where the client sets none; "" where they did not."""
     if costs.caching <= 0:
         return ""
-    return f"cache breakpoints, which the client does not set, saved {figures.usd(costs.caching)}"
+    return f"cache breakpoints, which the client does not set, saved {figures.format_usd(costs.caching)}"

@@ -15,7 +15,7 @@ from rich.text import Text
 from elision.cli.amounts import format_duration, format_size
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
-from elision.lab.report.fitting import GAP, fitting
+from elision.lab.report.fitting import GAP, choose_columns
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo
 
@@ -53,7 +53,7 @@ def render_sessions(rows: Sequence[SessionRow], number: int, now: float, width: 
     texts = [[each.title, *map(each.cell, rows)] for each in columns]
     widest = max(cell_len(_find_name(row)) for row in rows)
     name = min(max(widest, len("session")), _NAME[1], max(_NAME[0], width // 3))
-    kept = [columns[place] for place in fitting(texts, [each.keep for each in columns], width - name)]
+    kept = [columns[place] for place in choose_columns(texts, [each.keep for each in columns], width - name)]
     room = width - sum(GAP + max(map(cell_len, texts[columns.index(each)])) for each in kept)
     result = _build_table(min(widest, room) if widest > name else name, kept)
     for row in rows:
@@ -96,10 +96,10 @@ def _describe_relation(row: SessionRow) -> str:
 
 def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
     changed = _SessionColumn(title="changed", keep=9, cell=lambda row: f"{format_duration(now - row.info.changed)} ago")
-    turns = _SessionColumn(title="turns", keep=10, cell=lambda row: figures.count(row.info.turns))
+    turns = _SessionColumn(title="turns", keep=10, cell=lambda row: figures.format_count(row.info.turns))
     size = _SessionColumn(title="size", keep=7, cell=lambda row: format_size(row.info.raw_bytes))
     if fast:
-        records = _SessionColumn(title="records", keep=6, cell=lambda row: figures.count(row.info.records))
+        records = _SessionColumn(title="records", keep=6, cell=lambda row: figures.format_count(row.info.records))
         return [turns, records, size, changed]
     return [turns, *_COUNTED, changed, *_SAID]
 
@@ -111,7 +111,7 @@ def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[SessionRow]
 
 
 def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[SessionRow], str]:
-    return _account_cell(lambda account: figures.count(number(account)))
+    return _account_cell(lambda account: figures.format_count(number(account)))
 
 
 def _hiding_saved_usd(row: SessionRow) -> float:
@@ -128,15 +128,15 @@ def _caching_saved_usd(row: SessionRow) -> float:
 
 def _format_reduction(account: SessionReport) -> str:
     if account.raw_tokens:
-        return figures.change(account.sent_tokens / account.raw_tokens)
+        return figures.format_change(account.sent_tokens / account.raw_tokens)
     return figures.NOTHING
 
 
 def format_usd(usd: float) -> str:
     """USD that may be negative."""
     if usd < 0:
-        return f"{figures.MINUS}{figures.usd(-usd)}"
-    return figures.usd(usd)
+        return f"{figures.MINUS}{figures.format_usd(-usd)}"
+    return figures.format_usd(usd)
 
 
 def _describe_guard(row: SessionRow) -> str:
@@ -161,13 +161,17 @@ def _count_summaries(account: SessionReport) -> str:
     written = account.final.summaries if account.final else 0
     if account.failed_summary_count:
         return f"{written} +{account.failed_summary_count} failed"
-    return figures.count(written)
+    return figures.format_count(written)
 
 
 _COUNTED: Final = (
     _SessionColumn(title="calls", keep=2, cell=_count_cell(lambda account: len(account.calls))),
-    _SessionColumn(title="sent", keep=8, cell=_account_cell(lambda account: figures.tokens(account.sent_tokens))),
-    _SessionColumn(title="of raw", keep=5, cell=_account_cell(lambda account: figures.tokens(account.raw_tokens))),
+    _SessionColumn(
+        title="sent", keep=8, cell=_account_cell(lambda account: figures.format_tokens(account.sent_tokens))
+    ),
+    _SessionColumn(
+        title="of raw", keep=5, cell=_account_cell(lambda account: figures.format_tokens(account.raw_tokens))
+    ),
     _SessionColumn(title="tokens", keep=6, cell=_account_cell(_format_reduction)),
     _SessionColumn(
         title="cost",
@@ -237,7 +241,7 @@ def _list_faults(rows: Sequence[SessionRow]) -> Iterator[Text]:
 def _list_notes(rows: Sequence[SessionRow], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
     notes = []
     if number > len(rows):
-        notes.append(f"{figures.plural(number - len(rows), 'more session')}; --all lists them")
+        notes.append(f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them")
     if any(row.account and not row.account.has_own_prices for row in rows):
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
     if any(row.account for row in rows):
@@ -247,7 +251,7 @@ def _list_notes(rows: Sequence[SessionRow], number: int, left_out: int, *, fast:
     if any(map(_describe_mode, rows)):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
-        notes.append(f"{figures.plural(left_out, 'more column')} in a wider terminal, or with --json")
+        notes.append(f"{figures.format_plural(left_out, 'more column')} in a wider terminal, or with --json")
     if fast:
         notes.append("size: of its log before compression, with what it shares")
     if notes:

@@ -103,7 +103,7 @@ def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport])
     """What a stored call has to say beyond what any view has."""
     told = made.diagnostics
     so_far = describe_cost(told, before)
-    yield "cost", Text.assemble((figures.usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
+    yield "cost", Text.assemble((figures.format_usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
     if made.usage is not None:
         yield "reported", Text(_describe_reported_usage(made))
     if made.recalled:
@@ -129,7 +129,7 @@ def _describe_reported_usage(made: CallReport) -> str:
     usage = made.usage
     assert usage is not None
     if usage.prompt:
-        share = figures.percent(usage.cache_read / usage.prompt)
+        share = figures.format_share(usage.cache_read / usage.prompt)
     else:
         share = figures.NOTHING
     difference = usage.prompt - made.diagnostics.after

@@ -68,7 +68,7 @@ def _filled_eighths(value: int, row: int, highest: int) -> int:
 
 def _axis_label(row: int, highest: int) -> str:
     if row == HEIGHT - 1:
-        return figures.tokens(highest)
+        return figures.format_tokens(highest)
     if row == 0:
         return "0"
     return ""

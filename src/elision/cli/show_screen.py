@@ -49,7 +49,7 @@ class SessionScreen:
         self._print_block(Rule(Text(format_session_name(account.info.key), style="bold"), style=QUIET))
         self._print_block(Text(_describe_session(account), style=QUIET))
         if account.final is None:
-            self._print_block(Text(f"no call yet, {figures.plural(account.info.turns, 'turn')} kept"))
+            self._print_block(Text(f"no call yet, {figures.format_plural(account.info.turns, 'turn')} kept"))
             return
         self._print_chart(account)
         self._print_rows(_list_totals(account, account.final))
@@ -111,10 +111,10 @@ class SessionScreen:
 
     def _timeline_cells(self, made: CallReport, account: SessionReport, saved: float) -> Iterator[Text]:
         told = made.diagnostics
-        yield Text(figures.count(told.call), style="bold")
+        yield Text(figures.format_count(told.call), style="bold")
         yield Text(_format_moment(made.at, account.calls[0].at), style=QUIET)
-        after = figures.tokens(made.sent_tokens)
-        yield Text(f"{figures.tokens(made.tokens_before)} → {after}" if told.after != told.before else after)
+        after = figures.format_tokens(made.sent_tokens)
+        yield Text(f"{figures.format_tokens(made.tokens_before)} → {after}" if told.after != told.before else after)
         yield Text(format_usd(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
 
     def _timeline_lines(self, made: CallReport) -> Iterator[Text]:
@@ -135,15 +135,16 @@ class SessionScreen:
         """How much, and the largest of it by handle."""
         tokens = sum(each.tokens for each in hidden)
         left = sum(each.left for each in hidden)
-        line = Text.assemble((f"{word} {figures.plural(len(hidden), 'result')}", colour))
-        line.append(f", {figures.tokens(tokens)} → {figures.tokens(left)}: ")
+        line = Text.assemble((f"{word} {figures.format_plural(len(hidden), 'result')}", colour))
+        line.append(f", {figures.format_tokens(tokens)} → {figures.format_tokens(left)}: ")
         if self.full:
             largest = hidden
         else:
             largest = sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
         line.append(
             ", ".join(
-                f"{each.handle} {format_session_name(each.tool)} {figures.tokens(each.tokens)}" for each in largest
+                f"{each.handle} {format_session_name(each.tool)} {figures.format_tokens(each.tokens)}"
+                for each in largest
             )
         )
         if more := len(hidden) - len(largest):
@@ -158,7 +159,9 @@ _READ: Final = (
 
 
 def _format_gap(number: int) -> Text:
-    return Text(f"{figures.plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}")
+    return Text(
+        f"{figures.format_plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}"
+    )
 
 
 def has_news(made: CallReport) -> bool:
@@ -193,7 +196,7 @@ def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> I
 
 def _explain_nothing_hidden(account: SessionReport) -> str:
     reason = format_session_name(account.calls[-1].diagnostics.reason)
-    return f"Nothing was hidden in {figures.plural(len(account.calls), 'call')}; at the last one: {reason}."
+    return f"Nothing was hidden in {figures.format_plural(len(account.calls), 'call')}; at the last one: {reason}."
 
 
 def _format_moment(at: float | None, first: float | None) -> str:
@@ -219,7 +222,7 @@ def _list_events(made: CallReport) -> Iterator[Text]:
         yield Text("the recall tools entered: everything is sent anew", style="cyan")
     for failed in made.failed_summaries:
         if failed.usd:
-            cost = f", {figures.usd(failed.usd)}"
+            cost = f", {figures.format_usd(failed.usd)}"
         else:
             cost = ""
         if failed.retry_at > made.diagnostics.call:
@@ -231,22 +234,22 @@ def _list_events(made: CallReport) -> Iterator[Text]:
             style="red",
         )
     if made.learned_window:
-        yield Text(f"refused: the model's window is {figures.tokens(made.learned_window)} tokens", style="red")
+        yield Text(f"refused: the model's window is {figures.format_tokens(made.learned_window)} tokens", style="red")
 
 
 def _describe_summary(told: Diagnostics) -> Text:
     made = told.summarized
     assert made is not None
     line = Text.assemble((f"summarized turns {made.first}-{made.last}", "magenta"))
-    line.append(f", {figures.tokens(made.tokens)} → {figures.tokens(made.left)}, ")
-    line.append("without a model" if made.route == "model-free" else f"{figures.usd(made.usd)} ({made.route})")
+    line.append(f", {figures.format_tokens(made.tokens)} → {figures.format_tokens(made.left)}, ")
+    line.append("without a model" if made.route == "model-free" else f"{figures.format_usd(made.usd)} ({made.route})")
     return line
 
 
 def _list_recalls(made: CallReport) -> Iterator[Text]:
     if made.recalled:
         read = ", ".join(
-            f"{make_handle(each.key)} ({figures.tokens(each.tokens)}, {_describe_reader(each)})"
+            f"{make_handle(each.key)} ({figures.format_tokens(each.tokens)}, {_describe_reader(each)})"
             for each in made.recalled
         )
         yield Text.assemble(("read again: ", "cyan"), read)
@@ -257,10 +260,10 @@ def _list_exchanges(made: CallReport) -> Iterator[Text]:
         messages = len(each.messages)
         results = len(each.results)
         if results:
-            joined = f", {figures.plural(results, 'result')} in front of its next"
+            joined = f", {figures.format_plural(results, 'result')} in front of its next"
         else:
             joined = ""
-        told = f"{figures.plural(messages, 'message')} in place of the one that the client saw{joined}"
+        told = f"{figures.format_plural(messages, 'message')} in place of the one that the client saw{joined}"
         yield Text.assemble(("answered here: ", "cyan"), told)
 
 
@@ -303,7 +306,7 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
     yield "rewrites", _describe_rewrites(account, end)
     if end.recalls:
         if end.costs.recalls:
-            cost = f", {figures.usd(end.costs.recalls)}"
+            cost = f", {figures.format_usd(end.costs.recalls)}"
         else:
             cost = ""
         yield "recalls", Text(f"{end.recalls}{cost}")
@@ -314,35 +317,35 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
 
 
 def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Text:
-    calls = figures.plural(len(account.calls), "call")
-    turns = figures.plural(end.turns, "turn")
-    line = Text.assemble((f"{figures.tokens(account.sent_tokens)} tokens", "bold"), f" in {calls} over {turns}")
+    calls = figures.format_plural(len(account.calls), "call")
+    turns = figures.format_plural(end.turns, "turn")
+    line = Text.assemble((f"{figures.format_tokens(account.sent_tokens)} tokens", "bold"), f" in {calls} over {turns}")
     if account.raw_tokens > account.sent_tokens:
-        change = figures.change(account.sent_tokens / account.raw_tokens)
-        line.append(f" · {figures.tokens(account.raw_tokens)} had everything been sent ({change})")
+        change = figures.format_change(account.sent_tokens / account.raw_tokens)
+        line.append(f" · {figures.format_tokens(account.raw_tokens)} had everything been sent ({change})")
     peak = max(each.sent_tokens for each in account.calls)
-    line.append(f" · at most {figures.tokens(peak)} at once")
+    line.append(f" · at most {figures.format_tokens(peak)} at once")
     return line
 
 
 def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
-    line = Text.assemble((figures.usd(costs.ours), "bold"), f" instead of {figures.usd(costs.raw)}: ")
+    line = Text.assemble((figures.format_usd(costs.ours), "bold"), f" instead of {figures.format_usd(costs.raw)}: ")
     line.append(describe_hiding(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
     if caching := describe_caching(costs):
         line.append(f" · {caching}")
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
-    of_it = [f"{name} {figures.usd(usd)}" for name, usd in parts if usd]
+    of_it = [f"{name} {figures.format_usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")
     if costs.billed is not None:
         reported = sum(each.usage is not None for each in passes)
         # Beside the whole bill the sum of a few calls would look like a discount.
         if reported < len(passes):
-            of = f" ({reported:,} of {figures.plural(len(passes), 'call')})"
+            of = f" ({reported:,} of {figures.format_plural(len(passes), 'call')})"
         else:
             of = ""
-        line.append(f" · as reported {figures.usd(costs.billed)}{of}")
+        line.append(f" · as reported {figures.format_usd(costs.billed)}{of}")
     return line
 
 
@@ -350,26 +353,31 @@ def _describe_hidden_now(end: Diagnostics) -> Text:
     savings = end.savings
     seen = savings.masked + savings.visible + savings.covered
     line = Text.assemble(
-        (f"{savings.masked} of {figures.plural(seen, 'result')} masked", "yellow" if savings.masked else "")
+        (f"{savings.masked} of {figures.format_plural(seen, 'result')} masked", "yellow" if savings.masked else "")
     )
     if savings.covered:
         line.append(f", {savings.covered} in the summary", style="magenta")
     line.append(f", {savings.visible} as they came")
     if end.raw > end.after:
-        line.append(f" · {figures.tokens(end.after)} in place of {figures.tokens(end.raw)} at the last call")
+        line.append(
+            f" · {figures.format_tokens(end.after)} in place of {figures.format_tokens(end.raw)} at the last call"
+        )
     return line
 
 
 def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Text:
     causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
-    line = Text(f"{causes or 'none'} · {figures.plural(end.epoch, 'epoch')}")
+    line = Text(f"{causes or 'none'} · {figures.format_plural(end.epoch, 'epoch')}")
     if account.failed_summary_count:
-        line.append(f" · {figures.plural(account.failed_summary_count, 'summary', 'summaries')} not taken", style="red")
+        line.append(
+            f" · {figures.format_plural(account.failed_summary_count, 'summary', 'summaries')} not taken", style="red"
+        )
     return line
 
 
 def _list_branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Text]]:
     now = time.time()
     for place, info in enumerate(branches):
-        told = f"{format_session_name(info.key)} · {info.relation or 'child'} · {figures.plural(info.turns, 'turn')}"
+        turns = figures.format_plural(info.turns, "turn")
+        told = f"{format_session_name(info.key)} · {info.relation or 'child'} · {turns}"
         yield "" if place else "branches", Text(f"{told} · changed {format_duration(now - info.changed)} ago")

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, CalibrationStudy, Cause, read_share
-from elision.lab.report.figures import plural
-from elision.lab.report.fitting import fitting
-from elision.lab.report.fitting import width as width_of
+from elision.lab.report.figures import format_plural
+from elision.lab.report.fitting import choose_columns
+from elision.lab.report.fitting import measure_column as width_of
 from elision.trajectory.usage import Usage
 
 #: A difference of cache-read share that is none worth explaining.
@@ -137,7 +137,9 @@ def _column_cells(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]
 
 def _choose_columns(titles: Mapping[str, int], rows: Sequence[Sequence[Text | str]], room: int) -> list[int]:
     """Places of the columns of numbers that fit into `room` cells, whole."""
-    return fitting([_column_cells(titles, rows, place) for place in range(len(titles))], list(titles.values()), room)
+    return choose_columns(
+        [_column_cells(titles, rows, place) for place in range(len(titles))], list(titles.values()), room
+    )
 
 
 def _row_cells(run: Calibration) -> list[Text | str]:
@@ -245,13 +247,16 @@ def _list_left_out(study: CalibrationStudy) -> Iterator[RenderableType]:
     lines = []
     if study.uncached:
         files = _format_files(run.file for run in study.uncached)
-        lines.append(f"No cache recorded, {plural(len(study.uncached), 'run')}: {files}")
+        lines.append(f"No cache recorded, {format_plural(len(study.uncached), 'run')}: {files}")
     if study.silent:
         lines.append(
-            f"No usage recorded, {plural(len(study.silent), 'run')}: {_format_files(file for file, _ in study.silent)}"
+            f"No usage recorded, {format_plural(len(study.silent), 'run')}: "
+            f"{_format_files(file for file, _ in study.silent)}"
         )
     if study.problems:
-        lines.append(f"{plural(len(study.problems), 'problem')}, first: {strip_controls(str(study.problems[0]))}")
+        lines.append(
+            f"{format_plural(len(study.problems), 'problem')}, first: {strip_controls(str(study.problems[0]))}"
+        )
     if lines:
         yield Text("\n".join(lines))
 

@@ -25,7 +25,7 @@ from elision.lab.report import figures
 )
 def test_usd(value: float | None, text: str) -> None:
     """An amount has as many digits as it takes to compare it, no more."""
-    assert figures.usd(value) == text
+    assert figures.format_usd(value) == text
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_usd(value: float | None, text: str) -> None:
 )
 def test_percent(share: float | None, text: str) -> None:
     """A share is never rounded to all or to nothing unless it is that."""
-    assert figures.percent(share) == text
+    assert figures.format_share(share) == text
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_percent(share: float | None, text: str) -> None:
 )
 def test_change(to_raw: float | None, text: str) -> None:
     """A multiple is said as what it adds or takes away."""
-    assert figures.change(to_raw) == text
+    assert figures.format_change(to_raw) == text
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_change(to_raw: float | None, text: str) -> None:
 )
 def test_rate(value: float, text: str) -> None:
     """USD per million tokens: cents, and a tenth of a cent where it matters."""
-    assert figures.rate(value) == text
+    assert figures.format_rate(value) == text
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_rate(value: float, text: str) -> None:
 )
 def test_tokens(value: int, text: str) -> None:
     """Token counts have three digits and a unit."""
-    assert figures.tokens(value) == text
+    assert figures.format_tokens(value) == text
 
 
 def test_turns() -> None:
     """A fraction of a turn is shown as such only where it matters."""
-    assert [figures.turns(value) for value in (0.44, 14.2, 1240.0)] == ["0.4", "14", "1,240"]
+    assert [figures.format_turns(value) for value in (0.44, 14.2, 1240.0)] == ["0.4", "14", "1,240"]

@@ -58,7 +58,7 @@ def _hash(text: str) -> str:
 
 def test_policy_admits_the_pages_own_scripts_and_style_alone() -> None:
     """Everything is refused but two scripts and one style, each by its hash; nothing inline, nothing evaluated."""
-    page = Page(html.page(study()))
+    page = Page(html.build_page(study()))
     scripts = [text for text in page.raw["script"] if not text.startswith("{")]
     assert len(scripts) == 2
     directives = dict(part.strip().split(" ", 1) for part in page.policy().split(";"))
@@ -73,14 +73,14 @@ def test_policy_admits_the_pages_own_scripts_and_style_alone() -> None:
 
 def test_nothing_is_fetched() -> None:
     """No element has an address, and none carries a script or style as an attribute."""
-    for tag, attributes in Page(html.page(hostile())).elements:
+    for tag, attributes in Page(html.build_page(hostile())).elements:
         assert not {"src", "href", "srcset", "action", "style", "background"} & set(attributes), tag
         assert not [name for name in attributes if name.startswith("on")], tag
 
 
 def test_hostile_names_make_no_elements() -> None:
     """The page of a hostile study has the same kinds of elements as that of a harmless one, and shows the names."""
-    harmless, page = Page(html.page(study())), Page(html.page(hostile()))
+    harmless, page = Page(html.build_page(study())), Page(html.build_page(hostile()))
     assert {tag for tag, _ in page.elements} == {tag for tag, _ in harmless.elements}
     assert sum(tag == "script" for tag, _ in page.elements) == 3
     assert "<img src=x onerror=" in page.words
@@ -90,7 +90,7 @@ def test_hostile_names_make_no_elements() -> None:
 
 def test_embedded_json_cannot_leave_its_element() -> None:
     """Markup and line separators are escaped, and the values come back as they were."""
-    text = html.embedded(list(HOSTILE))
+    text = html.embed_json(list(HOSTILE))
     assert not re.search(r"[<>&\u2028\u2029]", text)
     assert json.loads(text) == list(HOSTILE)
 
@@ -98,17 +98,17 @@ def test_embedded_json_cannot_leave_its_element() -> None:
 def test_numbers_that_json_does_not_know_are_refused() -> None:
     """Infinity would break the page silently."""
     with pytest.raises(ValueError, match="JSON"):
-        html.embedded([float("inf")])
+        html.embed_json([float("inf")])
 
 
 def test_page_can_be_written() -> None:
     """Whatever the names hold, the page is valid UTF-8 and below 2.5 MB."""
-    assert len(html.page(hostile()).encode()) < 2_500_000
+    assert len(html.build_page(hostile()).encode()) < 2_500_000
 
 
 def test_rows_and_lines_reach_the_page() -> None:
     """Each row and each line is in the data; the longest run is shown first."""
-    data = Page(html.page(study())).data()
+    data = Page(html.build_page(study())).data()
     assert len(data["rows"]) == 10
     assert len(data["series"]) == 10
     assert data["runs"][data["first"]] == {"name": "two.jsonl", "reader": "swe-agent", "calls": 50}
@@ -122,9 +122,9 @@ def test_huge_studies_are_cut_and_say_so() -> None:
         row(strategy, file=file, usd=place + 1.0) for place, file in enumerate(files) for strategy in ("raw", "masking")
     )
     lines = {(file, "main", strategy): series(strategy) for file in files for strategy in ("raw", "masking")}
-    text = html.page(replace(study(("raw", "masking")), rows=rows, series=lines))
+    text = html.build_page(replace(study(("raw", "masking")), rows=rows, series=lines))
     assert len(text.encode()) < 2_500_000
-    assert "rows of the dearest runs, of 10,000" in text
+    assert "rows of the most expensive runs, of 10,000" in text
     assert "longest runs." in text
     names = [run["name"] for run in Page(text).data()["runs"]]
     assert any(name.endswith("-4999.jsonl") for name in names)
@@ -134,7 +134,7 @@ def test_huge_studies_are_cut_and_say_so() -> None:
 def test_a_run_without_hindsight_or_evidence() -> None:
     """Unknown values are null in the data, and the page has no chart of evidence."""
     bare = replace(row(RAW), raw_usd=0.0, hindsight_usd=None, late_usd=0.0, evidence_items=0)
-    page = Page(html.page(replace(study((RAW,)), rows=(bare,), series={}, controls=(), problems=())))
+    page = Page(html.build_page(replace(study((RAW,)), rows=(bare,), series={}, controls=(), problems=())))
     assert page.data()["charts"]["recall"] is None
     assert page.data()["rows"][0].count(None) == 3
     assert "recall" not in {attributes.get("id") for _, attributes in page.elements}
@@ -142,7 +142,7 @@ def test_a_run_without_hindsight_or_evidence() -> None:
 
 def test_a_study_without_hindsight_does_not_speak_of_it() -> None:
     """Neither its column, nor its mark, nor its word; the other columns of the runs are where they were."""
-    whole, page = Page(html.page(study())), Page(html.page(replace(study(), hindsight=False)))
+    whole, page = Page(html.build_page(study())), Page(html.build_page(replace(study(), hindsight=False)))
     assert "cannot be run live" not in page.words
     assert "Upright mark" not in page.words
     assert "× hindsight" not in page.words.replace("\xa0", " ")
@@ -155,12 +155,12 @@ def test_a_study_without_hindsight_does_not_speak_of_it() -> None:
 
 
 def _ids(what: Study) -> set[str | None]:
-    return {attributes.get("id") for _, attributes in Page(html.page(what)).elements}
+    return {attributes.get("id") for _, attributes in Page(html.build_page(what)).elements}
 
 
 def test_an_empty_study_has_no_charts() -> None:
     """It says that nothing was replayed and why, and needs no script."""
-    page = Page(html.page(empty()))
+    page = Page(html.build_page(empty()))
     assert "No run was replayed." in page.words
     assert "no known format" in page.words
     assert "script-src 'none'" in page.policy()
@@ -169,10 +169,10 @@ def test_an_empty_study_has_no_charts() -> None:
 
 def test_nothing_empty_is_shown() -> None:
     """Controls without a figure are left out, and only words that are used are explained."""
-    alone = Page(html.page(replace(study((RAW,)), controls=study().controls[1:]))).words
+    alone = Page(html.build_page(replace(study((RAW,)), controls=study().controls[1:]))).words
     assert "can be trusted" not in alone
     assert "cannot be run live" not in alone
-    whole = Page(html.page(study())).words
+    whole = Page(html.build_page(study())).words
     assert "can be trusted" in whole
     assert "cannot be run live" in whole
     assert "– under ×\xa0hindsight" in whole
@@ -180,7 +180,7 @@ def test_nothing_empty_is_shown() -> None:
 
 def test_an_unfinished_study_says_so() -> None:
     """The warning stands in the head of the page."""
-    assert "Interrupted: 2 runs finished" in Page(html.page(replace(study(), finished=False))).words
+    assert "Interrupted: 2 runs finished" in Page(html.build_page(replace(study(), finished=False))).words
 
 
 def test_one_strategy() -> None:
@@ -193,23 +193,23 @@ def test_the_page_says_what_made_it() -> None:
     made_by = Provenance(
         version="9.9", date="2026-11-22", command="elision replay my <runs>", recorded="gpt-5 (2 runs)"
     )
-    words = Page(html.page(study(), made_by)).words
+    words = Page(html.build_page(study(), made_by)).words
     for text in ("Elision 9.9 on 2026-11-22", "elision replay my <runs>", "gpt-5 (2 runs)", "platform.claude.com"):
         assert text in words
-    assert html.page(study(), made_by) == html.page(study(), made_by)
-    assert "Made by" not in Page(html.page(study())).words
+    assert html.build_page(study(), made_by) == html.build_page(study(), made_by)
+    assert "Made by" not in Page(html.build_page(study())).words
 
 
 def test_the_context_chart_begins_with_three_lines() -> None:
     """Raw, the recommended strategy and the cheapest are ticked; the others can be."""
-    boxes = [attributes for tag, attributes in Page(html.page(study())).elements if tag == "input"]
+    boxes = [attributes for tag, attributes in Page(html.build_page(study())).elements if tag == "input"]
     ticked = [study().strategies[int(str(box["data-strategy"]))] for box in boxes if "checked" in box]
     assert (len(boxes), ticked) == (5, ["raw", "masking", "hybrid"])
 
 
 def test_rows_are_in_groups_and_the_recommended_one_is_marked() -> None:
     """As in the terminal."""
-    text = html.page(study())
+    text = html.build_page(study())
     places = [text.index(f">{name}</th>") for name in GROUPS]
     assert places == sorted(places)
     assert text.count('<span class="badge">recommended</span>') == 1

@@ -31,8 +31,8 @@ def test_picture() -> None:
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without vl-convert the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    html._vega.cache_clear()
+    html._load_vega.cache_clear()
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[report\]"):
         png.draw_picture(study())
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[report\]"):
-        html.page(study())
+        html.build_page(study())

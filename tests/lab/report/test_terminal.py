@@ -21,7 +21,7 @@ from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, 
 def shown(what: Study, width: int = 140, *, colour: bool = False) -> str:
     system = "truecolor" if colour else None
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, color_system=system)  # type: ignore[arg-type]
-    terminal.show(what, console)
+    terminal.print_study(what, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -95,7 +95,7 @@ def test_nothing_empty_is_shown() -> None:
 def test_what_to_do_next() -> None:
     """The page, as an address on one line however long, and the two ways to go on."""
     console = Console(file=io.StringIO(), width=40)
-    terminal.show_next_steps(console, Path("/a/long/folder/of/somebody/report.html"))
+    terminal.print_next_steps(console, Path("/a/long/folder/of/somebody/report.html"))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "file:///a/long/folder/of/somebody/report.html\n" in text
@@ -119,8 +119,8 @@ def test_a_missing_hindsight_is_explained() -> None:
 
 def test_everything_at_175() -> None:
     """A wide terminal shows every column; a narrow one the first of them, and says that there are more."""
-    assert len(terminal.table(study(), 175).columns) == len(COLUMNS) + 1
-    assert 4 <= len(terminal.table(study(), 80).columns) - 1 < len(COLUMNS)
+    assert len(terminal.build_totals_table(study(), 175).columns) == len(COLUMNS) + 1
+    assert 4 <= len(terminal.build_totals_table(study(), 80).columns) - 1 < len(COLUMNS)
     assert "in a wider terminal" in shown(study(), 80)
     assert "in a wider terminal" not in shown(study(), 175)
 

@@ -15,38 +15,38 @@ from tests.lab.report.studies import EVERY_TURN, HINDSIGHT, HYBRID, MASKING, RAW
 
 def test_headline_names_the_recommended_strategy() -> None:
     """Against raw, and against the same strategy at every turn; hybrid is cheaper, and is not named first."""
-    assert wording.headline(study()) == (
+    assert wording.write_headline(study()) == (
         "Masking costs $4.00 instead of $5.00 (−20 %). Masking at every turn costs $7.50 (+50 %)."
     )
 
 
 def test_headline_without_the_recommended_strategy() -> None:
     """The cheapest that can be run; hindsight is cheaper but cannot."""
-    assert wording.headline(study((RAW, HYBRID, HINDSIGHT))) == "Hybrid costs $2.50 instead of $5.00 (−50 %)."
+    assert wording.write_headline(study((RAW, HYBRID, HINDSIGHT))) == "Hybrid costs $2.50 instead of $5.00 (−50 %)."
     own = study((RAW, "masking(window=5)"))
-    assert wording.headline(own) == "masking(window=5) costs $3.50 instead of $5.00 (−30 %)."
+    assert wording.write_headline(own) == "masking(window=5) costs $3.50 instead of $5.00 (−30 %)."
 
 
 def test_recommendation_says_what_is_cheapest() -> None:
     """Why the recommended one is, and what a cheaper one needs; nothing where it is not compared."""
-    assert wording.recommendation(study()) == (
+    assert wording.write_recommendation(study()) == (
         "Recommended: masking; it needs no model, and recall gives back what it hid. Lowest cost here: hybrid at $2.50,"
         " including $0.250 for 4 summaries by a model."
     )
-    alone = wording.recommendation(study((RAW, MASKING)))
+    alone = wording.write_recommendation(study((RAW, MASKING)))
     assert alone == "Recommended: masking; it needs no model, and recall gives back what it hid."
-    assert wording.recommendation(study((RAW, HYBRID))) is None
+    assert wording.write_recommendation(study((RAW, HYBRID))) is None
 
 
 def test_prices_in_full() -> None:
     """Date, models, every rate there is, and where more is paid."""
-    assert wording.price_line(find_price_set("anthropic")) == (
+    assert wording.describe_prices(find_price_set("anthropic")) == (
         "Prices of 2026-11-20: anthropic (most Claude models), $3 input, $3.75 cache write, $0.30 cache read,"
         " $15 output per million tokens"
     )
-    assert "$0.125 cache read" in wording.price_line(find_price_set("openai"))
-    assert "cache write" not in wording.price_line(find_price_set("openai"))
-    assert wording.price_line(find_price_set("qwen3-coder")).endswith("; more above 32,000 tokens")
+    assert "$0.125 cache read" in wording.describe_prices(find_price_set("openai"))
+    assert "cache write" not in wording.describe_prices(find_price_set("openai"))
+    assert wording.describe_prices(find_price_set("qwen3-coder")).endswith("; more above 32,000 tokens")
 
 
 def test_headline_prefers_evidence_among_equals() -> None:
@@ -55,7 +55,7 @@ def test_headline_prefers_evidence_among_equals() -> None:
     near = replace(row("two-tier"), bill=replace(cheap.bill, usd=cheap.bill.usd * 1.03), summarizer=cheap.summarizer)
     near = replace(near, evidence_found=97)
     both = replace(study((HYBRID, "two-tier")), rows=(row(HYBRID), near))
-    assert wording.headline(both).startswith("two-tier ")
+    assert wording.write_headline(both).startswith("two-tier ")
 
 
 def _costing(strategy: str, to_raw: float, found: int) -> Row:
@@ -67,7 +67,7 @@ def _costing(strategy: str, to_raw: float, found: int) -> Row:
 def _named_first(*rows: Row) -> set[str]:
     """What is named first, over all orders of the same rows."""
     orders = [replace(study(tuple(each.strategy for each in order)), rows=order) for order in permutations(rows)]
-    return {best.strategy for order in orders if (best := wording.featured(order)) is not None}
+    return {best.strategy for order in orders if (best := wording.find_featured(order)) is not None}
 
 
 def test_featured_does_not_depend_on_order() -> None:
@@ -82,7 +82,7 @@ def test_featured_is_not_dearer_than_raw_where_one_is_cheaper() -> None:
     rows = (_costing("raw", 1.0, 1000), _costing("hybrid", 0.99, 900), _costing("summarization", 1.02, 1000))
     assert _named_first(*rows) == {"hybrid"}
     both = replace(study(("raw", "hybrid", "summarization")), rows=rows)
-    assert wording.headline(both) == "Hybrid costs $1.98 instead of $2.00 (−1 %)."
+    assert wording.write_headline(both) == "Hybrid costs $1.98 instead of $2.00 (−1 %)."
 
 
 def test_featured_is_live() -> None:
@@ -92,56 +92,58 @@ def test_featured_is_live() -> None:
 
 def test_headline_where_nothing_is_saved() -> None:
     """The recommended strategy is named all the same, and a loss is called one."""
-    assert wording.headline(study((RAW, EVERY_TURN))) == (
+    assert wording.write_headline(study((RAW, EVERY_TURN))) == (
         "masking (every turn) saves nothing here: it costs $7.50, and sending everything costs $5.00 (+50 %)."
     )
     rows = (_costing("raw", 1.0, 1000), _costing("masking", 1.0, 1000))
-    assert wording.headline(replace(study(("raw", "masking")), rows=rows)) == (
+    assert wording.write_headline(replace(study(("raw", "masking")), rows=rows)) == (
         "Masking saves nothing here: it costs what sending everything costs, $2.00."
     )
 
 
 def test_headline_of_little() -> None:
     """Raw alone, nothing at all, and runs that cost nothing each have a sentence."""
-    assert wording.headline(study((RAW,))) == "Sending everything costs $5.00."
-    assert wording.headline(empty()) == "No run was replayed."
+    assert wording.write_headline(study((RAW,))) == "Sending everything costs $5.00."
+    assert wording.write_headline(empty()) == "No run was replayed."
     free = replace(study((HYBRID,)), rows=(replace(row(HYBRID), raw_usd=0.0),))
-    assert wording.headline(free) == "Hybrid costs $1.00."
+    assert wording.write_headline(free) == "Hybrid costs $1.00."
 
 
 def test_allowance() -> None:
     """How many extra turns would eat the saving, and what share of the run that is; none where nothing is saved."""
-    assert wording.allowance(row(HYBRID)) == "14 extra turns (+35 %)"
-    assert wording.allowance(row(EVERY_TURN)) is None
+    assert wording.describe_break_even(row(HYBRID)) == "14 extra turns (+35 %)"
+    assert wording.describe_break_even(row(EVERY_TURN)) is None
 
 
 def test_interruption() -> None:
     """A broken-off study says how much of it is there, and warns where strategies saw different runs."""
-    assert wording.interruption(study()) is None
+    assert wording.describe_interruption(study()) is None
     half = replace(study(), finished=False)
-    assert wording.interruption(half) == "Interrupted: 2 runs finished, the others are missing."
+    assert wording.describe_interruption(half) == "Interrupted: 2 runs finished, the others are missing."
     uneven = replace(half, rows=half.rows[:-1])
-    assert "not every strategy saw the same runs" in str(wording.interruption(uneven))
+    assert "not every strategy saw the same runs" in str(wording.describe_interruption(uneven))
 
 
 def test_notes_label_an_estimate() -> None:
     """An inexact counter is called an estimate; an exact one is named."""
-    assert any("estimate" in note for note in wording.notes(replace(study(), counter="estimate")))
-    assert not any("estimate" in note for note in wording.notes(study()))
-    assert "o200k" in wording.scope(study())
+    assert any("estimate" in note for note in wording.list_notes(replace(study(), counter="estimate")))
+    assert not any("estimate" in note for note in wording.list_notes(study()))
+    assert "o200k" in wording.describe_scope(study())
 
 
 def test_notes_speak_of_what_is_there() -> None:
     """Summaries are mentioned where there are some, the split by rates where prices have tiers."""
-    assert any("Summaries" in note for note in wording.notes(study()))
-    assert not any("Summaries" in note for note in wording.notes(study((RAW, MASKING))))
-    assert any("lowest tier" in note for note in wording.notes(replace(study(), prices=find_price_set("qwen3-coder"))))
+    assert any("Summaries" in note for note in wording.list_notes(study()))
+    assert not any("Summaries" in note for note in wording.list_notes(study((RAW, MASKING))))
+    assert any(
+        "lowest tier" in note for note in wording.list_notes(replace(study(), prices=find_price_set("qwen3-coder")))
+    )
 
 
 def test_problems_are_grouped() -> None:
     """Equal reasons are one line with a count; ten lines at most, and the rest counted."""
     same = [Problem(file="a.jsonl", line=line, reason="no JSON") for line in (3, 4, 5)]
     others = [Problem(file="b.jsonl", line=None, reason=f"reason {number}") for number in range(12)]
-    lines, more = wording.problems(replace(study(), problems=(*same, *others)))
+    lines, more = wording.summarize_problems(replace(study(), problems=(*same, *others)))
     assert lines[0] == "a.jsonl:3: no JSON (3 times)"
     assert (len(lines), more) == (10, 3)

@@ -12,8 +12,8 @@ from textwrap import wrap
 from typing import Any, TypeAlias
 
 from elision.lab.report import figures
-from elision.lab.report.names import in_groups, is_hindsight, is_raw, short_strategies
-from elision.lab.report.palette import Ink, Look, looks
+from elision.lab.report.names import group_rows, is_hindsight, is_raw, shorten_strategies
+from elision.lab.report.palette import Ink, Look, assign_looks
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Prices
 
@@ -39,73 +39,73 @@ PAYEES = {
 }
 
 
-def cost(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
+def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
     """A stacked bar per strategy, of what is paid for; a dashed line at raw's cost, a mark at the hindsight's.
 
     legend: draw what the colours mean too.
     """
-    names = short_strategies(study.strategies)
-    rows = [row for _, members in in_groups(study.totals) for row in members]
-    labels = {row.strategy: _label(row, names[row.strategy], study) for row in rows}
-    totals = [_bar(row, labels[row.strategy]) for row in rows]
+    names = shorten_strategies(study.strategies)
+    rows = [row for _, members in group_rows(study.totals) for row in members]
+    labels = {row.strategy: _label_strategy(row, names[row.strategy], study) for row in rows}
+    totals = [_build_bar(row, labels[row.strategy]) for row in rows]
     pieces = [
         {
             "strategy": labels[row.strategy],
             "paid for": payee,
             "order": order,
             "usd": usd,
-            "of it": f"{figures.usd(usd)} ({figures.percent(usd / row.usd if row.usd else None)})",
-            **_amounts(row),
+            "of it": f"{figures.format_usd(usd)} ({figures.format_share(usd / row.usd if row.usd else None)})",
+            **_format_amounts(row),
         }
         for row in rows
-        for order, (payee, usd) in enumerate(parts(row, study.prices).items())
+        for order, (payee, usd) in enumerate(split_by_payee(row, study.prices).items())
         if usd
     ]
     paid = [payee for payee in PAYEES if any(piece["paid for"] == payee for piece in pieces)]
     tips = ["strategy", "cost", "vs raw", *(["× hindsight"] if study.hindsight else [])]
     longest = max((row.usd for row in rows), default=0.0)
-    x = _dollars("usd", "cost, USD") | {"scale": {"domainMin": 0, "domainMax": longest * _ROOM_FOR_AMOUNTS or 1}}
+    x = _encode_usd("usd", "cost, USD") | {"scale": {"domainMin": 0, "domainMax": longest * _ROOM_FOR_AMOUNTS or 1}}
     raw_costs = {round(row.raw_usd, 9) for row in rows}
     y = {"field": "strategy", "type": "nominal", "sort": [each["strategy"] for each in totals], "axis": None}
     layers = [
-        *([_raw_line(rows[0].raw_usd, ink)] if len(raw_costs) == 1 and rows[0].raw_usd else []),
-        _layer(
+        *([_draw_raw_line(rows[0].raw_usd, ink)] if len(raw_costs) == 1 and rows[0].raw_usd else []),
+        _build_layer(
             {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR},
-            color=_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
+            color=_encode_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
             | ({"legend": {"orient": "top", "title": None, "offset": 4}} if legend else {}),
             order={"field": "order"},
             x=x | {"stack": "zero"},
-            tooltip=_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
+            tooltip=_encode_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
         )
         | {"data": {"values": pieces}, "name": "pieces"},
-        _layer(
+        _build_layer(
             {"type": "tick", "yOffset": _BAR_DOWN, "size": _BAR + 8, "opacity": 1, "thickness": 3}
             | {"color": ink.text, "stroke": ink.ground},
             x={"field": "hindsight", "type": "quantitative"},
-            tooltip=_tooltip(tips),
+            tooltip=_encode_tooltip(tips),
         )
         | {"name": "hindsight"},
-        *_captions(ink),
+        *_draw_captions(ink),
     ]
     rest = {"data": {"values": totals}, "height": STEP * len(totals), "encoding": {"x": x, "y": y}, "layer": layers}
-    return _base(ink) | rest
+    return _build_base(ink) | rest
 
 
-def _label(row: Row, name: str, study: Study) -> str:
+def _label_strategy(row: Row, name: str, study: Study) -> str:
     if row.strategy == study.recommended:
         return f"{name} (recommended)"
     return name
 
 
-def _amounts(row: Row) -> Spec:
+def _format_amounts(row: Row) -> Spec:
     return {
-        "cost": figures.usd(row.usd),
-        "vs raw": figures.NOTHING if is_raw(row.strategy) else figures.change(row.to_raw),
-        "× hindsight": figures.times(row.to_hindsight),
+        "cost": figures.format_usd(row.usd),
+        "vs raw": figures.NOTHING if is_raw(row.strategy) else figures.format_change(row.to_raw),
+        "× hindsight": figures.format_multiple(row.to_hindsight),
     }
 
 
-def parts(row: Row, prices: Prices) -> dict[str, float]:
+def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
     """What of a row's USD went to whom.
 
     With price tiers the split is by the lowest tier's rates, scaled to what was billed.
@@ -123,7 +123,7 @@ def parts(row: Row, prices: Prices) -> dict[str, float]:
     return {payee: weight * factor for payee, weight in weights.items()} | {"summarizer": row.summarizer.usd}
 
 
-def recall(study: Study, ink: Ink) -> Spec | None:
+def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
     """Cost against facts still visible, a labelled point per live strategy; None where there are no facts."""
     values = [
         {
@@ -132,16 +132,16 @@ def recall(study: Study, ink: Ink) -> Spec | None:
             "shape": look.shape,
             "usd": row.usd,
             "recall": row.evidence_recall,
-            "cost": figures.usd(row.usd),
-            "facts still visible": figures.percent(row.evidence_recall),
-            "turns missing a fact": figures.count(row.regret_turns),
+            "cost": figures.format_usd(row.usd),
+            "facts still visible": figures.format_share(row.evidence_recall),
+            "turns missing a fact": figures.format_count(row.regret_turns),
         }
-        for row, name, look in _named(study)
+        for row, name, look in _list_named_rows(study)
         if row.evidence_recall is not None and not is_hindsight(row.strategy)
     ]
     if not values:
         return None
-    x = _dollars("usd", "cost, USD") | {"scale": {"zero": False, "padding": 52}}
+    x = _encode_usd("usd", "cost, USD") | {"scale": {"zero": False, "padding": 52}}
     y = {
         "field": "recall",
         "type": "quantitative",
@@ -149,7 +149,7 @@ def recall(study: Study, ink: Ink) -> Spec | None:
         "axis": {"format": ".0%", "tickCount": 5},
         "scale": {"zero": False, "padding": 14},
     }
-    spec = _base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
+    spec = _build_base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
     spec["layer"] = [
         {
             "name": "points",
@@ -162,9 +162,9 @@ def recall(study: Study, ink: Ink) -> Spec | None:
                 "strokeWidth": 1,
             },
             "encoding": {
-                "color": _literal("colour"),
-                "shape": _literal("shape"),
-                "tooltip": _tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
+                "color": _encode_literal("colour"),
+                "shape": _encode_literal("shape"),
+                "tooltip": _encode_tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
             },
         },
         # The page's script lets Vega place these where they hide nothing.
@@ -177,16 +177,16 @@ def recall(study: Study, ink: Ink) -> Spec | None:
     return spec
 
 
-def context(study: Study, ink: Ink) -> Spec:
+def draw_context(study: Study, ink: Ink) -> Spec:
     """Tokens per call, a line per strategy, dots at cache rewrites, diamonds where a summary was written.
 
     Its data sets `calls` and `marks` are filled by the page, for the run that is chosen there.
     """
-    names = short_strategies(study.strategies)
-    style = {names[label]: look for label, look in looks(study.strategies).items()}
-    colour = _scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
-    dash = _scaled("strategy", {name: list(look.dash) for name, look in style.items()})
-    spec = _base(ink) | {"height": 320}
+    names = shorten_strategies(study.strategies)
+    style = {names[label]: look for label, look in assign_looks(study.strategies).items()}
+    colour = _encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
+    dash = _encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})
+    spec = _build_base(ink) | {"height": 320}
     spec["encoding"] = {
         "x": {
             "field": "call",
@@ -214,16 +214,16 @@ def context(study: Study, ink: Ink) -> Spec:
             "data": {"name": "marks", "values": []},
             "mark": {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 0.7},
             "encoding": {
-                "size": _if_summary(120, 22),
-                "shape": _if_summary("diamond", "circle"),
+                "size": _choose_if_summary(120, 22),
+                "shape": _choose_if_summary("diamond", "circle"),
             },
         },
     ]
     return spec
 
 
-def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence[str]) -> Spec:
-    """`spec` as a picture that stands alone: with a width, a ground, a title and lines below it."""
+def make_standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence[str]) -> Spec:
+    """Return `spec` as a picture of its own: with a width, a ground, a title and lines below it."""
     lines: list[str] = []
     for sentence in re.split(r"(?<=\.) ", title):
         lines += wrap(sentence.replace(" %", "\xa0%"), 74)
@@ -242,48 +242,48 @@ def standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence
     return spec | {"width": width, "background": ink.ground, "title": heading, "padding": 20, "autosize": "pad"}
 
 
-def _named(study: Study) -> list[tuple[Row, str, Look]]:
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
+def _list_named_rows(study: Study) -> list[tuple[Row, str, Look]]:
+    names = shorten_strategies(study.strategies)
+    style = assign_looks(study.strategies)
     return [(row, names[row.strategy], style[row.strategy]) for row in study.totals]
 
 
-def _bar(row: Row, label: str) -> Spec:
+def _build_bar(row: Row, label: str) -> Spec:
     if is_raw(row.strategy) or row.to_raw is None:
         change = ""
     else:
-        change = f"  {figures.change(row.to_raw)}"
+        change = f"  {figures.format_change(row.to_raw)}"
     return {
         "strategy": label,
         "usd": row.usd,
         "hindsight": row.hindsight_usd,
-        "figures": figures.usd(row.usd) + change,
-        **_amounts(row),
+        "figures": figures.format_usd(row.usd) + change,
+        **_format_amounts(row),
     }
 
 
-def _base(ink: Ink) -> Spec:
+def _build_base(ink: Ink) -> Spec:
     return {
         "$schema": SCHEMA,
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
         "background": None,
-        "config": _config(ink),
+        "config": _build_config(ink),
     }
 
 
-def _layer(mark: Spec, **encoding: Any) -> Spec:
+def _build_layer(mark: Spec, **encoding: Any) -> Spec:
     return {"mark": mark, "encoding": encoding}
 
 
-def _raw_line(usd: float, ink: Ink) -> Spec:
+def _draw_raw_line(usd: float, ink: Ink) -> Spec:
     """Behind everything else, from top to bottom."""
     mark = {"type": "rule", "color": ink.slots["grey"], "strokeWidth": 1.5, "strokeDash": [5, 4], "tooltip": None}
     encoding = {"x": {"field": "usd", "type": "quantitative"}, "y": {"value": 0}, "y2": {"value": {"expr": "height"}}}
     return {"name": "raw", "data": {"values": [{"usd": usd}]}, "mark": mark, "encoding": encoding}
 
 
-def _captions(ink: Ink) -> list[Spec]:
+def _draw_captions(ink: Ink) -> list[Spec]:
     """The name above each bar, the amounts at its end; each has a rim that parts it from the raw line."""
     text: Spec = {"type": "text", "color": ink.text, "fontSize": 12.5, "baseline": "middle", "align": "left"}
     amounts = text | {"yOffset": _BAR_DOWN, "dx": 8}
@@ -293,37 +293,37 @@ def _captions(ink: Ink) -> list[Spec]:
     name = {"field": "strategy", "type": "nominal"}
     amount = {"field": "figures", "type": "nominal"}
     return [
-        _layer(names | rim, x=at_left, text=name) | {"name": "rims of names"},
-        _layer(names, x=at_left, text=name) | {"name": "names"},
-        _layer(amounts | rim, text=amount) | {"name": "rims of amounts"},
-        _layer(amounts, text=amount) | {"name": "amounts"},
+        _build_layer(names | rim, x=at_left, text=name) | {"name": "rims of names"},
+        _build_layer(names, x=at_left, text=name) | {"name": "names"},
+        _build_layer(amounts | rim, text=amount) | {"name": "rims of amounts"},
+        _build_layer(amounts, text=amount) | {"name": "amounts"},
     ]
 
 
-def _literal(field: str) -> Spec:
+def _encode_literal(field: str) -> Spec:
     """An encoding whose data values are the colours or shapes themselves."""
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
-def _scaled(field: str, values: Mapping[str, Any]) -> Spec:
+def _encode_scaled(field: str, values: Mapping[str, Any]) -> Spec:
     scale = {"domain": list(values), "range": list(values.values())}
     return {"field": field, "type": "nominal", "scale": scale, "legend": None}
 
 
-def _if_summary(then: Any, otherwise: Any) -> Spec:
+def _choose_if_summary(then: Any, otherwise: Any) -> Spec:
     return {"condition": {"test": {"field": "kind", "equal": "summary"}, "value": then}, "value": otherwise}
 
 
-def _dollars(field: str, title: str) -> Spec:
+def _encode_usd(field: str, title: str) -> Spec:
     axis = {"format": "$~r", "tickCount": 5, "title": title, "grid": False}
     return {"field": field, "type": "quantitative", "axis": axis}
 
 
-def _tooltip(fields: list[str]) -> list[Spec]:
+def _encode_tooltip(fields: list[str]) -> list[Spec]:
     return [{"field": field, "type": "nominal"} for field in fields]
 
 
-def _config(ink: Ink) -> Spec:
+def _build_config(ink: Ink) -> Spec:
     return {
         "font": FONT,
         "view": {"stroke": None},
@@ -344,7 +344,7 @@ def _config(ink: Ink) -> Spec:
     }
 
 
-def finite(value: float | None) -> float | None:
+def replace_infinity(value: float | None) -> float | None:
     """For JSON, which knows no infinity."""
     if value is not None and math.isfinite(value):
         return value

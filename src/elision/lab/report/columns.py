@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elision.lab.report import figures, wording
-from elision.lab.report.names import is_raw, plain
+from elision.lab.report.names import is_raw, neutralize_text
 from elision.lab.results import Control, Row, Study
 
 
@@ -41,19 +41,21 @@ class Column:
 HINDSIGHT = "× hindsight"
 
 COLUMNS = (
-    Column("cost", 100, lambda row: figures.usd(row.usd)),
-    Column("vs raw", 95, lambda row: _against_raw(row), judged=True),
-    Column("break-even:\nextra turns", 87, lambda row: _break_even(row)),
-    Column("cache\nrewrites", 88, lambda row: figures.count(row.cache_rewrites)),
-    Column("facts still\nvisible", 90, lambda row: figures.percent(row.evidence_recall)),
-    Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.times(row.to_hindsight)),
-    Column("peak\ncontext", 70, lambda row: figures.tokens(row.peak)),
-    Column("turns missing\na fact", 60, lambda row: figures.count(row.regret_turns)),
-    Column("summaries", 50, lambda row: figures.count(row.summaries)),
-    Column("summary\ncost", 40, lambda row: figures.usd(row.summarizer.usd) if row.summaries else figures.NOTHING),
-    Column("visible, not\nin summary", 35, lambda row: figures.percent(row.evidence_recall_plain)),
-    Column("visible,\nfiltered", 30, lambda row: figures.percent(row.evidence_recall_filtered)),
-    Column("repeated\ncalls", 25, lambda row: _repeated(row)),
+    Column("cost", 100, lambda row: figures.format_usd(row.usd)),
+    Column("vs raw", 95, lambda row: _format_change(row), judged=True),
+    Column("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
+    Column("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
+    Column("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
+    Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
+    Column("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
+    Column("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
+    Column("summaries", 50, lambda row: figures.format_count(row.summaries)),
+    Column(
+        "summary\ncost", 40, lambda row: figures.format_usd(row.summarizer.usd) if row.summaries else figures.NOTHING
+    ),
+    Column("visible, not\nin summary", 35, lambda row: figures.format_share(row.evidence_recall_plain)),
+    Column("visible,\nfiltered", 30, lambda row: figures.format_share(row.evidence_recall_filtered)),
+    Column("repeated\ncalls", 25, lambda row: _format_repeats(row)),
 )
 
 
@@ -62,20 +64,20 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     return [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
 
 
-def _against_raw(row: Row) -> str:
+def _format_change(row: Row) -> str:
     if is_raw(row.strategy):
         return figures.NOTHING
-    return figures.change(row.to_raw)
+    return figures.format_change(row.to_raw)
 
 
-def _repeated(row: Row) -> str:
+def _format_repeats(row: Row) -> str:
     if row.repeats:
         return f"{row.repeats_hidden}/{row.repeats}"
     return figures.NOTHING
 
 
-def _break_even(row: Row) -> str:
-    allowance = wording.allowance(row)
+def _format_break_even(row: Row) -> str:
+    allowance = wording.describe_break_even(row)
     if allowance:
         return allowance.replace(" extra turns", "")
     return figures.NOTHING
@@ -84,11 +86,11 @@ def _break_even(row: Row) -> str:
 CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")
 
 
-def control_cells(control: Control) -> tuple[str, str, str, str, str]:
+def format_control(control: Control) -> tuple[str, str, str, str, str]:
     """Format, runs, noise, the same filtered, floor."""
-    floor = figures.percent(control.floor)
+    floor = figures.format_share(control.floor)
     if control.floor is not None and control.floor_window is not None:
         floor += f" (window {control.floor_window})"
-    noise = figures.percent(control.noise)
-    filtered = figures.percent(control.noise_filtered)
-    return plain(control.reader), figures.count(control.runs), noise, filtered, floor
+    noise = figures.format_share(control.noise)
+    filtered = figures.format_share(control.noise_filtered)
+    return neutralize_text(control.reader), figures.format_count(control.runs), noise, filtered, floor

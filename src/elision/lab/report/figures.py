@@ -8,7 +8,7 @@ NOTHING = "–"
 MINUS = "−"
 
 
-def usd(value: float | None) -> str:
+def format_usd(value: float | None) -> str:
     """`$1,234`, `$12.34`, `$0.123`, `$0.0012`: two decimals, more where they would say too little."""
     if value is None or not math.isfinite(value):
         return NOTHING
@@ -23,7 +23,7 @@ def usd(value: float | None) -> str:
     return f"${value:.4f}"
 
 
-def rate(value: float) -> str:
+def format_rate(value: float) -> str:
     """USD per million tokens: `$3`, `$3.75`, `$0.30`, `$0.025`."""
     if value == int(value):
         return f"${value:,.0f}"
@@ -31,14 +31,14 @@ def rate(value: float) -> str:
     return f"${value:.{digits}f}"
 
 
-def times(value: float | None) -> str:
+def format_multiple(value: float | None) -> str:
     """A multiple: `0.53`."""
     if value is None or not math.isfinite(value):
         return NOTHING
     return f"{value:,.2f}"
 
 
-def percent(share: float | None) -> str:
+def format_share(share: float | None) -> str:
     """A share, at least 0: `96 %`; one decimal where a whole number would round to all or nothing."""
     if share is None or not math.isfinite(share):
         return NOTHING
@@ -57,17 +57,17 @@ def is_unchanged(to_raw: float) -> bool:
     return abs(to_raw - 1) < 0.0005
 
 
-def change(to_raw: float | None) -> str:
+def format_change(to_raw: float | None) -> str:
     """What a multiple of the price means: `−47 %`, `+7 %`, `−0.5 %`; `±0 %` for less than a twentieth of a percent."""
     if to_raw is None or not math.isfinite(to_raw):
         return NOTHING
     share = to_raw - 1
     if is_unchanged(to_raw):
         return "±0 %"
-    return f"{MINUS if share < 0 else '+'}{percent(abs(share))}"
+    return f"{MINUS if share < 0 else '+'}{format_share(abs(share))}"
 
 
-def tokens(value: int) -> str:
+def format_tokens(value: int) -> str:
     """`950`, `12.3k`, `123k`, `1.2M`."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if value >= 0.9995 * size:
@@ -78,16 +78,16 @@ def tokens(value: int) -> str:
     return str(value)
 
 
-def count(value: int) -> str:
+def format_count(value: int) -> str:
     return f"{value:,}"
 
 
-def turns(value: float) -> str:
+def format_turns(value: float) -> str:
     """A number of turns: `0.4`, `14`, `1,240`."""
     if value >= 9.95:
         return f"{value:,.0f}"
     return f"{value:.1f}"
 
 
-def plural(number: int, one: str, many: str = "") -> str:
-    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+def format_plural(number: int, one: str, many: str = "") -> str:
+    return f"{format_count(number)} {one if number == 1 else many or one + 's'}"

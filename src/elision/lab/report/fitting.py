@@ -10,16 +10,16 @@ from rich.cells import cell_len
 GAP = 2
 
 
-def width(column: Sequence[str]) -> int:
+def measure_column(column: Sequence[str]) -> int:
     """Cells that a column's heading and cells take, its gap included; a heading may break at its newlines."""
     return GAP + max((cell_len(line) for text in column for line in text.split("\n")), default=0)
 
 
-def fitting(columns: Sequence[Sequence[str]], keep: Sequence[float], room: int) -> list[int]:
+def choose_columns(columns: Sequence[Sequence[str]], keep: Sequence[float], room: int) -> list[int]:
     """Places of the columns that fit into `room` cells, those of the highest `keep` first, in their order."""
     kept: list[int] = []
     for place in sorted(range(len(columns)), key=lambda place: -keep[place]):
-        room -= width(columns[place])
+        room -= measure_column(columns[place])
         if room < 0:
             break
         kept.append(place)

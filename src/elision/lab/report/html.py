@@ -19,11 +19,19 @@ from string import Template
 from typing import Any
 
 from elision.lab.report import charts, figures, wording
-from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, Column, control_cells, select_columns
-from elision.lab.report.names import in_groups, is_hindsight, is_raw, plain, run_names, short_strategies, spelled_out
-from elision.lab.report.palette import PAGE, Look, css, looks
+from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, Column, format_control, select_columns
+from elision.lab.report.names import (
+    group_rows,
+    is_hindsight,
+    is_raw,
+    list_shortened,
+    name_runs,
+    neutralize_text,
+    shorten_strategies,
+)
+from elision.lab.report.palette import PAGE, Look, assign_looks, build_css
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import renderer
+from elision.lab.report.vega import load_vega
 from elision.lab.results import Row, Study
 
 #: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
@@ -50,57 +58,57 @@ RUN_COLUMNS = (
 )
 
 
-def page(study: Study, made_by: Provenance | None = None) -> str:
+def build_page(study: Study, made_by: Provenance | None = None) -> str:
     """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert.
 
     made_by: what the page says of its making; None leaves that out.
     """
     if study.rows:
-        scripts = [_vega(), _asset("page.js")]
+        scripts = [_load_vega(), _read_asset("page.js")]
     else:
         scripts = []
-    style = _style(study)
-    missing = wording.interruption(study)
-    return Template(_asset("page.html")).substitute(
-        policy=_policy(scripts, style),
-        title=_text(f"Elision replay: {wording.headline(study)}"),
+    style = _build_style(study)
+    missing = wording.describe_interruption(study)
+    return Template(_read_asset("page.html")).substitute(
+        policy=_build_policy(scripts, style),
+        title=_escape_text(f"Elision replay: {wording.write_headline(study)}"),
         style=style,
-        headline=_text(wording.headline(study)),
-        scope=_text(wording.scope(study)),
-        prices=_text(wording.price_line(study.prices)) if study.rows else "",
-        interruption=f'<p class="warning">{_text(missing)}</p>' if missing else "",
-        body="\n".join(_sections(study)),
-        footer=_made_by(study, made_by),
-        data=embedded(_data(study) if study.rows else {}),
-        scripts=_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
+        headline=_escape_text(wording.write_headline(study)),
+        scope=_escape_text(wording.describe_scope(study)),
+        prices=_escape_text(wording.describe_prices(study.prices)) if study.rows else "",
+        interruption=f'<p class="warning">{_escape_text(missing)}</p>' if missing else "",
+        body="\n".join(_build_sections(study)),
+        footer=_show_provenance(study, made_by),
+        data=embed_json(_collect_data(study) if study.rows else {}),
+        scripts=_quote_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
     )
 
 
-def embedded(value: Any) -> str:
-    """`value` as JSON that may stand inside a script element whatever its strings hold."""
+def embed_json(value: Any) -> str:
+    """Return `value` as JSON that is safe inside a script element, whatever its strings hold."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
-def _vega() -> str:
+def _load_vega() -> str:
     """Vega with its interpreter, which runs expressions without `eval`."""
-    bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    bundle: str = load_vega().javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle
 
 
-def _licence() -> str:
+def _quote_licence() -> str:
     """The notice that travels with Vega."""
-    return f"<!--\n{_asset('vega-licence.txt')}-->"
+    return f"<!--\n{_read_asset('vega-licence.txt')}-->"
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(scripts: Sequence[str], style: str) -> str:
+def _build_policy(scripts: Sequence[str], style: str) -> str:
     def allowed(texts: Iterable[str]) -> str:
-        return " ".join(f"'sha256-{_hash(text)}'" for text in texts) or "'none'"
+        return " ".join(f"'sha256-{_hash_text(text)}'" for text in texts) or "'none'"
 
     return (
         f"default-src 'none'; script-src {allowed(scripts)}; style-src {allowed([style])};"
@@ -108,171 +116,190 @@ def _policy(scripts: Sequence[str], style: str) -> str:
     )
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _style(study: Study) -> str:
-    text = _asset("page.css").replace("--light-slots: 0;", css(dark=False)).replace("--dark-slots: 0;", css(dark=True))
+def _build_style(study: Study) -> str:
+    text = (
+        _read_asset("page.css")
+        .replace("--light-slots: 0;", build_css(dark=False))
+        .replace("--dark-slots: 0;", build_css(dark=True))
+    )
     # No style attribute passes the policy, so that what is coloured by strategy has a class.
-    slots = {look.slot for look in looks(study.strategies).values()} | set(charts.PAYEES.values())
+    slots = {look.slot for look in assign_looks(study.strategies).values()} | set(charts.PAYEES.values())
     return text + "".join(
         f".c-{slot}{{background:var(--{slot});stroke:var(--{slot});fill:var(--{slot})}}" for slot in sorted(slots)
     )
 
 
-def _sections(study: Study) -> list[str]:
+def _build_sections(study: Study) -> list[str]:
     if not study.rows:
-        return [_problems(study), _reading(study)]
+        return [_show_problems(study), _show_glossary(study)]
     return [
-        _tiles(study),
-        _cost(study),
-        _recall(study),
-        _context(study),
-        _totals(study),
-        _runs(study),
-        _controls(study),
-        _problems(study),
-        _reading(study),
+        _show_tiles(study),
+        _show_costs(study),
+        _show_visible_facts(study),
+        _show_context(study),
+        _show_totals(study),
+        _show_runs(study),
+        _show_controls(study),
+        _show_problems(study),
+        _show_glossary(study),
     ]
 
 
-def _made_by(study: Study, made_by: Provenance | None) -> str:
+def _show_provenance(study: Study, made_by: Provenance | None) -> str:
     """Return what made the page: program, day, command, prices' source, and the models and bills of the recordings."""
     if made_by is None:
         return ""
-    source = "; ".join(plain(part) for part in (study.prices.source, study.prices.dated) if part)
+    source = "; ".join(neutralize_text(part) for part in (study.prices.source, study.prices.dated) if part)
     lines = [
         ("Made by", f"Elision {made_by.version} on {made_by.date}"),
         ("Command", made_by.command),
         ("Recorded as", made_by.recorded),
-        ("Prices", f"{plain(study.prices.name)} ({source})" if source else plain(study.prices.name)),
+        (
+            "Prices",
+            f"{neutralize_text(study.prices.name)} ({source})" if source else neutralize_text(study.prices.name),
+        ),
     ]
-    return "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in lines if value)
+    return "".join(f"<dt>{_escape_text(name)}</dt><dd>{_escape_text(value)}</dd>" for name, value in lines if value)
 
 
-def _section(kind: str, title: str, *content: str) -> str:
-    return f'<section class="{kind}"><h2>{_text(title)}</h2>{"".join(content)}</section>'
+def _wrap_section(kind: str, title: str, *content: str) -> str:
+    return f'<section class="{kind}"><h2>{_escape_text(title)}</h2>{"".join(content)}</section>'
 
 
-def _chart(name: str, what: str) -> str:
-    return f'<div class="chart" id="{name}" role="img" aria-label="{_text(what)}"></div>'
+def _place_chart(name: str, what: str) -> str:
+    return f'<div class="chart" id="{name}" role="img" aria-label="{_escape_text(what)}"></div>'
 
 
-def _under(text: str) -> str:
-    return f'<p class="under">{_text(text)}</p>'
+def _wrap_subtitle(text: str) -> str:
+    return f'<p class="under">{_escape_text(text)}</p>'
 
 
-def _tiles(study: Study) -> str:
-    row = wording.featured(study)
+def _show_tiles(study: Study) -> str:
+    row = wording.find_featured(study)
     if row is None:
         return ""
-    rival = wording.every_turn_rival(study, row)
+    rival = wording.find_every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
     tiles = [
-        ("cost vs raw", figures.change(row.to_raw), f"{figures.usd(row.usd)} instead of {figures.usd(row.raw_usd)}"),
+        (
+            "cost vs raw",
+            figures.format_change(row.to_raw),
+            f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.raw_usd)}",
+        ),
     ]
     if rival is not None:
-        tiles.append(("the same at every turn", figures.change(rival.to_raw), f"{figures.usd(rival.usd)}"))
+        tiles.append(
+            ("the same at every turn", figures.format_change(rival.to_raw), f"{figures.format_usd(rival.usd)}")
+        )
     if rival is not None:
-        beside = f"; at every turn {figures.count(rival.cache_rewrites)}"
+        beside = f"; at every turn {figures.format_count(rival.cache_rewrites)}"
     else:
         beside = ""
-    calls = figures.plural(row.calls, "call")
+    calls = figures.format_plural(row.calls, "call")
     tiles += [
-        ("cache rewrites", figures.count(row.cache_rewrites), f"in {calls}{beside}"),
+        ("cache rewrites", figures.format_count(row.cache_rewrites), f"in {calls}{beside}"),
         (
             "facts still visible",
-            figures.percent(row.evidence_recall),
-            f"{figures.plural(row.regret_turns, 'turn')} missed a fact",
+            figures.format_share(row.evidence_recall),
+            f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact",
         ),
         (
             "peak context",
-            figures.tokens(row.peak),
-            f"tokens instead of {figures.tokens(raw_peak)}" if raw_peak is not None else "tokens",
+            figures.format_tokens(row.peak),
+            f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens",
         ),
     ]
-    extra = wording.allowance(row)
+    extra = wording.describe_break_even(row)
     if extra:
         number, _, rest = extra.partition(" ")
         tiles.append(("break-even", number, rest))
     cells = (
-        f"<div><dt>{_text(name)}</dt><dd><strong>{_text(value)}</strong><small>{_text(more)}</small></dd></div>"
+        f"<div><dt>{_escape_text(name)}</dt><dd><strong>{_escape_text(value)}</strong><small>{_escape_text(more)}</small></dd></div>"
         for name, value, more in tiles
     )
     return f'<section><dl class="tiles">{"".join(cells)}</dl></section>'
 
 
-def _cost(study: Study) -> str:
+def _show_costs(study: Study) -> str:
     text = "Dashed line: sending everything."
     if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
         text += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
-    chart = _chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
-    return _section("", "What each strategy costs, and what is paid for", _under(text), _payees(study), chart)
+    chart = _place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
+    return _wrap_section(
+        "", "What each strategy costs, and what is paid for", _wrap_subtitle(text), _list_payees(study), chart
+    )
 
 
-def _payees(study: Study) -> str:
-    paid = {payee for row in study.totals for payee, usd in charts.parts(row, study.prices).items() if usd}
-    keys = "".join(f"<li>{_swatch(slot)}{_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid)
+def _list_payees(study: Study) -> str:
+    paid = {payee for row in study.totals for payee, usd in charts.split_by_payee(row, study.prices).items() if usd}
+    keys = "".join(
+        f"<li>{_draw_swatch(slot)}{_escape_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid
+    )
     return f'<ul class="key">{keys}</ul>'
 
 
-def _recall(study: Study) -> str:
-    if charts.recall(study, PAGE) is None:
+def _show_visible_facts(study: Study) -> str:
+    if charts.draw_visible_facts(study, PAGE) is None:
         return ""
     text = "Further left is cheaper; further up keeps visible more of the facts that the agent used later."
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
+    names = shorten_strategies(study.strategies)
+    style = assign_looks(study.strategies)
     keys = "".join(
-        f"<li>{_point(style[row.strategy])}{_text(names[row.strategy])}</li>"
+        f"<li>{_draw_point(style[row.strategy])}{_escape_text(names[row.strategy])}</li>"
         for row in study.totals
         if row.evidence_recall is not None and not is_hindsight(row.strategy)
     )
-    chart = _chart("recall", "points: cost and facts still visible")
-    return _section("", "Cost against facts still visible", _under(text), f'<ul class="key">{keys}</ul>', chart)
+    chart = _place_chart("recall", "points: cost and facts still visible")
+    return _wrap_section(
+        "", "Cost against facts still visible", _wrap_subtitle(text), f'<ul class="key">{keys}</ul>', chart
+    )
 
 
-def _context(study: Study) -> str:
+def _show_context(study: Study) -> str:
     if not study.series:
         return ""
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
-    first = _shown_first(study)
+    names = shorten_strategies(study.strategies)
+    style = assign_looks(study.strategies)
+    first = _choose_first_lines(study)
     keys = "".join(
         f'<li><label><input type="checkbox"{" checked" if label in first else ""} data-strategy="{place}">'
-        f"{_line(style[label])}{_text(names[label])}</label></li>"
+        f"{_draw_line(style[label])}{_escape_text(names[label])}</label></li>"
         for place, label in enumerate(study.strategies)
     )
     text = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
-    shown = _kept_series(study)
+    shown = _choose_series(study)
     if len(shown) < len({key[:2] for key in study.series}):
-        more = f" The {figures.count(len(shown))} longest runs."
+        more = f" The {figures.format_count(len(shown))} longest runs."
     else:
         more = ""
-    return _section(
+    return _wrap_section(
         "",
         "Context of each call",
-        _under(text + more),
+        _wrap_subtitle(text + more),
         '<div class="bar"><label>Run <select id="run"></select></label></div>',
         f'<ul class="key">{keys}</ul>',
-        _chart("context", "lines: context size call by call"),
+        _place_chart("context", "lines: context size call by call"),
     )
 
 
-def _shown_first(study: Study) -> set[str]:
+def _choose_first_lines(study: Study) -> set[str]:
     """Return the strategies whose lines are drawn at first: raw, the one of the headline, and the cheapest."""
-    rows = (wording.featured(study), wording.cheapest(study))
+    rows = (wording.find_featured(study), wording.find_cheapest(study))
     shown = {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
     if len(study.strategies) > 3:
         return shown
     return set(study.strategies)
 
 
-def _swatch(slot: str) -> str:
+def _draw_swatch(slot: str) -> str:
     return f'<span class="dot c-{slot}"></span>'
 
 
-def _line(look: Look) -> str:
+def _draw_line(look: Look) -> str:
     """A short stretch of the strategy's line."""
     if look.dash[1]:
         dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"'
@@ -282,7 +309,7 @@ def _line(look: Look) -> str:
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
 
-def _point(look: Look) -> str:
+def _draw_point(look: Look) -> str:
     """The strategy's mark in the chart of points."""
     shapes = {
         "circle": '<circle cx="6" cy="6" r="5"/>',
@@ -292,15 +319,15 @@ def _point(look: Look) -> str:
     return f'<svg width="12" height="12" class="point c-{look.slot}" aria-hidden="true">{shapes[look.shape]}</svg>'
 
 
-def _totals(study: Study) -> str:
-    names = short_strategies(study.strategies)
-    style = looks(study.strategies)
+def _show_totals(study: Study) -> str:
+    names = shorten_strategies(study.strategies)
+    style = assign_looks(study.strategies)
     columns = select_columns(COLUMNS, study)
     body = []
-    for heading, rows in in_groups(study.totals):
+    for heading, rows in group_rows(study.totals):
         if heading:
             body.append(
-                f'<tr class="group"><th scope="rowgroup" colspan="{len(columns) + 1}">{_text(heading)}</th></tr>'
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(columns) + 1}">{_escape_text(heading)}</th></tr>'
             )
         for row in rows:
             recommended = row.strategy == study.recommended
@@ -308,94 +335,107 @@ def _totals(study: Study) -> str:
                 mark = '<span class="badge">recommended</span>'
             else:
                 mark = ""
-            name = f"<td>{_swatch(style[row.strategy].slot)}{_text(names[row.strategy])}{mark}</td>"
-            cells = "".join(_cell(column, row) for column in columns)
+            name = f"<td>{_draw_swatch(style[row.strategy].slot)}{_escape_text(names[row.strategy])}{mark}</td>"
+            cells = "".join(_build_cell(column, row) for column in columns)
             body.append(f"<tr{' class=recommended' if recommended else ''}>{name}{cells}</tr>")
-    legend = "".join(f'<p class="legend">{_text(name)}: {_text(label)}</p>' for name, label in spelled_out(study))
-    notes = (wording.recommendation(study), wording.no_hindsight(study))
-    foot = "".join(f'<p class="legend">{_text(note)}</p>' for note in notes if note)
-    return _section("", "All strategies", _table(["strategy", *map(_heading, columns)], body), foot, legend)
+    legend = "".join(
+        f'<p class="legend">{_escape_text(name)}: {_escape_text(label)}</p>' for name, label in list_shortened(study)
+    )
+    notes = (wording.write_recommendation(study), wording.explain_missing_hindsight(study))
+    foot = "".join(f'<p class="legend">{_escape_text(note)}</p>' for note in notes if note)
+    return _wrap_section(
+        "", "All strategies", _build_table(["strategy", *map(_build_heading, columns)], body), foot, legend
+    )
 
 
-def _cell(column: Column, row: Row) -> str:
-    return f'<td class="{column.mood(row)}">{_text(column.cell(row))}</td>'
+def _build_cell(column: Column, row: Row) -> str:
+    return f'<td class="{column.mood(row)}">{_escape_text(column.cell(row))}</td>'
 
 
-def _heading(column: Column) -> str:
-    return _text(column.heading)
+def _build_heading(column: Column) -> str:
+    return _escape_text(column.heading)
 
 
-def _table(titles: Iterable[str], rows: Iterable[str]) -> str:
+def _build_table(titles: Iterable[str], rows: Iterable[str]) -> str:
     """titles, rows: markup."""
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def _runs(study: Study) -> str:
-    kept = len(_kept_rows(study))
+def _show_runs(study: Study) -> str:
+    kept = len(_choose_rows(study))
     if kept < len(study.rows):
-        more = f" The {figures.count(kept)} rows of the dearest runs, of {figures.count(len(study.rows))}."
+        every = figures.format_count(len(study.rows))
+        more = f" The {figures.format_count(kept)} rows of the most expensive runs, of {every}."
     else:
         more = ""
-    return _section(
+    return _wrap_section(
         "long",
         "Runs",
-        _under("Click a heading to sort, a run to see its context." + more),
+        _wrap_subtitle("Click a heading to sort, a run to see its context." + more),
         '<div class="bar"><label>Strategy <select id="only"><option value="">all</option></select></label></div>',
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div>',
         '<p><button type="button" id="more" hidden></button></p>',
     )
 
 
-def _controls(study: Study) -> str:
-    if not wording.controlled(study):
+def _show_controls(study: Study) -> str:
+    if not wording.has_controls(study):
         return ""
     body = (
-        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in control_cells(control))}</tr>"
+        f"<tr>{''.join(f'<td>{_escape_text(cell)}</td>' for cell in format_control(control))}</tr>"
         for control in study.controls
     )
     title = "How far “facts still visible” can be trusted"
-    return _section("", title, _under(wording.CONTROLS), _table(CONTROL_TITLES, body))
+    return _wrap_section("", title, _wrap_subtitle(wording.CONTROLS), _build_table(CONTROL_TITLES, body))
 
 
-def _reading(study: Study) -> str:
-    words = "".join(f"<dt>{_text(word)}</dt><dd>{_text(meaning)}</dd>" for word, meaning in wording.glossary(study))
-    notes = "".join(f"<p>{_text(note)}</p>" for note in wording.notes(study))
-    return _section("read", "How to read this", f"<dl>{words}</dl>{notes}")
+def _show_glossary(study: Study) -> str:
+    words = "".join(
+        f"<dt>{_escape_text(word)}</dt><dd>{_escape_text(meaning)}</dd>"
+        for word, meaning in wording.select_words(study)
+    )
+    notes = "".join(f"<p>{_escape_text(note)}</p>" for note in wording.list_notes(study))
+    return _wrap_section("read", "How to read this", f"<dl>{words}</dl>{notes}")
 
 
-def _problems(study: Study) -> str:
-    lines, more = wording.problems(study)
+def _show_problems(study: Study) -> str:
+    lines, more = wording.summarize_problems(study)
     if not lines:
         return ""
-    items = "".join(f"<li><bdi>{_text(line)}</bdi></li>" for line in lines)
+    items = "".join(f"<li><bdi>{_escape_text(line)}</bdi></li>" for line in lines)
     if more:
-        rest = f"<li>and {figures.count(more)} more</li>"
+        rest = f"<li>and {figures.format_count(more)} more</li>"
     else:
         rest = ""
-    title = f"{figures.plural(len(study.problems), 'problem')} while reading"
-    return _section("", title, f'<ul class="problems">{items}{rest}</ul>')
+    title = f"{figures.format_plural(len(study.problems), 'problem')} while reading"
+    return _wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
 
-def _data(study: Study) -> dict[str, Any]:
+def _collect_data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
-    names = short_strategies(study.strategies)
+    names = shorten_strategies(study.strategies)
     places = {label: place for place, label in enumerate(study.strategies)}
-    rows = _kept_rows(study)
-    series = _kept_series(study)
+    rows = _choose_rows(study)
+    series = _choose_series(study)
     runs = {
         key: place for place, key in enumerate(dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series]))
     }
-    called = run_names(study.rows)
+    called = name_runs(study.rows)
     first = {(row.file, row.trajectory): row for row in study.rows}
-    best = wording.featured(study)
-    columns = _run_columns(study)
+    best = wording.find_featured(study)
+    columns = _select_run_columns(study)
     return {
         "strategies": list(names.values()),
         "featured": names[best.strategy] if best else "",
         "columns": [{"key": key, "title": title, "kind": kind} for key, title, kind in columns],
-        "runs": [{"name": called[key], "reader": plain(first[key].reader), "calls": first[key].calls} for key in runs],
-        "rows": [[runs[row.file, row.trajectory], places[row.strategy], *_numbers(row, columns)] for row in rows],
+        "runs": [
+            {"name": called[key], "reader": neutralize_text(first[key].reader), "calls": first[key].calls}
+            for key in runs
+        ],
+        "rows": [
+            [runs[row.file, row.trajectory], places[row.strategy], *_list_run_numbers(row, columns)] for row in rows
+        ],
         "series": [
             [runs[key], place, list(found.tokens), list(found.rewrites), list(found.summaries)]
             for key in series
@@ -404,19 +444,19 @@ def _data(study: Study) -> dict[str, Any]:
         ],
         "first": runs[series[0]] if series else None,
         "charts": {
-            "cost": charts.cost(study, PAGE),
-            "recall": charts.recall(study, PAGE),
-            "context": charts.context(study, PAGE) if series else None,
+            "cost": charts.draw_costs(study, PAGE),
+            "recall": charts.draw_visible_facts(study, PAGE),
+            "context": charts.draw_context(study, PAGE) if series else None,
         },
     }
 
 
-def _run_columns(study: Study) -> list[tuple[str, str, str]]:
+def _select_run_columns(study: Study) -> list[tuple[str, str, str]]:
     """The columns of the runs' table: without × hindsight where it was not asked for."""
     return [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
 
 
-def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | None]:
+def _list_run_numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | None]:
     """A row's cells after run, strategy and format, in the order of `columns`."""
     values = {
         "calls": row.calls,
@@ -429,35 +469,37 @@ def _numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | 
         "evidence": row.evidence_recall,
         "regret": row.regret_turns,
     }
-    return [_short(values[key]) for key, _, _ in columns if key in values]
+    return [_round_number(values[key]) for key, _, _ in columns if key in values]
 
 
-def _short(value: float | None) -> float | None:
-    found = charts.finite(value)
+def _round_number(value: float | None) -> float | None:
+    found = charts.replace_infinity(value)
     if found is None or isinstance(found, int):
         return found
     return float(f"{found:.6g}")
 
 
-def _kept_rows(study: Study) -> list[Row]:
-    """All rows, or those of the dearest runs if they are too many."""
-    names = run_names(study.rows)
+def _choose_rows(study: Study) -> list[Row]:
+    """Return all rows, or those of the most expensive runs if they are too many."""
+    names = name_runs(study.rows)
     rows_of = Counter((row.file, row.trajectory) for row in study.rows)
     dearest = dict.fromkeys((row.file, row.trajectory) for row in sorted(study.rows, key=lambda row: -row.raw_usd))
-    kept = set(_within(ROW_BYTES, ((key, len(embedded(names[key])) + 60 + 75 * rows_of[key]) for key in dearest)))
+    kept = set(
+        _take_while_fitting(ROW_BYTES, ((key, len(embed_json(names[key])) + 60 + 75 * rows_of[key]) for key in dearest))
+    )
     return [row for row in study.rows if (row.file, row.trajectory) in kept]
 
 
-def _kept_series(study: Study) -> list[tuple[str, str]]:
+def _choose_series(study: Study) -> list[tuple[str, str]]:
     """Runs whose lines are drawn: the longest first, as many as there is room for."""
     sizes: Counter[tuple[str, str]] = Counter()
     for (file, run, _), series in study.series.items():
         sizes[file, run] += len(series.tokens) + len(series.rewrites)
-    listed = {(row.file, row.trajectory) for row in _kept_rows(study)}
-    return _within(POINTS, ((key, size) for key, size in sizes.most_common() if key in listed))
+    listed = {(row.file, row.trajectory) for row in _choose_rows(study)}
+    return _take_while_fitting(POINTS, ((key, size) for key, size in sizes.most_common() if key in listed))
 
 
-def _within(room: int, sized: Iterable[tuple[tuple[str, str], int]]) -> list[tuple[str, str]]:
+def _take_while_fitting(room: int, sized: Iterable[tuple[tuple[str, str], int]]) -> list[tuple[str, str]]:
     """The first of `sized` that fit into `room`, and at least one."""
     kept: list[tuple[str, str]] = []
     for key, size in sized:
@@ -468,6 +510,6 @@ def _within(room: int, sized: Iterable[tuple[tuple[str, str], int]]) -> list[tup
     return kept
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """`text` as markup that shows it."""
-    return _UNBROKEN.sub("\xa0", html.escape(plain(text)))
+    return _UNBROKEN.sub("\xa0", html.escape(neutralize_text(text)))

@@ -19,63 +19,67 @@ LONGEST_RUN = 240
 _HEADS = (15, LONGEST_STRATEGY - 1, 8, 1)
 
 
-def plain(text: str) -> str:
+def neutralize_text(text: str) -> str:
     """`text` without what could steer a terminal or turn a line around: controls, lone surrogates, bidi marks."""
     return "".join(char if char.isprintable() or char == "\xa0" else "·" for char in text)
 
 
-def clipped(text: str, length: int) -> str:
+def clip_start(text: str, length: int) -> str:
     """At most `length` characters, the end kept: that is where paths differ."""
     if len(text) <= length:
         return text
     return "…" + text[-(length - 1) :]
 
 
-def short_strategies(labels: Sequence[str]) -> dict[str, str]:
+def shorten_strategies(labels: Sequence[str]) -> dict[str, str]:
     """A short and unique name for each label: itself if short, else with an ellipsis where others are the same."""
     result: dict[str, str] = {}
     for label in labels:
         others = [other for other in labels if other != label]
-        result[label] = next(name for name in _names(label, others) if name not in result.values())
+        result[label] = next(name for name in _propose_names(label, others) if name not in result.values())
     return result
 
 
-def _names(label: str, others: Sequence[str]) -> Iterator[str]:
+def _propose_names(label: str, others: Sequence[str]) -> Iterator[str]:
     """What `label` may be called, the best first; without end. Numbers come last."""
     for head in _HEADS:
-        name = _cut(label, head)
-        if all(name != _cut(other, head) for other in others):
+        name = _shorten_label(label, head)
+        if all(name != _shorten_label(other, head) for other in others):
             yield name
-    name = _cut(label, _HEADS[0])
+    name = _shorten_label(label, _HEADS[0])
     yield name
     yield from (f"{name[: LONGEST_STRATEGY - 5]} {number}" for number in count(2))
 
 
-def _cut(label: str, head: int) -> str:
+def _shorten_label(label: str, head: int) -> str:
     """`label` if it is short, else its first `head` characters and as much of its end as there is room for."""
-    text = plain(label)
+    text = neutralize_text(label)
     if len(text) <= LONGEST_STRATEGY:
         return text
     tail = LONGEST_STRATEGY - 1 - head
     return f"{text[:head]}…{text[len(text) - tail :]}"
 
 
-def spelled_out(study: Study) -> list[tuple[str, str]]:
+def list_shortened(study: Study) -> list[tuple[str, str]]:
     """(short name, full label) of every strategy whose name was shortened."""
-    return [(name, plain(label)) for label, name in short_strategies(study.strategies).items() if name != plain(label)]
+    return [
+        (name, neutralize_text(label))
+        for label, name in shorten_strategies(study.strategies).items()
+        if name != neutralize_text(label)
+    ]
 
 
-def family(label: str) -> str:
+def find_family(label: str) -> str:
     """The kind of a strategy: `hybrid` of `hybrid, every turn` or `hybrid(window=10)`."""
     return re.split(r"[\s(,]", label.strip(), maxsplit=1)[0]
 
 
 def is_raw(label: str) -> bool:
-    return family(label) == "raw"
+    return find_family(label) == "raw"
 
 
 def is_hindsight(label: str) -> bool:
-    """Whether the strategy knows the future, so that nobody can run it."""
+    """Whether the strategy knows the future, so that it cannot be run live."""
     return "hindsight" in label
 
 
@@ -88,7 +92,7 @@ def is_every_turn(label: str) -> bool:
 GROUPS = ("nothing hidden", "as in the papers", "Elision (cache-aware)", "yardstick")
 
 
-def group_of(label: str) -> str:
+def find_group(label: str) -> str:
     """Return the heading, one of `GROUPS`, under which a report shows the strategy."""
     if is_raw(label):
         return GROUPS[0]
@@ -99,30 +103,31 @@ def group_of(label: str) -> str:
     return GROUPS[2]
 
 
-def in_groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def group_rows(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Return the rows under the headings of their groups; under no heading if there are fewer than three groups."""
-    grouped = [(name, [row for row in rows if group_of(row.strategy) == name]) for name in GROUPS]
+    grouped = [(name, [row for row in rows if find_group(row.strategy) == name]) for name in GROUPS]
     filled = [(name, members) for name, members in grouped if members]
     if len(filled) > 2:
         return filled
     return [("", list(rows))]
 
 
-def run_names(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
-    """(file, trajectory) -> a readable name: the path behind what all share, and the id where a file holds several."""
+def name_runs(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
+    """Return (file, trajectory) -> a readable name: the path after the shared folder, and the id in a file of several."""
     keys = list(dict.fromkeys((row.file, row.trajectory) for row in rows))
     files = [file for file, _ in keys]
-    start = _shared(files)
+    start = _measure_shared_path(files)
     runs_in = Counter(files)
     return {
-        (file, run): clipped(
-            plain(file[start:] if file and runs_in[file] == 1 else f"{file[start:]} {run}".strip()), LONGEST_RUN
+        (file, run): clip_start(
+            neutralize_text(file[start:] if file and runs_in[file] == 1 else f"{file[start:]} {run}".strip()),
+            LONGEST_RUN,
         )
         for file, run in keys
     }
 
 
-def _shared(files: Sequence[str]) -> int:
+def _measure_shared_path(files: Sequence[str]) -> int:
     """Length of the folder, slash included, that all `files` lie in."""
     folders = {os.path.dirname(file) for file in files}
     if len({os.path.isabs(folder) for folder in folders}) != 1 or "" in folders:

@@ -158,7 +158,7 @@
     const order = typeof x === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
     return sorting.down ? -order : order;
   };
-  // Row cells that are places in a list, as what stands there.
+  // Rows with the names that their places in lists mean.
   const spelled = study.rows.map(([run, strategy, ...rest]) => [study.runs[run].name, study.strategies[strategy], study.runs[run].reader, ...rest, run]);
   const showAll = byId("more");
   const SHOWN = 300;

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elision.lab.report.names import family, is_every_turn, is_hindsight, is_raw
+from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw
 
 #: slot -> (on a light ground, on a dark ground)
 COLOURS: dict[str, tuple[str, str]] = {
@@ -52,24 +52,24 @@ class Look:
     shape: str = "circle"
 
 
-def looks(labels: Sequence[str]) -> dict[str, Look]:
+def assign_looks(labels: Sequence[str]) -> dict[str, Look]:
     """A look for each strategy; two share one only where there are more than fifteen."""
-    kinds = list(dict.fromkeys(family(label) for label in labels if not is_raw(label)))
+    kinds = list(dict.fromkeys(find_family(label) for label in labels if not is_raw(label)))
     taken: set[str] = set()
     result: dict[str, Look] = {}
     for label in labels:
         if is_raw(label):
             result[label] = Look("grey")
             continue
-        hue = _HUES[kinds.index(family(label)) % len(_HUES)]
-        slot = next((slot for slot in _wishes(hue, _tone(label)) if slot not in taken), hue)
+        hue = _HUES[kinds.index(find_family(label)) % len(_HUES)]
+        slot = next((slot for slot in _rank_slots(hue, _find_tone(label)) if slot not in taken), hue)
         taken.add(slot)
         tone = slot.removeprefix(slot.partition("-")[0])
         result[label] = Look(slot, _DASHES[tone], _SHAPES[tone])
     return result
 
 
-def _tone(label: str) -> str:
+def _find_tone(label: str) -> str:
     if is_hindsight(label):
         return "-deep"
     if is_every_turn(label):
@@ -77,7 +77,7 @@ def _tone(label: str) -> str:
     return ""
 
 
-def _wishes(hue: str, tone: str) -> list[str]:
+def _rank_slots(hue: str, tone: str) -> list[str]:
     """Slots in the order in which they would suit."""
     own = [hue + tone, *(hue + other for other in _TONES)]
     # Last hues first: the first ones are wanted by kinds of strategy still to come.
@@ -102,6 +102,6 @@ PAPER = Ink("#22262c", "#dfe2e6", "#ffffff", {slot: light for slot, (light, _) i
 DARK_PAPER = Ink("#e7eaee", "#343a43", "#0d1117", {slot: dark for slot, (_, dark) in COLOURS.items()})
 
 
-def css(*, dark: bool) -> str:
+def build_css(*, dark: bool) -> str:
     """The slots as CSS variables."""
     return "".join(f"--{slot}:{pair[dark]};" for slot, pair in COLOURS.items())

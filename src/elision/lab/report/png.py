@@ -6,7 +6,7 @@ import json
 
 from elision.lab.report import charts, wording
 from elision.lab.report.palette import PAPER, Ink
-from elision.lab.report.vega import renderer
+from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 
 #: Pixels of the picture per pixel of the chart.
@@ -16,15 +16,15 @@ WIDTH = 760
 
 def draw_picture(study: Study) -> bytes:
     """Return the picture as a PNG file's bytes. Raises MissingExtra without vl-convert."""
-    picture: bytes = renderer().vegalite_to_png(json.dumps(specification(study, PAPER)), scale=SCALE)
+    picture: bytes = load_vega().vegalite_to_png(json.dumps(build_picture(study, PAPER)), scale=SCALE)
     return picture
 
 
-def specification(study: Study, ink: Ink) -> charts.Spec:
+def build_picture(study: Study, ink: Ink) -> charts.Spec:
     """Return the picture in the colours of `ink`, with its legend, as Vega-Lite."""
     key = "Dashed line: sending everything."
     if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
         key += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
-    lines = (f"{wording.scope(study)}. {key}", wording.price_line(study.prices))
-    cost = charts.cost(study, ink, legend=True)
-    return charts.standalone(cost, ink, WIDTH, wording.headline(study), lines)
+    lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
+    cost = charts.draw_costs(study, ink, legend=True)
+    return charts.make_standalone(cost, ink, WIDTH, wording.write_headline(study), lines)

@@ -7,7 +7,7 @@ from typing import Any
 from elision.errors import MissingExtra
 
 
-def renderer() -> Any:
+def load_vega() -> Any:
     """The module vl_convert. Raises MissingExtra without it."""
     try:
         import vl_convert

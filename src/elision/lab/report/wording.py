@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 from elision.lab.report import figures
-from elision.lab.report.names import family, is_every_turn, is_hindsight, is_raw, plain, short_strategies
+from elision.lab.report.names import (
+    find_family,
+    is_every_turn,
+    is_hindsight,
+    is_raw,
+    neutralize_text,
+    shorten_strategies,
+)
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
@@ -16,166 +23,174 @@ _AS_GOOD = 1.05
 LISTED = 10
 
 
-def featured(study: Study) -> Row | None:
+def find_featured(study: Study) -> Row | None:
     """Return the strategy to name first: the recommended one, if it is compared.
 
     Without it: of the cheapest that can be run live, and those nearly as cheap, the one with most facts still visible,
     in whole percents; of equals the cheapest. None is more expensive than raw unless all are.
     """
-    live = _live(study)
+    live = _list_live_rows(study)
     if not live:
         return None
     for row in live:
         if row.strategy == study.recommended:
             return row
-    cheapest = min(map(_cost, live))
-    near = [row for row in live if _cost(row) <= cheapest * _AS_GOOD]
-    saving = [row for row in near if _saves(row)]
-    return min(saving or near, key=lambda row: (-round(100 * (row.evidence_recall or 0.0)), _cost(row), row.strategy))
+    cheapest = min(map(_compare_cost, live))
+    near = [row for row in live if _compare_cost(row) <= cheapest * _AS_GOOD]
+    saving = [row for row in near if _has_saving(row)]
+    return min(
+        saving or near, key=lambda row: (-round(100 * (row.evidence_recall or 0.0)), _compare_cost(row), row.strategy)
+    )
 
 
-def cheapest(study: Study) -> Row | None:
+def find_cheapest(study: Study) -> Row | None:
     """Return the strategy of the lowest cost among those that can be run live; None if there is none but raw."""
-    return min(_live(study), key=_cost, default=None)
+    return min(_list_live_rows(study), key=_compare_cost, default=None)
 
 
-def _live(study: Study) -> list[Row]:
+def _list_live_rows(study: Study) -> list[Row]:
     return [row for row in study.totals if not is_raw(row.strategy) and not is_hindsight(row.strategy)]
 
 
-def every_turn_rival(study: Study, row: Row) -> Row | None:
+def find_every_turn_rival(study: Study, row: Row) -> Row | None:
     """Return the row of the same kind of strategy at every turn; None if `row` is that, or there is none."""
     if is_every_turn(row.strategy):
         return None
-    kind = family(row.strategy)
-    rivals = (each for each in study.totals if is_every_turn(each.strategy) and family(each.strategy) == kind)
+    kind = find_family(row.strategy)
+    rivals = (each for each in study.totals if is_every_turn(each.strategy) and find_family(each.strategy) == kind)
     return next(rivals, None)
 
 
-def _saves(row: Row) -> bool:
+def _has_saving(row: Row) -> bool:
     return row.to_raw is not None and row.to_raw < 1
 
 
-def _cost(row: Row) -> float:
+def _compare_cost(row: Row) -> float:
     if row.to_raw is None:
         return row.usd
     return row.to_raw
 
 
-def headline(study: Study) -> str:
+def write_headline(study: Study) -> str:
     """The study in one or two sentences: the strategy to name first against raw, and against every turn."""
     if not study.rows:
         return "No run was replayed."
-    best = featured(study)
+    best = find_featured(study)
     if best is None:
-        return f"Sending everything costs {figures.usd(study.totals[0].raw_usd)}."
-    name = capitalized(short_strategies(study.strategies)[best.strategy])
-    paid = figures.usd(best.usd)
-    raw = figures.usd(best.raw_usd)
-    change = figures.change(best.to_raw)
+        return f"Sending everything costs {figures.format_usd(study.totals[0].raw_usd)}."
+    name = capitalize_word(shorten_strategies(study.strategies)[best.strategy])
+    paid = figures.format_usd(best.usd)
+    raw = figures.format_usd(best.raw_usd)
+    change = figures.format_change(best.to_raw)
     if best.to_raw is None:
         return f"{name} costs {paid}."
     if figures.is_unchanged(best.to_raw):
         first = f"{name} saves nothing here: it costs what sending everything costs, {raw}."
-    elif _saves(best):
+    elif _has_saving(best):
         first = f"{name} costs {paid} instead of {raw} ({change})."
     else:
         first = f"{name} saves nothing here: it costs {paid}, and sending everything costs {raw} ({change})."
-    rival = every_turn_rival(study, best)
+    rival = find_every_turn_rival(study, best)
     if rival is None:
         return first
-    return f"{first} {_rival_name(rival)} costs {figures.usd(rival.usd)} ({figures.change(rival.to_raw)})."
+    return (
+        f"{first} {_name_rival(rival)} costs {figures.format_usd(rival.usd)} ({figures.format_change(rival.to_raw)})."
+    )
 
 
-def capitalized(name: str) -> str:
+def capitalize_word(name: str) -> str:
     """Return `name` as a sentence begins with it: a word gets a capital, the text of a strategy stays."""
     if name.isalpha():
         return name.capitalize()
     return name
 
 
-def _rival_name(rival: Row) -> str:
-    return f"{family(rival.strategy).capitalize()} at every turn"
+def _name_rival(rival: Row) -> str:
+    return f"{find_family(rival.strategy).capitalize()} at every turn"
 
 
-def recommendation(study: Study) -> str | None:
+def write_recommendation(study: Study) -> str | None:
     """Why the recommended strategy is recommended, and which one is cheapest here; None if it is not compared."""
-    best = featured(study)
-    lowest = cheapest(study)
+    best = find_featured(study)
+    lowest = find_cheapest(study)
     if best is None or lowest is None or best.strategy != study.recommended:
         return None
     why = "it needs no model, and recall gives back what it hid"
-    if lowest.strategy == best.strategy or _cost(lowest) >= _cost(best):
+    if lowest.strategy == best.strategy or _compare_cost(lowest) >= _compare_cost(best):
         return f"Recommended: {best.strategy}; {why}."
-    name = short_strategies(study.strategies)[lowest.strategy]
-    price = f"Lowest cost here: {name} at {figures.usd(lowest.usd)}"
+    name = shorten_strategies(study.strategies)[lowest.strategy]
+    price = f"Lowest cost here: {name} at {figures.format_usd(lowest.usd)}"
     if lowest.summaries:
-        written = figures.plural(lowest.summaries, "summary", "summaries")
-        price += f", including {figures.usd(lowest.summarizer.usd)} for {written} by a model"
+        written = figures.format_plural(lowest.summaries, "summary", "summaries")
+        price += f", including {figures.format_usd(lowest.summarizer.usd)} for {written} by a model"
     return f"Recommended: {best.strategy}; {why}. {price}."
 
 
-def scope(study: Study) -> str:
+def describe_scope(study: Study) -> str:
     """What was replayed, and how tokens were counted."""
     runs = {(row.file, row.trajectory) for row in study.rows}
     calls = max((row.calls for row in study.totals), default=0)
-    return f"{figures.plural(len(runs), 'run')}, {figures.plural(calls, 'call')}, {tokens(study)}"
+    return (
+        f"{figures.format_plural(len(runs), 'run')}, {figures.format_plural(calls, 'call')}, {describe_tokens(study)}"
+    )
 
 
-def price_line(prices: Prices) -> str:
+def describe_prices(prices: Prices) -> str:
     """The prices in full: name, models, date, and rates in USD per million tokens."""
     rates = prices.tiers[0][1]
     named = [("input", rates.input), ("cache write", rates.cache_write), ("cache read", rates.cache_read)]
-    amounts = [f"{figures.rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None]
+    amounts = [
+        f"{figures.format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None
+    ]
     models, colon, _ = prices.source.partition(": ")
     if colon:
-        about = f" ({plain(models).removeprefix('multiples of ')})"
+        about = f" ({neutralize_text(models).removeprefix('multiples of ')})"
     else:
         about = ""
     if prices.dated:
-        date = f" of {plain(prices.dated)}"
+        date = f" of {neutralize_text(prices.dated)}"
     else:
         date = ""
     if len(prices.tiers) > 1:
-        more = f"; more above {figures.count(prices.tiers[1][0])} tokens"
+        more = f"; more above {figures.format_count(prices.tiers[1][0])} tokens"
     else:
         more = ""
-    return f"Prices{date}: {plain(prices.name)}{about}, {', '.join(amounts)} per million tokens{more}"
+    return f"Prices{date}: {neutralize_text(prices.name)}{about}, {', '.join(amounts)} per million tokens{more}"
 
 
-def tokens(study: Study) -> str:
+def describe_tokens(study: Study) -> str:
     """How tokens were counted."""
     if study.counter == "estimate":
         return "tokens estimated from characters"
-    return f"tokens counted with {plain(study.counter)}"
+    return f"tokens counted with {neutralize_text(study.counter)}"
 
 
-def interruption(study: Study) -> str | None:
+def describe_interruption(study: Study) -> str | None:
     """What is missing from a study that was broken off; None if it is whole."""
     if study.finished:
         return None
     runs = {(row.file, row.trajectory) for row in study.rows}
     if not runs:
         return "Interrupted before the first run was finished."
-    done = f"Interrupted: {figures.plural(len(runs), 'run')} finished, the others are missing"
+    done = f"Interrupted: {figures.format_plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
     if len(sizes) > 1:
         return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
     return f"{done}."
 
 
-def allowance(row: Row) -> str | None:
+def describe_break_even(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
     if row.turns:
-        share = f" (+{figures.percent(row.allowance / row.turns)})"
+        share = f" (+{figures.format_share(row.allowance / row.turns)})"
     else:
         share = ""
-    return f"{figures.turns(row.allowance)} extra turns{share}"
+    return f"{figures.format_turns(row.allowance)} extra turns{share}"
 
 
-def notes(study: Study) -> list[str]:
+def list_notes(study: Study) -> list[str]:
     """What limits the figures."""
     listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
     if any(row.summaries for row in study.rows):
@@ -190,7 +205,7 @@ def notes(study: Study) -> list[str]:
     return listed
 
 
-def worst_runs(study: Study, strategy: str) -> list[Row]:
+def rank_runs(study: Study, strategy: str) -> list[Row]:
     """Return the runs of a strategy, most expensive against raw first; none if there is one run, or for raw."""
     rows = study.of(strategy)
     if len(rows) < 2 or is_raw(strategy):
@@ -198,12 +213,12 @@ def worst_runs(study: Study, strategy: str) -> list[Row]:
     return sorted(rows, key=lambda row: (-round(row.to_raw or 0.0, 6), row.file, row.trajectory))
 
 
-def controlled(study: Study) -> bool:
+def has_controls(study: Study) -> bool:
     """Whether any format has a control with something in it."""
     return any(control.noise is not None or control.floor is not None for control in study.controls)
 
 
-def no_hindsight(study: Study) -> str | None:
+def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
         return "No hindsight was asked for: the cheapest schedule of each strategy is not computed."
@@ -215,7 +230,7 @@ def no_hindsight(study: Study) -> str | None:
     )
 
 
-def glossary(study: Study) -> list[tuple[str, str]]:
+def select_words(study: Study) -> list[tuple[str, str]]:
     """Return the words of the tables with their meanings: those that apply to this study."""
     absent = set()
     if not any(row.evidence_items for row in study.rows):
@@ -225,7 +240,7 @@ def glossary(study: Study) -> list[tuple[str, str]]:
     known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
     if not known or not study.hindsight:
         absent.add(HINDSIGHT)
-    if not any(allowance(row) for row in study.totals):
+    if not any(describe_break_even(row) for row in study.totals):
         absent.add(BREAK_EVEN)
     return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
 
@@ -267,21 +282,21 @@ CONTROLS = (
 )
 
 
-def problems(study: Study) -> tuple[list[str], int]:
+def summarize_problems(study: Study) -> tuple[list[str], int]:
     """The first ten kinds of problem as lines, and how many problems are in none of them."""
     groups: dict[str, list[Problem]] = defaultdict(list)
     for problem in study.problems:
         groups[problem.reason].append(problem)
     listed = list(groups.values())[:LISTED]
-    return [_problem(group) for group in listed], len(study.problems) - sum(map(len, listed))
+    return [_describe_problem(group) for group in listed], len(study.problems) - sum(map(len, listed))
 
 
-def _problem(group: list[Problem]) -> str:
-    first = plain(str(group[0]))
+def _describe_problem(group: list[Problem]) -> str:
+    first = neutralize_text(str(group[0]))
     if len(first) <= 300:
         first = first
     else:
         first = first[:299] + "…"
     if len(group) == 1:
         return first
-    return f"{first} ({figures.count(len(group))} times)"
+    return f"{first} ({figures.format_count(len(group))} times)"
