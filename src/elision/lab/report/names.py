@@ -113,7 +113,7 @@ def group_rows(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def name_runs(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
-    """Return (file, trajectory) -> a readable name: the path after the shared folder, and the id in a file of several."""
+    """Return (file, trajectory) -> a name: the path after the shared folder, and the id in a file of several."""
     keys = list(dict.fromkeys((row.file, row.trajectory) for row in rows))
     files = [file for file, _ in keys]
     start = _measure_shared_path(files)
