@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def printed(*arguments: str, width: int = 100, **environ: str) -> str:
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_every_setting_is_shown(width: int) -> None:
     """Each has one line with its value and its place, within the width and uncut."""
-    text = printed(width=width)
+    text = printed("--all", width=width)
     lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
     assert set(ALL_KEYS) <= set(lines)
     assert lines["masking_window"][1:3] == ["8", "elision.toml:2"]
@@ -51,6 +52,20 @@ def test_wide_terminals_show_the_meaning() -> None:
     """Where there is room, what each setting means stands beside it on the same line."""
     assert "newest turns that stay verbatim" in printed(width=160)
     assert "newest turns that stay verbatim" not in printed(width=100)
+
+
+def test_only_what_somebody_set_is_shown() -> None:
+    """Settings with their default are counted, and listed with --all."""
+    text = printed()
+    assert "masking_window" in text
+    assert "summary_turns" not in text
+    assert re.search(r"\d+ settings have their default; elision config --all lists them\.", text)
+
+
+def test_nothing_set_is_a_sentence(tmp_path: Path) -> None:
+    """Rather than an empty table."""
+    (tmp_path / "elision.toml").unlink()
+    assert "Every setting has its default; elision config --all lists them." in printed()
 
 
 def test_what_has_no_effect_is_said() -> None:

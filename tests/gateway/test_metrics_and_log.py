@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
+import sys
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -13,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elision.gateway import request_metrics
 from elision.gateway.metrics_page import MetricsPage
-from elision.gateway.request_log import LOGGER_NAME, RequestLog, collect_facts
+from elision.gateway.request_log import LOGGER_NAME, RequestLog, choose_form, collect_facts, log_to_stderr
 from elision.gateway.request_record import Disposition, RequestRecord
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import MAX_MODELS
@@ -269,3 +271,26 @@ def test_a_log_that_fails_fails_no_request(monkeypatch: pytest.MonkeyPatch) -> N
             client.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("terminal", "expected"), [(True, "message=up"), (False, '"message": "up"')])
+def test_lines_are_text_in_a_terminal_and_json_elsewhere(
+    terminal: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default, `auto`: people read the one, programs the other."""
+
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    logger = logging.getLogger("elision")
+    before = (logger.handlers, logger.propagate, logger.level)
+    try:
+        log_to_stderr(choose_form("auto"))
+        logger.info("up")
+    finally:
+        logger.handlers, logger.propagate = before[0], before[1]
+        logger.setLevel(before[2])
+    assert expected in stream.getvalue()

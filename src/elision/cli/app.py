@@ -11,7 +11,7 @@ from elision.cli.command_group import CommandGroup
 app = typer.Typer(
     name="elision",
     cls=CommandGroup,
-    help="Context management for LLM agents: replay recorded runs, price them, see what would be hidden.",
+    help="Context management for LLM agents: price it on recorded runs, serve it as a gateway, see what it hid.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
@@ -36,7 +36,7 @@ def elision(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Context management for LLM agents: replay recorded runs, price them, see what would be hidden."""
+    """Context management for LLM agents: price it on recorded runs, serve it as a gateway, see what it hid."""
 
 
 #: What the user mistyped. typer brings its own copy of click and names this class nowhere else.

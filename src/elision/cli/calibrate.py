@@ -32,7 +32,7 @@ def calibrate(
     detail: Annotated[bool, typer.Option("--detail", help="Print the token bill of every run.")] = False,
     tokens: Tokens = "o200k",
 ) -> None:
-    """Put the recorded bill beside the simulated one, and say why they part.
+    """Compare the recorded bill with the simulated one, and explain the difference.
 
     For recordings that hold the provider's own usage. Prices are those of the recorded model on the day of the run.
     """

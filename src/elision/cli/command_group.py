@@ -10,26 +10,36 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-#: Command -> what `elision --help` says of it: the first paragraph of its own help. The module `elision.cli.<command>`
-#: holds a function of that name, or a typer app where the command is a group.
-COMMANDS: Final[dict[str, str]] = {
-    "replay": "Replay recorded runs under every strategy and price them as they would be billed.",
-    "view": "Show exactly what the model would be sent at a call of a recorded run, and what is masked or summarized "
-    "in it.",
-    "calibrate": "Put the recorded bill beside the simulated one, and say why they part.",
-    "prices": "List what models cost; with MODEL, all that is known of one.",
-    "rules": "List what each rule of a strategy matches in recorded runs; hides nothing.",
-    "run": "Let an agent work on a task with a shell, in a folder, until it hands in a result.",
-    "serve": "Serve as the gateway between agents and their provider: change the base URL, nothing else.",
-    "playback": "Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming "
-    "included.",
-    "config": "Show every setting in force and where it is from: environment, TOML file, preset or default.",
-    "sessions": "List the sessions of a store, the one changed last first, and what hiding saved in each.",
-    "show": "Show what was hidden in a session, when and why, and what it saved; with --call, a request as it was "
-    "sent.",
-    "recall": "Print a result of a session word for word, hidden or not; or where words stand in the session.",
-    "store": "Stored sessions: what they take up, retention, checks, moving, export and import.",
+#: Group -> command -> its line in `elision --help`, the first paragraph of its own help. The module
+#: `elision.cli.<command>` holds a function of that name, or a typer app where the command is a group.
+COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
+    "Try it on recorded runs": {
+        "replay": "Replay recorded runs under every strategy and price them as they would be billed.",
+        "view": "Show exactly what the model would be sent at a call of a recorded run, and what is masked or "
+        "summarized in it.",
+        "rules": "List what each rule of a strategy matches in recorded runs; hides nothing.",
+        "calibrate": "Compare the recorded bill with the simulated one, and explain the difference.",
+        "prices": "List what models cost; with MODEL, all that is known of one.",
+        "playback": "Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming "
+        "included.",
+    },
+    "Run agents": {
+        "serve": "Serve as the gateway between agents and their provider: change the base URL, nothing else.",
+        "run": "Let an agent work on a task with a shell, in a folder, until it returns a result.",
+    },
+    "Look at sessions": {
+        "sessions": "List the sessions of a store, the one changed last first, and what hiding saved in each.",
+        "show": "Show what was hidden in a session, when and why, and what it saved; with --call, one request.",
+        "recall": "Print a result of a session word for word, hidden or not; or where words occur in the session.",
+    },
+    "Keep": {
+        "store": "Stored sessions: their size, retention, checks, moving, export and import.",
+        "config": "Show the settings in force and where each is from: environment, TOML file, preset or default.",
+    },
 }
+COMMANDS: Final[dict[str, str]] = {name: line for group in COMMAND_GROUPS.values() for name, line in group.items()}
+#: Type of a parameter -> how its value is called in help.
+_METAVARS: Final = {"str": "TEXT", "Path": "PATH", "int": "N", "float": "NUMBER"}
 
 
 class LazyCommands(UserDict[str, Any]):
@@ -56,9 +66,11 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with its line of `COMMANDS`; no module is imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write every command with its line, group by group; no module is imported."""
+        widest = max(map(len, COMMANDS))
+        for title, commands in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, line in commands.items()])
 
 
 def load_command(name: str) -> Any:
@@ -75,7 +87,24 @@ def load_command(name: str) -> Any:
         each.help = join_lines((each.callback and each.callback.__doc__) or "")
         # Given by itself it stands whole among the commands.
         each.short_help = each.help.partition("\n\n")[0]
-    return typer.main.get_group(holder).commands[name]
+    command = typer.main.get_group(holder).commands[name]
+    for each in (command, *getattr(command, "commands", {}).values()):
+        name_values(each)
+    return command
+
+
+def name_values(command: Any) -> None:
+    """Give every parameter of `command` a name for its value that is no type of Python: PATHS..., N, TEXT."""
+    for parameter in command.params:
+        if parameter.metavar is not None or getattr(parameter, "is_flag", False):
+            continue
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper()
+            # The name says what it is; typer would print `<list[Path]>` after it.
+            parameter.display_type = lambda ctx: ""
+        else:
+            kind = parameter.bare_type().removeprefix("list[").removesuffix("]")
+            parameter.metavar = _METAVARS.get(kind, kind.upper())
 
 
 def join_lines(text: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -29,22 +31,36 @@ def config(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON (elision.config/1) instead of the table.")
     ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Settings that have their default, too.")] = False,
 ) -> None:
-    """Show every setting in force and where it is from: environment, TOML file, preset or default."""
+    """Show the settings in force and where each is from: environment, TOML file, preset or default."""
     found = load_settings()
     if as_json:
         typer.echo(json.dumps(_settings_json(found), indent=2, ensure_ascii=False))
         return
     console = open_console()
-    console.print(build_table(found, wide=console.width >= WIDE))
+    print_settings(found, console, everything=everything)
     for entry in found.entries:
         if entry.note:
             console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
     console.print(Text(_LEGEND, style="dim"))
 
 
-def build_table(found: Settings, *, wide: bool) -> Table:
-    """Each setting, its value and its place; wide: its meaning too."""
+def print_settings(found: Settings, console: Console, *, everything: bool) -> None:
+    """Print the table of settings; without `everything` only those that somebody set, and how many have defaults."""
+    entries = found.entries
+    if not everything:
+        entries = tuple(entry for entry in entries if entry.place not in (NOWHERE, ""))
+    if entries:
+        console.print(build_table(entries, wide=console.width >= WIDE))
+    defaults = len(found.entries) - len(entries)
+    if defaults:
+        subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
+        console.print(Text(f"{subject}; elision config --all lists them.", style="dim"))
+
+
+def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
+    """Return the table of `entries`: each setting, its value and its place; wide: its meaning too."""
     shown = Table(box=SIMPLE_HEAD)
     shown.padding = (0, 2, 0, 0)
     shown.show_edge = False
@@ -54,7 +70,7 @@ def build_table(found: Settings, *, wide: bool) -> Table:
     shown.add_column("from", overflow="fold")
     if wide:
         shown.add_column("meaning", style="dim")
-    for _, group in groupby(found.entries, key=lambda entry: entry.key.group):
+    for _, group in groupby(entries, key=lambda entry: entry.key.group):
         shown.add_section()
         for entry in group:
             shown.add_row(*_build_row(entry), *([Text(entry.key.meaning)] if wide else []))

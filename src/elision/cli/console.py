@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any, Final, cast
 
 from rich.console import Console
@@ -31,3 +34,15 @@ def open_console(*, stderr: bool = False) -> Console:
     if stream.isatty():
         return Console(stderr=stderr)
     return Console(file=cast(IO[str], _TrimmedStream(stream)), stderr=stderr)
+
+
+@contextmanager
+def page_output(console: Console) -> Iterator[None]:
+    """Show what is printed inside in the user's pager, as git does, if standard output is a terminal."""
+    if not console.is_terminal:
+        yield
+        return
+    # Colours pass, and what fits on one screen needs no key to leave.
+    os.environ.setdefault("LESS", "-FRX")
+    with console.pager(styles=True):
+        yield

@@ -82,7 +82,7 @@ def _new_prices_table(first: str, *, wide: bool) -> Table:
 
 def _build_models_table(*, wide: bool) -> Table:
     table = _new_prices_table("model", wide=wide)
-    table.add_column("", no_wrap=True)
+    table.add_column("trust" if wide else "T", no_wrap=True)
     if wide:
         table.add_column("also")
     for provider, group in groupby(load_price_table().entries, key=lambda entry: entry.provider):

@@ -1,4 +1,4 @@
-"""`elision recall`: what was hidden in a session, read again; and where words stand in it."""
+"""`elision recall`: what was hidden in a session, read again; and where words occur in it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def recall(
     ] = False,
     store: StoreUrl = None,
 ) -> None:
-    """Print a result of a session word for word, hidden or not; or where words stand in the session.
+    """Print a result of a session word for word, hidden or not; or where words occur in the session.
 
     Control characters are shown as signs, since a terminal acts on them.
     """

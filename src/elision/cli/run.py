@@ -69,7 +69,7 @@ def run(
     ] = None,
     seconds: Annotated[float, typer.Option("--command-seconds", help="That one command may take.", min=0.1)] = 120.0,
 ) -> None:
-    """Let an agent work on a task with a shell, in a folder, until it hands in a result.
+    """Let an agent work on a task with a shell, in a folder, until it returns a result.
 
     The key is read from OPENAI_API_KEY or ANTHROPIC_API_KEY alone, and commands never see it. Commands run as you: give
     the agent a folder, a container or a machine that it may change. Ctrl-C stops it; with --session it goes on.

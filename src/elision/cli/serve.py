@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.config import build_table
+from elision.cli.config import print_settings
 from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
 from elision.cli.view_text import escape_controls
@@ -61,7 +61,7 @@ def serve(
     at_limit: Annotated[
         str | None, typer.Option("--at-limit", help="Beyond such a limit: hint (a header) or refuse (429).")
     ] = None,
-    log: Annotated[str | None, typer.Option("--log", help="A line for each request: json, text or none.")] = None,
+    log: Annotated[str | None, typer.Option("--log", help="A line for each request: json, text, none or auto.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Show what is in force, try providers and store, and end.")
     ] = False,
@@ -98,7 +98,7 @@ def serve(
 
 def _run_gateway(given: dict[str, Any]) -> int:
     # An extra serves, and the other commands must do without it.
-    from elision.gateway.request_log import log_to_stderr
+    from elision.gateway.request_log import choose_form, log_to_stderr
     from elision.gateway.server import bind_socket, format_url
     from elision.gateway.server import serve_worker as serve_here
     from elision.gateway.settings import gateway_settings
@@ -106,7 +106,7 @@ def _run_gateway(given: dict[str, Any]) -> int:
 
     settings = gateway_settings(**given)
     listening = bind_socket(settings.host, settings.port)
-    log_to_stderr(settings.log)
+    log_to_stderr(choose_form(settings.log))
     url = format_url(listening)
 
     def up() -> None:
@@ -141,7 +141,7 @@ def _check_gateway(given: dict[str, Any]) -> int:
 
     settings = gateway_settings(**given)
     console = open_console()
-    console.print(build_table(settings.library, wide=False))
+    print_settings(settings.library, console, everything=False)
     results = asyncio.run(run_checks(settings))
     shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
     for name in ("tried", "", "at", "which"):

@@ -35,7 +35,7 @@ def show(
     prices: PriceSet = None,
     tokens: Tokens = "o200k",
 ) -> None:
-    """Show what was hidden in a session, when and why, and what it saved; with --call, a request as it was sent."""
+    """Show what was hidden in a session, when and why, and what it saved; with --call, one request."""
     if model or price or prices:
         rates = choose_prices(model, price, prices)
     else:

@@ -24,7 +24,7 @@ from elision.stores.store_urls import open_existing, open_store, parse_path
 from elision.trajectory.redact import Redaction
 
 store = typer.Typer(
-    help="Stored sessions: what they take up, retention, checks, moving, export and import.",
+    help="Stored sessions: their size, retention, checks, moving, export and import.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elision.cli.console import open_console
+from elision.cli.console import open_console, page_output
 from elision.cli.options import Model, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import replace_file
 from elision.cli.reader_bugs import exit_on_reader_bug
@@ -76,8 +76,14 @@ def view(
     elif out is not None:
         raise SpecError(f"{escape_controls(str(out))}: a file is written with --json only")
     else:
-        screen = ViewScreen(open_console(), run, strategy, counting, full=full)
-        (screen.print_changes if diff else screen.print_view)(_find_call(every, call, len(run.turns)))
+        console = open_console()
+        screen = ViewScreen(console, run, strategy, counting, full=full)
+        shown = _find_call(every, call, len(run.turns))
+        with page_output(console):
+            if diff:
+                screen.print_changes(shown)
+            else:
+                screen.print_view(shown)
     exit_on_reader_bug(problems)
 
 

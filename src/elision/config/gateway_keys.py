@@ -56,7 +56,10 @@ _LISTENING: Final = (
         secret=True,
     ),
     _key(
-        "log", setting_readers.choice(("none", "text", "json")), "json", "one line for each request, on standard error"
+        "log",
+        setting_readers.choice(("auto", "none", "text", "json")),
+        "auto",
+        "one line for each request, on standard error; auto: text in a terminal, JSON elsewhere",
     ),
 )
 

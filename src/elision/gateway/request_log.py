@@ -98,8 +98,17 @@ def _to_ms(seconds: float) -> float:
 # -- where lines go ---------------------------------------------------------------------------------------------------
 
 
+def choose_form(form: Literal["auto", "none", "text", "json"]) -> Literal["none", "text", "json"]:
+    """Return the form of log lines; auto: text if standard error is a terminal, JSON elsewhere."""
+    if form != "auto":
+        return form
+    if sys.stderr.isatty():
+        return "text"
+    return "json"
+
+
 def log_to_stderr(form: Literal["none", "text", "json"]) -> None:
-    """Have everything on `elision` written to standard error, a line each. `none` leaves warnings and errors alone."""
+    """Write everything on `elision` to standard error, a line each. none: warnings and errors alone."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter(form))
     logger = logging.getLogger("elision")

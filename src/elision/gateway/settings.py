@@ -28,7 +28,7 @@ class GatewaySettings:
     workers: int
     admin_token: str | None = field(repr=False)
     secret: str | None = field(repr=False)
-    log: Literal["none", "text", "json"]
+    log: Literal["auto", "none", "text", "json"]
     upstream_openai: str | None
     upstream_anthropic: str | None
     connect_seconds: float

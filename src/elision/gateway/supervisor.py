@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final
 
 from elision.errors import ElisionError
-from elision.gateway.request_log import log_to_stderr
+from elision.gateway.request_log import choose_form, log_to_stderr
 from elision.gateway.server import serve_worker
 from elision.gateway.settings import GatewaySettings
 
@@ -203,7 +203,7 @@ def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe
         pipe.send(True)
         pipe.close()
 
-    log_to_stderr(settings.log)
+    log_to_stderr(choose_form(settings.log))
     try:
         serve_worker(settings, listening_socket, up)
     except ElisionError as error:

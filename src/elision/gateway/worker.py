@@ -13,7 +13,7 @@ from elision.gateway.assembly import Gateway
 from elision.gateway.dashboard.pages import make_routes
 from elision.gateway.health import HealthChecks
 from elision.gateway.live_sessions import LiveSession
-from elision.gateway.request_log import RequestLog
+from elision.gateway.request_log import RequestLog, choose_form
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.settings import GatewaySettings
 from elision.stores.memory import MemoryStore
@@ -116,6 +116,7 @@ def _make_metrics_page() -> MetricsPage | None:
 
 def _make_listeners(metrics: MetricsPage | None, settings: GatewaySettings) -> list[RequestListener]:
     found: list[RequestListener] = [] if metrics is None else [metrics.add_request]
-    if settings.log != "none":
-        found.append(RequestLog(settings.log, redaction=settings.library.redaction).log_request)
+    form = choose_form(settings.log)
+    if form != "none":
+        found.append(RequestLog(form, redaction=settings.library.redaction).log_request)
     return found
