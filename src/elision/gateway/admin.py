@@ -47,13 +47,13 @@ def make_admin_app(
         is_ready, body = await health.check_ready()
         return Response(body, 200 if is_ready else 503, media_type="application/json")
 
-    def scraped(request: Request) -> Response:
+    def render_metrics(request: Request) -> Response:
         if metrics is None:
             return PlainTextResponse(f"metrics need an extra: {install('prometheus')}\n", 501)
         kind, body = metrics()
         return Response(body, media_type=kind)
 
-    routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", scraped), *dashboard]
+    routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", render_metrics), *dashboard]
     return AdminGuard(Starlette(routes=routes), settings)
 
 
