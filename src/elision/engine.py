@@ -8,7 +8,7 @@
         session.add(turn)                                           # raw first
 
 The same session runs live and in a replay; nothing in it knows which. Everything that happened is in `events`, and
-`Session.resumed` makes the same session of them again.
+`Session.from_events` makes the same session of them again.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Session:
         self._view_limit = usable
 
     @classmethod
-    def resumed(
+    def from_events(
         cls,
         events: Sequence[Event],
         strategy: Strategy,

@@ -146,7 +146,7 @@ def test_what_the_client_never_saw(tmp_path: Path) -> None:
     """An exchange behind the client's back stands at its call, in sizes, and none of what it says."""
     with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
         context.prepare(stored.opening())
-        context.exchanged(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
+        context.record_exchange(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
     text = printed("s", "--store", stored.url(tmp_path))
     told = "answered here: 3 messages in place of the one that the client saw, 1 result in front of its next"
     assert told in " ".join(text.split())
@@ -320,7 +320,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
-    whole = Session.resumed(events, parse_strategy(strategy), find_prices(stored.MODEL), sizer)
+    whole = Session.from_events(events, parse_strategy(strategy), find_prices(stored.MODEL), sizer)
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
     assert account.final.costs.ours == pytest.approx(whole.bill.spent_usd, rel=0.01)

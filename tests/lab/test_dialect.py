@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import SpecError
-from elision.lab.dialect import known, renderer, sizer
+from elision.lab.dialect import check_dialect, renderer, sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.study import load_runs
 from elision.lab.views import list_views
@@ -64,4 +64,4 @@ def test_anthropic_does_not_count_reasoning() -> None:
 def test_an_unknown_dialect_lists_what_exists() -> None:
     """As every unknown name does."""
     with pytest.raises(SpecError, match="openai, openai-responses, anthropic"):
-        known("gemini")
+        check_dialect("gemini")

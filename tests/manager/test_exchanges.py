@@ -22,7 +22,7 @@ def manager(store: Any, session: str = "s", **options: Any) -> ContextManager:
 
 
 def noted(context: ContextManager, node: str) -> RecallExchanged:
-    assert context.exchanged(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
+    assert context.record_exchange(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
     return context.exchanges()[-1]
 
 
@@ -38,7 +38,7 @@ def test_an_exchange_is_noted_at_its_call() -> None:
 def test_before_a_session_there_is_nothing_to_note_it_in() -> None:
     """Whoever notes it is told."""
     context = manager(MemoryStore())
-    assert not context.exchanged(node="n", messages=("{}",))
+    assert not context.record_exchange(node="n", messages=("{}",))
     assert context.exchanges() == []
 
 

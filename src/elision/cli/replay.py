@@ -22,7 +22,7 @@ from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, 
 from elision.cli.outputs import check_outputs, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError, OutputError, SpecError
-from elision.lab.dialect import known
+from elision.lab.dialect import check_dialect
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.provenance import Provenance
@@ -70,7 +70,7 @@ def replay(
         prices=choose_prices(model, price, price_set),
         candidates=parse_candidates(strategy or [], hindsight=not no_hindsight),
         tokens=tokens,
-        dialect=known(dialect),
+        dialect=check_dialect(dialect),
         hindsight=not no_hindsight,
     )
     if html_file or png_file:

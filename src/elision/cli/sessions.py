@@ -77,18 +77,18 @@ class _RowLoader:
         self._rates = rates
         self._fast = fast
 
-    def load_row(self, front: str, info: SessionInfo) -> table.SessionRow:
+    def load_row(self, front: str, info: SessionInfo) -> table.ListedSession:
         """A session that cannot be read is a row that says so."""
         if self._fast:
-            return table.SessionRow(front=front, info=info)
+            return table.ListedSession(front=front, info=info)
         try:
             log = load_session_log(self._store, info, self._sizer, self._guards, self._rates)
-            return table.SessionRow(front=front, info=info, account=log.build_report())
+            return table.ListedSession(front=front, info=info, account=log.build_report())
         except StoreError as error:
-            return table.SessionRow(front=front, info=info, fault=str(error))
+            return table.ListedSession(front=front, info=info, fault=str(error))
 
 
-def _write_rows(rows: Iterator[table.SessionRow]) -> None:
+def _write_rows(rows: Iterator[table.ListedSession]) -> None:
     for row in rows:
         info = row.info
         told: dict[str, Any] = {

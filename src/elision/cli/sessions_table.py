@@ -24,7 +24,7 @@ _NAME: Final = (16, 48)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
+class ListedSession:
     """A session. front: the tree in front of its name. account: None where its log was not read, or cannot be."""
 
     front: str
@@ -39,13 +39,13 @@ class _SessionColumn:
 
     title: str
     keep: int
-    cell: Callable[[SessionRow], str]
-    mood: Callable[[SessionRow], str] = lambda row: ""
+    cell: Callable[[ListedSession], str]
+    mood: Callable[[ListedSession], str] = lambda row: ""
     left: bool = False
-    needed: Callable[[SessionRow], bool] = lambda row: True
+    needed: Callable[[ListedSession], bool] = lambda row: True
 
 
-def render_sessions(rows: Sequence[SessionRow], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
+def render_sessions(rows: Sequence[ListedSession], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
     """The table. number: sessions that there are."""
     if not rows:
         return Text("the store keeps no sessions yet")
@@ -71,7 +71,7 @@ def _build_table(name: int, columns: Sequence[_SessionColumn]) -> Table:
     return result
 
 
-def _name_cell(row: SessionRow, room: int) -> Text:
+def _name_cell(row: ListedSession, room: int) -> Text:
     """The name, cut at its end where it must be; what it came by stands quietly behind it."""
     name = _find_name(row)
     if cell_len(name) > room:
@@ -81,11 +81,11 @@ def _name_cell(row: SessionRow, room: int) -> Text:
     return text
 
 
-def _find_name(row: SessionRow) -> str:
+def _find_name(row: ListedSession) -> str:
     return f"{row.front}{format_session_name(row.info.key)}{_describe_relation(row)}"
 
 
-def _describe_relation(row: SessionRow) -> str:
+def _describe_relation(row: ListedSession) -> str:
     if row.front:
         return f" ({row.info.relation or 'child'})"
     return ""
@@ -104,23 +104,23 @@ def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
     return [turns, *_COUNTED, changed, *_SAID]
 
 
-def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[SessionRow], str]:
+def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[ListedSession], str]:
     return lambda row: (
         cell(row.account) if row.account is not None and row.account.final is not None else figures.NOTHING
     )
 
 
-def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[SessionRow], str]:
+def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[ListedSession], str]:
     return _account_cell(lambda account: figures.format_count(number(account)))
 
 
-def _hiding_saved_usd(row: SessionRow) -> float:
+def _hiding_saved_usd(row: ListedSession) -> float:
     if row.account and row.account.final:
         return row.account.final.costs.hiding
     return 0.0
 
 
-def _caching_saved_usd(row: SessionRow) -> float:
+def _caching_saved_usd(row: ListedSession) -> float:
     if row.account and row.account.final:
         return row.account.final.costs.caching
     return 0.0
@@ -139,7 +139,7 @@ def format_usd(usd: float) -> str:
     return figures.format_usd(usd)
 
 
-def _describe_guard(row: SessionRow) -> str:
+def _describe_guard(row: ListedSession) -> str:
     """What a guard says, in a word or two."""
     end = row.account.final if row.account else None
     if end is None:
@@ -151,7 +151,7 @@ def _describe_guard(row: SessionRow) -> str:
     return ""
 
 
-def _describe_mode(row: SessionRow) -> str:
+def _describe_mode(row: ListedSession) -> str:
     if row.account and row.account.shadow:
         return "shadow"
     return ""
@@ -230,7 +230,7 @@ _SAID: Final = (
 # -- below the table --------------------------------------------------------------------------------------------------
 
 
-def _list_faults(rows: Sequence[SessionRow]) -> Iterator[Text]:
+def _list_faults(rows: Sequence[ListedSession]) -> Iterator[Text]:
     for row in rows:
         if row.fault:
             yield Text(
@@ -238,7 +238,7 @@ def _list_faults(rows: Sequence[SessionRow]) -> Iterator[Text]:
             )
 
 
-def _list_notes(rows: Sequence[SessionRow], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
+def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
     notes = []
     if number > len(rows):
         notes.append(f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them")

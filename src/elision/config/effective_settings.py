@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.setting_keys import KEYS, Key
-from elision.config.setting_readers import NONE, concealed
+from elision.config.setting_readers import NONE, conceal_password
 from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
@@ -201,7 +201,7 @@ def _format_value(*value: Any) -> str:
         case bool():
             return str(value[0]).lower()
         case str():
-            return DEFAULT.redact_text(concealed(value[0]))
+            return DEFAULT.redact_text(conceal_password(value[0]))
         case tuple():
             return ", ".join(item if isinstance(item, str) else item[0] for item in value[0]) or NONE
         case number:

@@ -235,7 +235,7 @@ def summarizer(value: object) -> str:
 _QUERY: Final = re.compile(r"(?i)\b(\w*(?:password|passwd|pwd|secret|token|key)=)[^&\s]*")
 
 
-def concealed(url: str) -> str:
+def conceal_password(url: str) -> str:
     """`url` with its password replaced by ***, wherever one may stand."""
     scheme, mark, rest = url.partition("://")
     if mark and "@" in rest:

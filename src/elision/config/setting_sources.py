@@ -14,7 +14,7 @@ from typing import Any, Final
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.gateway_keys import TABLE as GATEWAY
 from elision.config.setting_keys import CONFIG, KEYS, PREFIX, Key
-from elision.config.setting_readers import concealed
+from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
 from elision.trajectory.redact import DEFAULT
 
@@ -110,7 +110,7 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
 
 def _format_refused(value: object) -> str:
     if isinstance(value, str):
-        return repr(DEFAULT.redact_text(concealed(str(value)))[:60])
+        return repr(DEFAULT.redact_text(conceal_password(str(value)))[:60])
     return repr(value)[:60]
 
 

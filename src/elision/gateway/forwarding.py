@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from elision.gateway import header_fields as fields
-from elision.gateway.decompression import ENCODINGS, StreamDecompressor
 from elision.gateway.error_responses import make_error_response, make_stream_error
 from elision.gateway.request_record import RequestRecord
+from elision.gateway.response_decompression import ENCODINGS, StreamDecompressor
 from elision.gateway.response_observer import ResponseFacts, ResponseObserver
 from elision.gateway.routes import Api
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
@@ -120,13 +120,13 @@ def make_decompressor(answer: UpstreamResponse) -> Callable[[bytes], bytes] | No
         return None
     inflater = StreamDecompressor(coding)
 
-    def inflated(chunk: bytes) -> bytes:
+    def decompress_chunk(chunk: bytes) -> bytes:
         try:
             return b"".join(inflater.feed(chunk))
         except ValueError as error:
             raise UpstreamError("malformed", f"the provider's answer cannot be read: {error}") from error
 
-    return inflated
+    return decompress_chunk
 
 
 def make_observer(api: Api | None, answer: UpstreamResponse) -> ResponseObserver:

@@ -20,8 +20,8 @@ from typing import Final
 from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.errors import LimitError
 from elision.gateway import json_spans
+from elision.gateway.body_decompression import decompress_body
 from elision.gateway.budgets import Budgets
-from elision.gateway.content import decompress_body
 from elision.gateway.error_responses import make_error_response
 from elision.gateway.forwarding import forward_unmodified
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client

@@ -608,7 +608,7 @@ class RequestHandler:
 
     def _record_replacement(self, replacement: Replacement, outcome: RoundOutcome) -> None:
         visible = outcome.visible[: replacement.index + 1]
-        self.session.context.exchanged(
+        self.session.context.record_exchange(
             node=self.session.transcript.name_history(self.entries, visible).hex(),
             messages=tuple(encode_json(message).decode() for message in replacement.messages),
             results=tuple(encode_json(message).decode() for message in replacement.results),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from elision.config.setting_readers import concealed
+from elision.config.setting_readers import conceal_password
 from elision.errors import ElisionError
 from elision.gateway.health import is_store_reachable
 from elision.gateway.routes import Provider, Route, build_url
@@ -84,7 +84,7 @@ def _explain_status(status: int) -> str:
 
 async def _check_store(settings: GatewaySettings) -> CheckResult:
     address = settings.library.store
-    place = concealed(address)
+    place = conceal_password(address)
     if settings.off:
         return CheckResult(subject="store", address=place, is_ok=True, message="not used: everything only passes")
     if (said := _explain_missing_store(address)) is not None:

@@ -129,7 +129,7 @@ class Upstream:
         )
         proxy: URL | None = None
 
-        async def asked(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+        async def send_request(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
             return await pool.request(
                 method,
                 target,
@@ -144,12 +144,12 @@ class Upstream:
             if self._proxy_env:
                 proxy = _find_proxy(target)
             try:
-                response = await asked(self._get_pooled_session())
+                response = await send_request(self._get_pooled_session())
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # Servers close what idles whenever they like, often at the moment in which it is used again.
                 if not (used.is_recent and isinstance(sent, bytes)):
                     raise
-                response = await asked(self._get_fresh_session())
+                response = await send_request(self._get_fresh_session())
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(sent, _ChunkedBody) and sent.error is not None:
                 raise sent.error from None

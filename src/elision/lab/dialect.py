@@ -19,16 +19,16 @@ RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
 
 def renderer(dialect: str) -> ViewRenderer:
     """A fresh renderer. Raises SpecError."""
-    return RENDERERS[known(dialect)]()
+    return RENDERERS[check_dialect(dialect)]()
 
 
 def sizer(dialect: str, tokens: str) -> Sizer:
     """Counts what `dialect` sends, with the counter `tokens`: Anthropic and Responses take reasoning back only sealed,
     so what is recorded in clear text is not sent and not counted there. Raises SpecError."""
-    return Sizer(make_counter(tokens), reasoning=known(dialect) == "openai")
+    return Sizer(make_counter(tokens), reasoning=check_dialect(dialect) == "openai")
 
 
-def known(dialect: str) -> str:
+def check_dialect(dialect: str) -> str:
     """`dialect`, if it is one. Raises SpecError."""
     if dialect not in RENDERERS:
         raise SpecError(f"no dialect {dialect!r}; there are: {', '.join(RENDERERS)}")

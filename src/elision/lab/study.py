@@ -210,11 +210,11 @@ def run_study(
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
         hindsight=settings.hindsight,
-        recommended=_recommended(settings.candidates),
+        recommended=_find_recommended(settings.candidates),
     )
 
 
-def _recommended(candidates: Sequence[Candidate]) -> str:
+def _find_recommended(candidates: Sequence[Candidate]) -> str:
     """Return the label of the recommended strategy, "" if it is not among `parse_candidates`."""
     strategy = parse_strategy(RECOMMENDED)
     return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")

@@ -373,7 +373,7 @@ class ContextManager:
 
     # -- what the client never saw ---------------------------------------------------------------------------------
 
-    def exchanged(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
+    def record_exchange(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
         """Record the messages that the provider was sent in place of one message of the client; see `RecallExchanged`.
 
         They are durable with the next write. Returns False where there is no session to record them in.
@@ -396,7 +396,7 @@ class ContextManager:
         return len(branch.session.state.turns)
 
     def exchanges(self) -> list[RecallExchanged]:
-        """Return what `exchanged` recorded in the present history, oldest first; a fork has what it shares."""
+        """Return what `record_exchange` recorded in the present history, oldest first; a fork has what it shares."""
         branch = self._preparer.branch
         if branch is None:
             return []

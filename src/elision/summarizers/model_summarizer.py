@@ -97,7 +97,7 @@ class ModelSummarizer:
         return f"ModelSummarizer({self.endpoint!r})"
 
     def __call__(self, request: SummaryRequest) -> SummaryResult:
-        return _SummaryJob(self, request).run()
+        return _SummaryAttempt(self, request).run()
 
     @property
     def thinking_tokens(self) -> int:
@@ -134,7 +134,7 @@ def _find_window(prices: Prices | None) -> int:
     return min(sizes, default=WINDOW)
 
 
-class _SummaryJob:
+class _SummaryAttempt:
     """One summary from its first request to its result."""
 
     def __init__(self, summarizer: ModelSummarizer, request: SummaryRequest) -> None:

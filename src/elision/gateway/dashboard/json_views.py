@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.session_cache import SessionRow
-from elision.gateway.dashboard.totals import Totals, compute_totals, count_shared_calls
+from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store import SessionInfo
@@ -42,7 +42,7 @@ def decode_key(name: str) -> str:
         raise UnknownHandle(f"{name[:80]!r} names no session") from None
 
 
-def render_totals(found: Totals) -> dict[str, Any]:
+def render_totals(found: SavingsTotals) -> dict[str, Any]:
     """Tokens, as the provider counts them; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as
     billed and as simulated."""
     usage = found.usage

@@ -28,7 +28,7 @@ from elision.gateway.dashboard.json_views import (
     render_totals,
 )
 from elision.gateway.dashboard.session_cache import SessionCache
-from elision.gateway.dashboard.totals import Totals
+from elision.gateway.dashboard.totals import SavingsTotals
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
 from elision.trajectory.plan import Key
@@ -121,8 +121,8 @@ class _DashboardApi:
             "faults": sum(bool(row.fault) for row in read),
             "unpriced": sum(bool(row.calls and not row.priced) for row in read),
             "shadow": self._shadow,
-            "would": render_totals(sum((row.own_totals for row in read if row.shadow), Totals())),
-            **render_totals(sum((row.own_totals for row in read if not row.shadow), Totals())),
+            "would": render_totals(sum((row.own_totals for row in read if row.shadow), SavingsTotals())),
+            **render_totals(sum((row.own_totals for row in read if not row.shadow), SavingsTotals())),
         }
 
     def get_sessions(self, request: Request) -> dict[str, Any]:

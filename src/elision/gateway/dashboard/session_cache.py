@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.errors import ElisionError
-from elision.gateway.dashboard.totals import Totals, compute_totals, count_shared_calls
+from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
@@ -45,7 +45,7 @@ class SessionRow:
     """
 
     info: SessionInfo
-    own_totals: Totals
+    own_totals: SavingsTotals
     calls: int = 0
     shared_calls: int = 0
     model: str = ""
@@ -125,7 +125,7 @@ class SessionCache:
         try:
             account = self._read_log(info).build_report(info)
         except ElisionError as error:
-            return SessionRow(info=info, own_totals=Totals(), fault=str(error))
+            return SessionRow(info=info, own_totals=SavingsTotals(), fault=str(error))
         begun = count_shared_calls(account)
         end = account.final
         if end is not None:

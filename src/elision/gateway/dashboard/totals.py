@@ -39,7 +39,7 @@ class CostParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class SavingsTotals:
     """Calls in sum. Tokens of prompts, as the provider counts them; USD.
 
     ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
@@ -64,13 +64,13 @@ class Totals:
     summaries: int = 0
     failed_summaries: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
+    def __add__(self, other: SavingsTotals) -> SavingsTotals:
         sums = {
             each.name: getattr(self, each.name) + getattr(other, each.name)
             for each in fields(self)
             if _is_summed(each.name)
         }
-        return Totals(
+        return SavingsTotals(
             **sums, usage=self.usage + other.usage, billed_usd=_add_optional(self.billed_usd, other.billed_usd)
         )
 
@@ -85,12 +85,12 @@ class Totals:
         return self.saved_usd - self.caching_usd
 
 
-def compute_totals(account: SessionReport, after: int = 0) -> Totals:
+def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
     """Of the calls behind the first `after` ones, with everything that was booked since."""
     passes = account.calls[after:]
     end = account.final
     if end is None or not passes:
-        return Totals()
+        return SavingsTotals()
     before = _read_booked_before(account, after)
     recalls = end.costs.recalls - before.recalls
     ours = _sum_prompts([each.bills.ours for each in passes], account.prices)
@@ -99,7 +99,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> Totals:
     reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
     spent = end.costs.ours - before.ours
     spared = end.costs.raw - before.raw
-    return Totals(
+    return SavingsTotals(
         calls=len(passes),
         sent_tokens=sum(each.sent_tokens for each in passes),
         raw_tokens=sum(each.raw_tokens for each in passes),

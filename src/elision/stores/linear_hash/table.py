@@ -44,12 +44,12 @@ def make_hasher(file_id: int) -> Callable[[bytes], int]:
     """Return the hash of keys: 64 bits of BLAKE2b, keyed by the file, so that nobody can choose keys that collide."""
     fresh = blake2b(digest_size=8, key=U64.pack(file_id)).copy
 
-    def hashed(key: bytes) -> int:
+    def hash_key(key: bytes) -> int:
         state = fresh()
         state.update(key)
         return int.from_bytes(state.digest(), "little")
 
-    return hashed
+    return hash_key
 
 
 def bucket_of(hashed: int, level: int, split: int) -> int:

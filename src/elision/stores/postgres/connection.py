@@ -294,9 +294,9 @@ def _make_connection_class(
                 raise
 
         def wait(self, gen: Any, *given: Any, **named: Any) -> Any:
-            return super().wait(gen if self.wait_for_ever else self._limited(gen), *given, **named)
+            return super().wait(gen if self.wait_for_ever else self._wait_within_limit(gen), *given, **named)
 
-        def _limited(self, gen: Any) -> Generator[Any, Any, Any]:
+        def _wait_within_limit(self, gen: Any) -> Generator[Any, Any, Any]:
             until = time.monotonic() + limit
             try:
                 wanted = next(gen)
