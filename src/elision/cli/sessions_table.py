@@ -45,7 +45,9 @@ class _SessionColumn:
     needed: Callable[[ListedSession], bool] = lambda row: True
 
 
-def render_sessions(rows: Sequence[ListedSession], number: int, now: float, width: int, *, fast: bool) -> RenderableType:
+def render_sessions(
+    rows: Sequence[ListedSession], number: int, now: float, width: int, *, fast: bool
+) -> RenderableType:
     """The table. number: sessions that there are."""
     if not rows:
         return Text("the store keeps no sessions yet")

@@ -107,11 +107,11 @@ def _read_asset(name: str) -> str:
 
 
 def _build_policy(scripts: Sequence[str], style: str) -> str:
-    def allowed(texts: Iterable[str]) -> str:
+    def hash_sources(texts: Iterable[str]) -> str:
         return " ".join(f"'sha256-{_hash_text(text)}'" for text in texts) or "'none'"
 
     return (
-        f"default-src 'none'; script-src {allowed(scripts)}; style-src {allowed([style])};"
+        f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources([style])};"
         " base-uri 'none'; form-action 'none'"
     )
 
