@@ -19,6 +19,7 @@ class ModelQuirks:
     def __init__(self, *, takes_temperature: bool = True, limit_field: str = "max_tokens") -> None:
         self.takes_temperature = takes_temperature
         self.limit_field = limit_field
+        self._has_switched_limit = False
 
     def build_fields(self, max_tokens: int) -> dict[str, Any]:
         """Return the fields of a request that depend on the model."""
@@ -27,27 +28,33 @@ class ModelQuirks:
             fields["temperature"] = 0
         return fields
 
-    def learn_from(self, fault: EndpointFault) -> bool:
-        """Learn from `fault`, and return whether that makes another request worth trying."""
-        if fault.cause != "rejected":
-            return False
+    def learn_from(self, fault: EndpointFault) -> None:
+        """Change the fields that `fault`, a refusal, names."""
         if self.takes_temperature and "temperature" in fault.reason:
             self.takes_temperature = False
-            return True
-        if "max_completion_tokens" in fault.reason and self.limit_field != "max_output_tokens":
-            if self.limit_field == "max_tokens":
-                self.limit_field = "max_completion_tokens"
-            else:
-                self.limit_field = "max_tokens"
-            return True
-        return False
+            return
+        if fault.max_output_tokens is not None or self._has_switched_limit or self.limit_field == "max_output_tokens":
+            return
+        if "max_completion_tokens" in fault.reason:
+            # Once: a server that refuses both names would be asked in turn without end.
+            self._has_switched_limit = True
+            self.limit_field = "max_tokens" if self.limit_field == "max_completion_tokens" else "max_completion_tokens"
 
 
 def post_until_accepted(
     transport: Transport, quirks: ModelQuirks, build_body: Callable[[], Mapping[str, Any]], seconds: float
 ) -> Mapping[str, Any] | EndpointFault:
-    """Return the reply to the body that `build_body` makes, sent again when a refusal changed `quirks`."""
-    reply = transport.post_json(build_body(), seconds)
-    while isinstance(reply, EndpointFault) and quirks.learn_from(reply):
-        reply = transport.post_json(build_body(), seconds)
+    """Return the reply to the body that `build_body` makes.
+
+    A refused body is sent again if `quirks` changed since: by this refusal, or by that of another thread.
+    """
+    body = build_body()
+    reply = transport.post_json(body, seconds)
+    while isinstance(reply, EndpointFault) and reply.cause == "rejected":
+        quirks.learn_from(reply)
+        changed = build_body()
+        if changed == body:
+            break
+        body = changed
+        reply = transport.post_json(body, seconds)
     return reply
