@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """No file of this process may grow beyond the largest one beside `path`."""
+    """Let no file of this process grow beyond the largest one beside `path`."""
     size = max(file.stat().st_size for file in path.parent.iterdir())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))

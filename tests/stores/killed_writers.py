@@ -1,4 +1,4 @@
-"""Writers that are killed: a child appends and acknowledges, its parent ends it with SIGKILL at any moment.
+"""Writers that are killed: a child appends and acknowledges, its parent ends it with SIGKILL at a random moment.
 
 `python -m tests.stores.killed_writers URL` is the child. `kill_writers` runs trials over one store and counts what was
 lost; any store that has a URL may be put through it.
@@ -26,7 +26,7 @@ from tests.stores.session_logs import add_turn
 
 ROOT = Path(__file__).parents[2]
 SESSION = "killed"
-#: Seconds within which a child says something, or hangs.
+#: Seconds within which a child acknowledges something, or hangs.
 PATIENCE = 60.0
 #: Appends after which a child also searches, forks, deletes and compacts.
 CHORES = 20
@@ -34,10 +34,10 @@ CHORES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillReport:
-    """What trials led to.
+    """The result of trials.
 
-    acknowledged: records that a child said were stored. lost: of these, not there or not equal afterwards. kept:
-    records that are there though nobody heard of them, the writer being killed before it could say so.
+    acknowledged: records that a child acknowledged. lost: of these, missing or different afterwards. kept: stored
+    records without an acknowledgement, because the writer was killed before it.
     """
 
     trials: int
@@ -53,7 +53,7 @@ class KillReport:
 
 
 def make_event(number: int) -> Event:
-    """Record `number` of the log, the same in every process: turns with results small and large, and decisions."""
+    """Return record `number` of the log, the same in every process: turns with results of all sizes, decisions."""
     if number % 5 == 0:
         return PassDecided(call=number, reason="due", masks=(Mask((number - 1, 1), f"[t{number - 1}.1]"),))
     word = f"{number * 2_654_435_761 % 2**32:08x} "
@@ -61,7 +61,7 @@ def make_event(number: int) -> Event:
 
 
 def make_batches(after: int) -> Iterator[list[Event]]:
-    """What is appended behind record `after`, one to three records at once."""
+    """Yield what is appended after record `after`, one to three records at once."""
     while True:
         size = 1 + after % 3
         yield [make_event(number) for number in range(after + 1, after + size + 1)]
@@ -118,7 +118,7 @@ def _is_whole(length: int) -> bool:
 
 
 def _kill_writer(url: str, chance: random.Random) -> int:
-    """Start a writer and kill it; the newest record that it acknowledged, 0 for none."""
+    """Start a writer and kill it; return the newest record that it acknowledged, 0 for none."""
     command = [sys.executable, "-m", "tests.stores.killed_writers", url]
     with start_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -134,7 +134,7 @@ def _kill_writer(url: str, chance: random.Random) -> int:
 
 
 def _read_acknowledgements(pipe: int, chance: random.Random) -> bytes:
-    """What the child says until the moment at which it is to die: after some acknowledgements and a little more."""
+    """Return what the child writes until it is to be killed: some acknowledgements, and a little more."""
     heard, wanted = b"", chance.choice((0, 1, 2, 5, 20, 60))
     while heard.count(b"\n") < wanted:
         assert select.select([pipe], [], [], PATIENCE)[0], "the writer hangs"
@@ -150,7 +150,7 @@ def _read_acknowledgements(pipe: int, chance: random.Random) -> bytes:
 
 
 def _write_forever(url: str) -> None:
-    """Append and say so, for ever."""
+    """Append and acknowledge, for ever."""
     store = open_store(url)
     after = _open_session(store)
     for number, events in enumerate(make_batches(after), start=1):

@@ -1,4 +1,4 @@
-"""Something between a store and its server that cuts the line at a word of the conversation, or swallows it all."""
+"""A proxy between a store and its server that closes the connection at a given word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOCKET = ".s.PGSQL.5432"
 
 
 class Proxy:
-    """Listens in `folder`, for what is said to the server whose socket is in `behind`."""
+    """Listens in `folder`, and forwards to the server whose socket is in `server_folder`."""
 
     def __init__(self, folder: Path, server_folder: Path) -> None:
         self.folder = folder
@@ -28,7 +28,7 @@ class Proxy:
         self._threads[0].start()
 
     def cut_at(self, direction: Direction, word: bytes) -> None:
-        """End the next line on which `word` is asked or answered, and let nothing through from that message on."""
+        """Close the next connection on which `word` is sent in `direction`, without that message."""
         self._cut = (direction, word)
 
     def close(self) -> None:
@@ -62,12 +62,12 @@ class Proxy:
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, direction: Direction) -> None:
         with contextlib.suppress(OSError):
-            while said := source.recv(1 << 16):
-                if self._cut and self._cut[0] == direction and self._cut[1] in said:
+            while data := source.recv(1 << 16):
+                if self._cut and self._cut[0] == direction and self._cut[1] in data:
                     self._cut = None
                     self.cuts += 1
                     break
-                sink.sendall(said)
+                sink.sendall(data)
         _shut_down(source)
         _shut_down(sink)
 

@@ -40,7 +40,7 @@ _SETTINGS = {
     "max_wal_senders": "2",
 }
 
-#: Why there is no server here, once that was tried; the next test need not try again.
+#: Why no server could be started, for the tests after the first that tried.
 _WHY_NONE: list[str] = []
 
 
@@ -48,7 +48,7 @@ class Server:
     """One cluster in `folder`. Schemas of their own keep its users apart."""
 
     def __init__(self, programs: Path, folder: Path, like: Server | None = None) -> None:
-        """like: a running server whose copy, a standby, this one is."""
+        """Make the cluster. like: a running server of which this one is a standby."""
         self.folder = folder
         self._user = "nobody" if os.geteuid() == 0 else None
         self._numbers = itertools.count(1)
@@ -74,7 +74,7 @@ class Server:
             )
 
     def start(self) -> None:
-        """Until it answers."""
+        """Start the server and wait until it answers."""
         given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in _SETTINGS.items())
         command = [self.programs / "postgres", "-D", self.data, "-k", self.sockets, *given]
         with (self.folder / "log").open("ab") as log:
@@ -98,11 +98,11 @@ class Server:
             self._wait_for_end(0.02)
 
     def stop(self) -> None:
-        """Orderly; clients are thrown out."""
+        """Stop the server in order; its clients are disconnected."""
         self._end_process(signal.SIGINT)
 
     def crash(self) -> None:
-        """Every process of it is killed at once; what the system had not been told to keep on disk is at its mercy."""
+        """Kill every process of it at once; what was not synced may be lost."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -113,7 +113,7 @@ class Server:
         self._end_process(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """It stands still, and answers nobody, until `thaw`."""
+        """Stop every process of it, so that it answers nothing until `thaw`."""
         assert self._process is not None
         for each in (self._process.pid, *_list_children(self._process.pid)):
             _send_signal(each, signal.SIGSTOP)
@@ -124,15 +124,15 @@ class Server:
             _send_signal(each, signal.SIGCONT)
 
     def build_url(self, *, user: str = "postgres", host: Path | None = None, **options: object) -> str:
-        """Of its one database. options: of the URL."""
+        """Return the URL of its one database. options: of the URL."""
         return f"postgresql://{user}@/postgres?{urlencode({'host': host or self.sockets, **options})}"
 
     def make_fresh_url(self, **options: object) -> str:
-        """The URL of a store that is not there yet."""
+        """Return the URL of a store that does not exist yet."""
         return self.build_url(schema=f"s{os.getpid()}_{next(self._numbers)}", **options)
 
     def connect_as_admin(self) -> psycopg.Connection[tuple[object, ...]]:
-        """As the superuser; every statement for itself."""
+        """Connect as the superuser; each statement is a transaction."""
         return psycopg.connect(user="postgres", host=str(self.sockets), dbname="postgres", autocommit=True)
 
     def remove(self) -> None:
@@ -151,7 +151,7 @@ class Server:
         return True
 
     def _wait_for_end(self, seconds: float) -> None:
-        """Until the process ends, or for as long."""
+        """Wait until the process ends, at most `seconds`."""
         assert self._process is not None
         try:
             self._process.wait(seconds)
@@ -175,7 +175,7 @@ class Server:
             raise RuntimeError(done.stderr.decode(errors="replace")[-2_000:])
 
     def _make_readable(self, programs: Path) -> Path:
-        """`programs`, or a copy where the user that the server runs as can read it."""
+        """Return `programs`, or a copy that the server's user can read."""
         if not self._user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
             return programs
         home, package = programs.parent, programs.parents[1]
@@ -193,7 +193,7 @@ class Server:
 
 
 def start_server(like: Server | None = None) -> Server:
-    """Running; whoever asks for it removes it. Skips the test where none can be started."""
+    """Start a server, which the caller removes; skip the test where none can be started."""
     if _WHY_NONE:
         pytest.skip(_WHY_NONE[0])
     troubles: list[str] = []
@@ -213,19 +213,19 @@ def start_server(like: Server | None = None) -> Server:
 
 @cache
 def shared_server() -> Server:
-    """The one that all tests share who do not break it; gone when the tests end, however they end."""
+    """Return the server that tests share which do not break it; it is removed when the tests end."""
     server = start_server()
     atexit.register(server.remove)
     return server
 
 
 def make_fresh_url() -> str:
-    """Of a PostgreSQL store that is not there yet."""
+    """Return the URL of a PostgreSQL store that does not exist yet."""
     return shared_server().make_fresh_url()
 
 
 def _list_candidates() -> Iterator[Path]:
-    """Folders with the programs of a server, the package's newest first."""
+    """Yield folders with the programs of a server, the package's newest first."""
     if named := os.environ.get("ELISION_POSTGRES"):
         yield Path(named)
         return
@@ -254,6 +254,6 @@ def _send_signal(process: int, number: signal.Signals) -> None:
 
 
 def _die_with_parent() -> None:
-    """Linux: the server goes when the tests are killed. PR_SET_PDEATHSIG is 1."""
+    """On Linux, end the server when the tests are killed. PR_SET_PDEATHSIG is 1."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)

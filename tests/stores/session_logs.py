@@ -51,7 +51,7 @@ def new_session(key: str, *, family: str = "f", at: float = 1.0, parent: str = "
 
 
 def make_turn(index: int, *results: str, said: str = "", tool: str = "bash") -> Turn:
-    """A turn with one call and one result for each of `results`."""
+    """Return a turn with one call and one result for each of `results`."""
     ids = [f"call{position}" for position in range(len(results))]
     return Turn(
         index=index,
@@ -73,7 +73,7 @@ def amend_turn(index: int, *results: str, said: str = "", node: str = "") -> Tur
 
 
 def list_every_event() -> tuple[Event, ...]:
-    """One of each kind, with as much in it as it can hold."""
+    """Return an event of each kind, with all its fields set."""
     said = (
         Message(role="system", content=make_content("be brief")),
         Message(role="user", content=make_content("go"), pinned=True),
@@ -104,7 +104,7 @@ def list_every_event() -> tuple[Event, ...]:
 
 
 def begin_session(store: Store, key: str = "s", *events: Event, family: str = "f", at: float = 1.0) -> str:
-    """A session with `events` in it; its key."""
+    """Begin a session with `events` in it; return its key."""
     store.create(new_session(key, family=family, at=at))
     if events:
         store.append(key, events, after=0, at=at)

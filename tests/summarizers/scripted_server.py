@@ -48,12 +48,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is what some scripts are about."""
+        """Print nothing: some scripts are about clients that disconnect."""
 
 
 @contextmanager
 def serve_script(*script: Reply) -> Iterator[ScriptedServer]:
-    """A server that gives the answers of `script`, one a request, in order."""
+    """Serve the answers of `script`, one a request, in order."""
     server = _Server(("127.0.0.1", 0), type("Own", (Handler,), {}))
     scripted = ScriptedServer(f"http://127.0.0.1:{server.server_port}", list(script))
     server.RequestHandlerClass.scripted = scripted  # type: ignore[attr-defined]
@@ -81,17 +81,17 @@ def reply_raw(status: int, body: bytes, **headers: str) -> Reply:
 
 
 def reply_json(value: Any, status: int = 200, **headers: str) -> Reply:
-    """JSON."""
+    """Reply with JSON."""
     return reply_raw(status, json.dumps(value).encode(), content_type="application/json", **headers)
 
 
 def reply_error(status: int, message: str, **headers: str) -> Reply:
-    """An error as both providers word it."""
+    """Reply with an error in the form of both providers."""
     return reply_json({"type": "error", "error": {"type": "some_error", "message": message}}, status, **headers)
 
 
 def reply_chat(text: str | None, stop: str = "stop", usage: dict[str, Any] | None = None, **message: Any) -> Reply:
-    """A chat completion."""
+    """Reply with a chat completion."""
     used = usage or {
         "prompt_tokens": 900,
         "completion_tokens": 60,
@@ -102,27 +102,27 @@ def reply_chat(text: str | None, stop: str = "stop", usage: dict[str, Any] | Non
 
 
 def reply_claude(text: str, stop: str = "end_turn", **usage: int) -> Reply:
-    """An Anthropic message."""
+    """Reply with an Anthropic message."""
     used = {"input_tokens": 100, "cache_read_input_tokens": 800, "output_tokens": 60, **usage}
     content = [{"type": "text", "text": text}] if text else []
     return reply_json({"type": "message", "role": "assistant", "content": content, "stop_reason": stop, "usage": used})
 
 
 def hang(handler: Handler) -> None:
-    """Never answers."""
+    """Send no answer."""
     handler.scripted.is_over.wait(20)
     handler.close_connection = True
 
 
 def reset_connection(handler: Handler) -> None:
-    """Hangs up without a word."""
+    """Close the connection without an answer."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
     handler.close_connection = True
 
 
 def send_half(handler: Handler) -> None:
-    """Hangs up in the middle of the answer."""
+    """Close the connection in the middle of the answer."""
     handler.send_response(200)
     handler.send_header("content-length", "1000")
     handler.end_headers()
@@ -131,7 +131,7 @@ def send_half(handler: Handler) -> None:
 
 
 def drip(handler: Handler) -> None:
-    """Sends a byte now and then, for as long as anybody listens."""
+    """Send a byte now and then, as long as the client reads."""
     handler.send_response(200)
     handler.send_header("content-length", "100000")
     handler.end_headers()
@@ -141,7 +141,7 @@ def drip(handler: Handler) -> None:
 
 
 def flood(handler: Handler) -> None:
-    """Ten megabytes, and that is only the beginning."""
+    """Send the beginning of ten megabytes."""
     handler.send_response(200)
     handler.send_header("content-length", str(10_000_000))
     handler.end_headers()

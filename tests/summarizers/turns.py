@@ -20,7 +20,7 @@ def make_turn(
     user: str = "",
     **arguments: Any,
 ) -> Turn:
-    """A turn that says `text` and, if it has arguments, makes one call that `result` answers."""
+    """Return a turn with `text` and, if it has arguments, one call with `result`."""
     action = Action(id="a", name=tool, arguments=json.dumps(arguments))
     seen = Observation(action_id="a", tool=tool, content=make_content(result or ""), error=error)
     return Turn(
@@ -35,10 +35,10 @@ def make_turn(
 def make_request(
     *turns: Turn, previous: str = "", task: str = "Mend the parser.", max_tokens: int = 2_000
 ) -> SummaryRequest:
-    """A request for a summary of `turns`."""
+    """Return a request for a summary of `turns`."""
     return SummaryRequest(previous=previous, task=task, turns=turns, max_tokens=max_tokens)
 
 
 def make_filler_turn(index: int, size: int = 3_000) -> Turn:
-    """A turn long enough that a digest of it and its neighbours is shorter than they are."""
+    """Return a turn so long that a digest of it and its neighbours is shorter than they are."""
     return make_turn(index, "Let me look.", command=f"cat notes{index}.md", result="plain words here " * (size // 17))

@@ -20,7 +20,7 @@ LIMITS = WriterLimits(log_bytes=40_000, dirty_pages=40, cache=16, patience=0.05)
 
 
 def make_value(version: int, place: int) -> bytes:
-    """What record `place` holds as of transaction `version`: sizes that move values between pages."""
+    """Return what record `place` holds as of transaction `version`: sizes that move values between pages."""
     size = (version * 37 + place * 911) % 9_000
     return b"%d " % version + Random(version * 100 + place).randbytes(size)
 
@@ -35,7 +35,7 @@ def make_transaction(version: int) -> list[Change]:
 
 
 def find_version(state: Writer | Snapshot) -> int:
-    """The transaction that `state` ends with; every record is as that one left it."""
+    """Return the last transaction in `state`; assert that every record is as that one left it."""
     head = state.head(b"version")
     if head is None:
         assert state.get(b"r0") is None
@@ -52,7 +52,7 @@ def find_version(state: Writer | Snapshot) -> int:
 
 
 def write_transactions(folder: Path, last: int = 0) -> None:
-    """Commit for ever, or up to `last`; say so behind each."""
+    """Commit for ever, or up to `last`; acknowledge each transaction."""
     lock = WriterLock(folder / "lock")
     writer = StoreFolder(folder).open_for_writing(LIMITS)
     version = find_version(writer)

@@ -1,4 +1,4 @@
-"""Stores to be damaged, and the damage."""
+"""Stores to damage, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stores.session_logs import add_turn, begin_session, new_session
 
 
 def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
-    """A closed store with sessions, large and small results, masks and a fork."""
+    """Make a closed store with sessions, large and small results, masks and a fork."""
     store, noise = LinearHashStore(folder), Random(turns)
     for number in range(sessions):
         key = f"session {number}"
@@ -34,7 +34,7 @@ def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
 
 
 def list_pages(folder: Path, kind: int) -> list[int]:
-    """Numbers of the pages of a kind."""
+    """Return the numbers of the pages of a kind."""
     data = (folder / "pages").read_bytes()
     return [at // PAGE for at in range(PAGE, len(data), PAGE) if data[at + AT_KIND] == kind]
 

@@ -41,7 +41,7 @@ class Disk:
             self.steps -= 1
 
     def crash(self) -> None:
-        """What is left after the power came back."""
+        """Leave what a loss of power leaves."""
         self.steps, self.room, self.failing_syncs = None, None, 0
         for file in self.files.values():
             file.crash()
