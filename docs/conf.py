@@ -71,7 +71,7 @@ def setup(app: Any) -> None:
 
 
 def list_fields(app: Any, kind: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
-    """Make `name: text` lines of a docstring, and the indented lines after each, a list."""
+    """Make `name: text` lines of a docstring, and the lines that continue each, a list."""
     listed: list[str] = []
     inside = False
     for line in lines:
@@ -79,11 +79,12 @@ def list_fields(app: Any, kind: str, name: str, item: Any, options: Any, lines: 
         if found:
             names = ", ".join(f"``{each}``" for each in found[1].split(", "))
             listed += [*([] if inside else [""]), f"- {names}: {found[2]}"]
-        elif inside and line.startswith(" "):
+        elif inside and line.strip() and not line.startswith(("Raises", "Returns", "See")):
             listed.append(f"  {line.strip()}")
         else:
             listed += [*([""] if inside else []), line]
-        inside = bool(found) or (inside and line.startswith(" "))
+            inside = False
+        inside = inside or bool(found)
     lines[:] = listed
 
 
