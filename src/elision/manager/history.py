@@ -1,7 +1,7 @@
-"""The messages of one client, held against those it sent before: what is new, and where it went another way.
+"""The messages of one client, compared with those it sent before: what is new, and where they diverge.
 
-A message is compared with what it looked like when it was read (a comparison in C, no hashing); one that looks another
-way is compared by what it says, so moved cache markers, dropped nulls and new ids are no change.
+A message is compared with a copy of its structure from when it was read, which is a comparison in C without hashing. If
+that differs, its content is compared, so that moved cache markers, dropped nulls and new ids are no change.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from operator import is_, is_not
 from typing import Any, Final
 
 from elision.dialects import Json
-from elision.dialects.live.client_messages import copy_structure
-from elision.dialects.live.client_messages import read_client_message as plain_message
+from elision.dialects.live.client_messages import copy_structure, read_client_message
 from elision.dialects.live.conversation import LiveConversation
 from elision.dialects.live.foreign import is_known
 from elision.dialects.live.live_renderer import LiveRenderer
@@ -21,15 +20,16 @@ from elision.dialects.live.pieces import LiveDialect, Location, Piece, chain_dig
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 
-#: Messages at the end that are compared at every call; of those before them one in so many is.
+#: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64
+#: Of the older ones, one in so many is compared at each call.
 _SAMPLE_STRIDE: Final = 16
 
 
 class History:
-    """What was read of a conversation: messages, their names by content, and the turns they make.
+    """A conversation as it was read: messages, names made of their content, and the turns that they form.
 
-    seed: what names are made from; two clients with different seeds share no name.
+    seed: begins every name, so that clients with different seeds share none.
     """
 
     def __init__(
@@ -40,35 +40,33 @@ class History:
             joins_assistant_messages=dialect.joins_assistant_messages, observations=observations, has_tools=tools
         )
         self.messages: list[Json] = []
-        #: Places of messages in no shape that is known.
+        #: Places of messages whose role is unknown.
         self.unknown_places: list[int] = []
         self.splice = LiveRenderer(dialect, self.messages)
-        #: Head messages, system prompt and tools as they were when the engine was told of them last.
+        #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
         self._seed = seed
-        #: The client's objects as they were given, and what each looked like when it was read.
+        #: The client's objects, and a copy of the structure of each from when it was read.
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
         self._sample_offset = 0
         self._digests: list[bytes] = []
         self._nodes: list[bytes] = []
-        self._spots: list[list[Location]] = []
+        self._locations: list[list[Location]] = []
 
     def __len__(self) -> int:
         return len(self.messages)
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
-        """Those of `messages` that are not the very objects that were read at their places."""
-        return [
-            *compress(messages, map(is_not, messages, self._client_objects)),
-            *messages[len(self._client_objects) :],
-        ]
+        """Return those of `messages` that are not the objects that were read at their places."""
+        replaced = compress(messages, map(is_not, messages, self._client_objects))
+        return [*replaced, *messages[len(self._client_objects) :]]
 
     def count_common(self, messages: Sequence[Any]) -> int:
-        """How many leading `messages` say what was read.
+        """Return how many leading `messages` have the content that was read.
 
-        An object that was read before is looked at again, since its owner may have changed it: each of the newest ones
-        at every call, and of the older ones one in `_SAMPLE_STRIDE`, in turn, so that a call costs what is new.
+        An object that was read before is compared again, since its owner may have modified it: the newest ones at every
+        call, and of the older ones one in `_SAMPLE_STRIDE`, in turn, so that the work of a call depends on what is new.
         """
         length = min(len(messages), len(self._snapshots))
         old = max(0, length - _ALWAYS_COMPARED)
@@ -80,7 +78,7 @@ class History:
         return self._compare_all(messages, length)
 
     def _compare_all(self, messages: Sequence[Any], length: int) -> int:
-        """The same of the first `length` messages, each of them looked at."""
+        """Return how many of the first `length` messages have the content that was read, comparing each."""
         if messages[:length] == self._snapshots[:length]:
             self._client_objects[:length] = messages[:length]
             return length
@@ -91,109 +89,115 @@ class History:
         return length
 
     def _is_same_message(self, message: Any, place: int) -> bool:
-        """Whether `message` says what message `place` said; if so, it is what is sent from now on."""
-        json = plain_message(message, place)
+        """Return whether `message` has the content of message `place`; if so, use it from now on."""
+        json = read_client_message(message, place)
         pieces = self.dialect.split_message(json, place)
         inside = self.conversation.turn_count > 0 and place >= self.conversation.find_first_message(1)
         if self._is_ours(pieces, place, inside=inside):
-            # The client took our view for its history: what stands behind the gap is known here.
+            # The client took our view for its history. What the placeholder hides was read before.
             self._snapshots[place] = copy_structure(message)
             return True
-        # Its blocks must stand as they stood, too: what is hidden refers to them by place.
-        if (
-            digest_pieces(pieces, is_behind_head=inside) != self._digests[place]
-            or [each.location for each in pieces] != self._spots[place]
-        ):
+        if digest_pieces(pieces, is_behind_head=inside) != self._digests[place]:
+            return False
+        # What is hidden refers to blocks by their place, so they must have the same places.
+        if [piece.location for piece in pieces] != self._locations[place]:
             return False
         self._snapshots[place] = copy_structure(message)
         self.messages[place] = json
         self.splice.invalidate_message(place)
-        # A system prompt is no part of a history's name, but of what is sent and counted.
+        # A system prompt is no part of a history's name, but it is sent and counted.
         self.conversation.update_system(pieces)
         return True
 
     def _is_ours(self, pieces: list[Piece], place: int, *, inside: bool) -> bool:
-        """Whether a message says what was sent in place of message `place`."""
+        """Return whether a message has the content of what was sent in place of message `place`."""
         sent = self.splice.find_replacement(place)
-        return sent is not None and digest_pieces(
-            self.dialect.split_message(sent, place), is_behind_head=inside
-        ) == digest_pieces(pieces, is_behind_head=inside)
+        if sent is None:
+            return False
+        ours = digest_pieces(self.dialect.split_message(sent, place), is_behind_head=inside)
+        return ours == digest_pieces(pieces, is_behind_head=inside)
 
     def extend(self, messages: Sequence[Any]) -> int:
-        """Read `messages` behind what was read.
+        """Read `messages`, which follow those that were read.
 
         Returns the first turn (1-based) that is new or changed by them; 0 where the head is. Raises DialectError.
         """
         before = self.conversation.turn_count
-        grown = False
+        first = before + 1
         for value in messages:
             place = len(self.messages)
-            json = plain_message(value, place)
+            json = read_client_message(value, place)
             pieces = self.dialect.split_message(json, place)
             if not is_known(json, has_items=self.dialect.joins_assistant_messages):
                 self.unknown_places.append(place)
-            grown = grown or (
-                self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces)
-            )
+            if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
+                # The message belongs to the newest turn that was known, or to the head.
+                first = before
             self._append_message(value, json, pieces)
-        if grown:
-            return before
-        return before + 1
+        return first
 
     def _append_message(self, value: Any, json: Json, pieces: list[Piece]) -> None:
-        says = digest_pieces(pieces, is_behind_head=self.conversation.turn_count > 0)
+        digest = digest_pieces(pieces, is_behind_head=self.conversation.turn_count > 0)
+        previous = self._nodes[-1] if self._nodes else self._seed
         self.messages.append(json)
         self._client_objects.append(value)
         self._snapshots.append(copy_structure(value))
-        self._digests.append(says)
-        self._spots.append([piece.location for piece in pieces])
-        self._nodes.append(chain_digest(self._nodes[-1] if self._nodes else self._seed, says))
+        self._digests.append(digest)
+        self._locations.append([piece.location for piece in pieces])
+        self._nodes.append(chain_digest(previous, digest))
         self.conversation.add_pieces(pieces)
 
     def truncate(self, turns: int) -> None:
-        """Forget everything behind turn `turns`."""
-        if turns < self.conversation.turn_count:
-            first = self.conversation.find_first_message(turns + 1)
-            self.conversation.truncate(turns)
-            for place in range(first, len(self.messages)):
-                self.splice.invalidate_message(place)
-            for kept in (self.messages, self._client_objects, self._snapshots, self._digests, self._spots, self._nodes):
-                del kept[first:]
-            self.unknown_places = [place for place in self.unknown_places if place < first]
+        """Remove everything after turn `turns`."""
+        if turns >= self.conversation.turn_count:
+            return
+        first = self.conversation.find_first_message(turns + 1)
+        self.conversation.truncate(turns)
+        for place in range(first, len(self.messages)):
+            self.splice.invalidate_message(place)
+        del self.messages[first:]
+        del self._client_objects[first:]
+        del self._snapshots[first:]
+        del self._digests[first:]
+        del self._locations[first:]
+        del self._nodes[first:]
+        self.unknown_places = [place for place in self.unknown_places if place < first]
 
     def count_messages(self, turn: int) -> int:
-        """Messages up to the end of turn `turn`; of the head for 0."""
-        last = turn >= self.conversation.turn_count
-        if last:
+        """Return the number of messages up to the end of turn `turn`; of the head for 0."""
+        if turn >= self.conversation.turn_count:
             return len(self.messages)
         return self.conversation.find_first_message(turn + 1)
 
     def get_node(self, turn: int) -> str:
-        """The name of the history up to the end of turn `turn`; of the head for 0."""
+        """Return the name of the history up to the end of turn `turn`; of the head for 0."""
         end = self.count_messages(turn)
-        return (self._nodes[end - 1] if end else self._seed).hex()
+        if end == 0:
+            return self._seed.hex()
+        return self._nodes[end - 1].hex()
 
     def has_turn(self, turn: int, node: str | None) -> bool:
-        """Whether there is a turn `turn`, and the history up to its end is named `node`."""
+        """Return whether there is a turn `turn`, and the history up to its end is named `node`."""
         return turn <= self.conversation.turn_count and self.get_node(turn) == node
 
     def list_nodes(self) -> list[str]:
-        """The names of all histories that end with a turn, shortest first."""
+        """Return the names of the histories that end with each turn, shortest first."""
         return [self.get_node(turn) for turn in range(1, self.conversation.turn_count + 1)]
 
     def collect_digests(self, end: int | None = None) -> set[bytes]:
-        """What its messages say, wherever they stand; the first `end` of them if that is given."""
-        return {each for each in self._digests[:end] if each}
+        """Return the digests of the messages, or of the first `end` of them. Messages without content have none."""
+        return {digest for digest in self._digests[:end] if digest}
 
     def count_intact_turns(self, common: int) -> int:
-        """How many leading turns end within the first `common` messages; -1 if not even the head does."""
+        """Return how many leading turns end within the first `common` messages; -1 if not even the head does."""
         turns = self.conversation.turn_count
-        whole = next((turn for turn in range(turns, -1, -1) if self.count_messages(turn) <= common), -1)
-        return whole
+        while turns >= 0 and self.count_messages(turns) > common:
+            turns -= 1
+        return turns
 
 
 def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
-    """Where the trailing messages of the assistant begin: a beginning of the next answer, or calls not yet run."""
+    """Return where the trailing messages of the assistant begin: the beginning of an answer, or calls not yet run."""
     end = len(messages)
     while end and _is_assistant_message(dialect, messages[end - 1], end - 1):
         end -= 1
@@ -201,6 +205,5 @@ def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
 
 
 def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
-    # A look at the newest messages alone; what was read before needs no other look.
-    pieces = dialect.split_message(plain_message(value, place), place)
+    pieces = dialect.split_message(read_client_message(value, place), place)
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

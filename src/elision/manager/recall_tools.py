@@ -1,4 +1,4 @@
-"""The recall tools in a request, where we put them in: which, behind what, and when they must not enter."""
+"""The recall tools in requests: when Elision adds them, where, and when it must not."""
 
 from __future__ import annotations
 
@@ -15,85 +15,92 @@ from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, O
 from elision.manager.outgoing_request import OutgoingRequest
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
-#: What is said where the tools enter, and where they were to and do not.
+#: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
-#: What is said where the first placeholder names a handle that no tool reads.
+#: The note of the first placeholder that names a handle which no tool reads.
 NOTE_UNREAD_HANDLES: Final = (
     "placeholders name handles, and no recall tool is among `tools`: add context.tool_definitions(), have us add them "
     'with offer="first", or say recall=False'
 )
+#: The note of a call in which the tools were to enter and cannot.
 NOTE_BOUND_THINKING: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
 
 
 def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -> Offer:
-    """Who puts the recall tools into the requests of a session that begins now.
+    """Return who adds the recall tools to the requests of a session that begins now.
 
-    handles: whether placeholders are to name handles. bound: whether the model binds its thinking to its prefix; begun:
-    whether it has thought already, behind other tools.
+    handles: whether placeholders name handles. bound: whether the model binds its thinking to the messages before it.
+    begun:   whether the history has such thinking already, with other tools.
     """
-    no = {"first": bound or not handles, "start": begun or not options.recall}
-    if no.get(options.offer):
+    if options.offer == "first" and (bound or not handles):
+        return "never"
+    if options.offer == "start" and (begun or not options.recall):
         return "never"
     return options.offer
 
 
 def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
-    """Whether the tools must not enter now: the client has its own, or thinking is bound to what stands there."""
+    """Return whether the tools must not enter now: the client has its own, or thinking is bound to the present ones."""
     state = session.state
     if not state.recall_tools or state.has_recall_tools:
         return False
-    return defines_recall_tools(tools) or not _is_list(tools) or (bound and find_newest_thinking(state.turns) > 0)
+    if defines_recall_tools(tools) or not _is_list(tools):
+        return True
+    return bound and find_newest_thinking(state.turns) > 0
 
 
 def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
-    """The recall tools that go behind the client's `tools`, in the shape of `dialect`; the same bytes every time."""
+    """Return the recall tools that follow the client's `tools`, in the shape of `dialect`, always the same bytes."""
     state = session.state
-    if not state.has_recall_tools or session.shadow or not _is_list(tools) or defines_recall_tools(tools):
+    if not state.has_recall_tools or session.shadow:
+        return []
+    if not _is_list(tools) or defines_recall_tools(tools):
         return []
     return recall_definitions.render_tools(state.recall_tools, dialect)
 
 
 def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> OutgoingRequest:
-    """`sent` with the recall tools in it."""
+    """Return `sent` with the recall tools, where they have entered."""
     ours = list_added_tools(session, dialect, sent.tools)
     if not ours:
         return sent
-    entered = session.newest_call is not None and session.newest_call.decided.offers
-    if entered:
-        notes = (*sent.notes, NOTE_TOOLS_ENTERED)
-    else:
-        notes = sent.notes
+    notes = sent.notes
+    if session.newest_call is not None and session.newest_call.decided.offers:
+        notes = (*notes, NOTE_TOOLS_ENTERED)
     return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
 
 
 def names_unread_handles(session: Session, tools: Any) -> bool:
-    """Whether the newest pass wrote placeholders with handles, and no tool of the request reads them."""
-    if (
-        session.newest_call is None
-        or not session.newest_call.decided.masks
-        or not session.policy.placeholders.names_handle
-    ):
+    """Return whether the newest call wrote placeholders with handles, and no tool of the request reads them."""
+    if session.newest_call is None or not session.newest_call.decided.masks:
         return False
-    return not (session.shadow or defines_recall_tools(tools))
+    if not session.policy.placeholders.names_handle or session.shadow:
+        return False
+    return not defines_recall_tools(tools)
 
 
 def is_offer_refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
-    """Whether the tools were to enter, and bound thinking is what keeps them out."""
+    """Return whether the tools were to enter, and bound thinking prevents it."""
     state = session.state
     if not bound or wanted not in ("first", "start") or state.has_recall_tools:
         return False
-    # Asked last: it looks through every turn where none thinks.
-    return state.recall_offer == "never" or (bool(state.recall_tools) and find_newest_thinking(state.turns) > 0)
+    if state.recall_offer == "never":
+        return True
+    # Last, since it reads every turn where none has thinking.
+    return bool(state.recall_tools) and find_newest_thinking(state.turns) > 0
 
 
 def defines_recall_tools(tools: Any) -> bool:
-    """Whether the client itself defines a tool of our names: then its own counts."""
+    """Return whether the client defines a tool of one of our names. Then its own is used."""
     return any(_get_tool_name(tool) in _OUR_TOOL_NAMES for tool in list_tools(tools))
 
 
 def list_tools(tools: Any) -> Sequence[Any]:
-    """A client's tools; none where it sends what is no list of them, which its provider will refuse."""
-    return _to_plain(tools) if _is_list(tools) and tools is not None else ()
+    """Return a client's tools; none where it sends something else than a list, which its provider will refuse."""
+    if tools is None or not _is_list(tools):
+        return ()
+    plain: Sequence[Any] = _to_plain(tools)
+    return plain
 
 
 def _is_list(tools: Any) -> bool:
@@ -107,12 +114,12 @@ def _to_plain(tools: Any) -> Any:
 
 
 def _get_tool_name(tool: Any) -> str:
-    told = _to_mapping(tool)
-    return text_in(told.get("name")) or text_in(_to_mapping(told.get("function")).get("name"))
+    definition = _to_mapping(tool)
+    return text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:
-    # Nothing but names is asked for: what is JSON is not copied.
+    # Only names are read: JSON objects need no copy.
     if isinstance(value, dict):
         return value
     return mapping_in(convert_to_json(value))

@@ -1,4 +1,4 @@
-"""Whoever writes the summaries of a session: in time, in the background if wished, and never a reason to stop."""
+"""Request the summaries of a session: within a time limit, in the background if wished, with errors as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ class _SummaryJob:
     started: float
 
     def is_for(self, request: SummaryRequest) -> bool:
-        """Whether what is written is of the history that `request` is about: not undone, and of no other branch."""
+        """Return whether the job summarizes the history of `request`: not one that was undone, or another branch."""
         ours = self.request
         return (
             ours.turns == request.turns[: len(ours.turns)]
@@ -42,31 +42,31 @@ class _SummaryJob:
 
 
 class SummaryRunner:
-    """Asks `writer`, and turns whatever goes wrong into a SummaryError.
+    """Calls `writer`, and returns its failures as SummaryError.
 
-    seconds: one summary may take. background: whether passes go on while it is written.
+    seconds:    time limit of one summary. background: whether calls are prepared while it is written.
+    waited_seconds: time spent since the caller set it to 0.
     """
 
     def __init__(self, writer: SummaryWriter, *, seconds: float, background: bool) -> None:
         self.writer = writer
-        # No thread waits longer, and none at all where it is told to.
+        # A thread that is told to wait longer raises OverflowError.
         self.seconds = min(seconds, threading.TIMEOUT_MAX)
         self.background = background
         self.waited_seconds = 0.0
         self._job: _SummaryJob | None = None
 
     def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """The summary that `request` asks for, an error, or Later."""
+        """Return the summary for `request`, a SummaryError, or NotReady where it is written in the background."""
         if self.background:
             return self._answer_in_background(request)
         started = time.perf_counter()
         try:
-            # A digest waits for nobody: a thread for it would only be waited for.
-            at_once = isinstance(self.writer, DigestSummarizer)
-            if at_once:
+            if isinstance(self.writer, DigestSummarizer):
+                # It computes, and waits for nothing: a thread would gain nothing.
                 return self._write_summary(request)
             return self._start_thread(request).result(self.seconds)
-        except Late:
+        except FutureTimeoutError:
             return self._make_timeout_error()
         except SummaryError as error:
             return error
@@ -74,7 +74,7 @@ class SummaryRunner:
             self.waited_seconds += time.perf_counter() - started
 
     async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
-        """The same without blocking the event loop."""
+        """Do as `request_summary`, without blocking the event loop."""
         if self.background:
             return self._answer_in_background(request)
         started = time.perf_counter()
@@ -88,77 +88,79 @@ class SummaryRunner:
             self.waited_seconds += time.perf_counter() - started
 
     def close(self) -> None:
-        """Nothing is waited for."""
+        """Forget the summary that is being written. Its thread ends by itself."""
         self._job = None
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def _answer_in_background(self, request: SummaryRequest) -> SummaryAnswer:
-        """What was written meanwhile, else Later; begins to write if nobody does."""
+        """Return the summary if it is written, else NotReady; start to write it if that was not done yet."""
         job = self._job
         if job is None or not job.is_for(request):
-            job = self._job = _SummaryJob(request, self._start_thread(request), time.monotonic())
-        if not job.future.done():
-            if time.monotonic() - job.started < self.seconds:
-                return NotReady()
-            return self._abandon_job()
+            job = _SummaryJob(request, self._start_thread(request), time.monotonic())
+            self._job = job
+        is_done = job.future.done()
+        if not is_done and time.monotonic() - job.started < self.seconds:
+            return NotReady()
         self._job = None
+        if not is_done:
+            return self._make_timeout_error()
         try:
-            written = job.future.result()
+            result = job.future.result()
         except SummaryError as error:
             return error
-        self.waited_seconds += written.seconds
-        return replace(written, covers=written.covers or job.request.turns[-1].index)
-
-    def _abandon_job(self) -> SummaryError:
-        self._job = None
-        return self._make_timeout_error()
+        self.waited_seconds += result.seconds
+        return replace(result, covers=result.covers or job.request.turns[-1].index)
 
     def _write_summary(self, request: SummaryRequest) -> SummaryResult:
+        """Call the writer in this thread. Raises SummaryError for whatever it raises."""
         started = time.perf_counter()
         try:
-            # Before anybody cuts it: half a key has no beginning that tells what it is.
-            found = self.writer(redact_request(request))
-            if inspect.isawaitable(found):
-                found = asyncio.run(cast("Coroutine[Any, Any, str | SummaryResult]", found))
-            return _with_seconds(parse_answer(found), time.perf_counter() - started)
+            # Redacted before the writer truncates it: half a key may look like no key.
+            answer = self.writer(redact_request(request))
+            if inspect.isawaitable(answer):
+                answer = asyncio.run(cast("Coroutine[Any, Any, str | SummaryResult]", answer))
+            return _with_seconds(parse_answer(answer), time.perf_counter() - started)
         except SummaryError:
             raise
         except Exception as error:
             raise _wrap_failure(error) from error
 
     async def _write_summary_async(self, request: SummaryRequest) -> SummaryResult:
+        """Call the writer beside the event loop. Raises SummaryError for what it raises, and CancelledError."""
         started = time.perf_counter()
         if not inspect.iscoroutinefunction(self.writer):
             return await asyncio.wrap_future(self._start_thread(request))
         try:
-            # All of a history is read: other work does not wait for that.
+            # Redaction reads the whole history: smaller work must not wait for it.
             clean = await asyncio.get_running_loop().run_in_executor(
                 choose_executor(LARGE_BYTES), redact_request, request
             )
-            found = await cast("Awaitable[str | SummaryResult]", self.writer(clean))
-            return _with_seconds(parse_answer(found), time.perf_counter() - started)
+            answer = await cast("Awaitable[str | SummaryResult]", self.writer(clean))
+            return _with_seconds(parse_answer(answer), time.perf_counter() - started)
         except SummaryError:
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody cancelled the pass: the summarizer gave up by itself.
+            # This task was not cancelled: the summarizer cancelled its own work.
             raise _wrap_failure(error) from error
         except (KeyboardInterrupt, GeneratorExit):
-            # The user's, and the event loop's that is closed.
+            # The user interrupts, or the event loop is closed.
             raise
         except BaseException as error:
-            # SystemExit would end the event loop, and what else is no Exception the agent.
+            # SystemExit would end the event loop, and any other BaseException the agent.
             raise _wrap_failure(error) from error
 
     def _make_timeout_error(self) -> SummaryError:
         return SummaryError(f"no summary within {self.seconds:g} s", cause="timeout")
 
     def _start_thread(self, request: SummaryRequest) -> Future[SummaryResult]:
-        """The summary, written in a thread of its own: one that never ends holds up no other, nor the end of the
-        process."""
+        """Write the summary in a thread of its own, and return its future.
+
+        A writer that hangs then blocks neither the next summary nor the end of the process.
+        """
         future: Future[SummaryResult] = Future()
         context = contextvars.copy_context()
 
@@ -168,19 +170,19 @@ class SummaryRunner:
                     future.set_result(context.run(self._write_summary, request))
                 except SummaryError as error:
                     future.set_exception(error)
-                except BaseException as error:  # noqa: BLE001 - nobody else's exception is raised in this thread
+                except BaseException as error:  # noqa: BLE001 - the writer alone runs in this thread
                     future.set_exception(_wrap_failure(error))
 
         threading.Thread(target=write, name="elision-summary", daemon=True).start()
         return future
 
 
-def _with_seconds(written: SummaryResult, seconds: float) -> SummaryResult:
-    if written.seconds:
-        return written
-    return replace(written, seconds=seconds)
+def _with_seconds(result: SummaryResult, seconds: float) -> SummaryResult:
+    if result.seconds:
+        return result
+    return replace(result, seconds=seconds)
 
 
 def _wrap_failure(error: BaseException) -> SummaryError:
-    """What a summarizer raised, as the summary that there is not: SystemExit must not end the agent."""
+    """Return what a summarizer raised as a SummaryError. SystemExit must not end the agent."""
     return SummaryError(f"the summarizer failed: {describe_error(error)}")
