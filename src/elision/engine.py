@@ -8,7 +8,7 @@
         session.add(turn)                                           # raw first
 
 The same session runs live and in a replay; nothing in it knows which. Everything that happened is in `events`, and
-`Session.from_events` makes the same session of them again.
+`Session.replay_events` makes the same session of them again.
 """
 
 from __future__ import annotations
@@ -67,29 +67,29 @@ from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 
-#: Writes the summary that a request asks for; raises SummaryError if it cannot.
+#: Writes the summary that a request asks for. Raises SummaryError if it cannot.
 Summarizer: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult"]
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """The answer of somebody who is still writing: this pass goes on without."""
+    """The answer while the summary is still being written: this pass continues without it."""
 
 
-#: What a pass is sent for the request it yielded.
+#: What a pass receives for the request that it yields.
 SummaryAnswer: TypeAlias = str | SummaryResult | SummaryError | NotReady
 PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
-#: How the reason of a pass begins that was not to decide anything.
+#: How the reason begins of a pass that decides nothing.
 HELD_PREFIX = "held"
-#: A turn behind every turn.
+#: Greater than the index of any turn.
 ALL_TURNS: Final = sys.maxsize
-#: Characters of the reason why a summary came to nothing.
+#: Most characters of the reason why a summary failed.
 _REASON: Final = 500
 
 
 def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
-    """Recorded output as it is, else the counted assistant message; tokens."""
+    """Return the output tokens that were recorded, or else those of the assistant message by our count."""
     if turn.usage is not None and turn.usage.output:
         return turn.usage.output
     return sizer.count_assistant(turn)
@@ -99,8 +99,10 @@ def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
 class CallResult:
     """What the newest pass did: its decision, its view, and both prompt-side bills, by our count of tokens.
 
-    tokens_before: tokens of the view had this pass hidden nothing. raw_view: the view had nothing ever been hidden.
-    covered_before: the newest turn that was covered before it. summarizer_bill: bill of this pass alone.
+    tokens_before:   of the view if this pass had hidden nothing.
+    raw_view:        the view if nothing had ever been hidden.
+    covered_before:  the newest turn that a summary covered before this pass.
+    summarizer_bill: of this pass alone.
     """
 
     decided: PassDecided
@@ -116,14 +118,16 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTerms:
-    """What the client and its model allow in the calls to come; no event says it, so it outlives a session made anew.
+    """What the client and its model allow in the calls to come. No event holds it: a session that is built again from
+    events is given the terms of the old one.
 
-    may_summarize:  whether a summary could be sent: not where the provider clears by itself, and messages stay whole.
-    editable_from:  the first turn that may be edited, where the provider binds thinking to what stands before it.
+    may_summarize:  whether a summary could be sent. It cannot where the provider clears results itself and messages
+                    stay whole.
+    editable_from:  the first turn that may be edited, where the provider binds thinking to what precedes it.
     recall_blocked: whether the recall tools must not enter requests.
     no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
-    hour_turn:      the newest turn whose cache entries live an hour, as the client asks for; 0 for the head alone, None
-                    for nothing.
+    hour_turn:      the newest turn for which the client asks that cache entries live an hour; 0 for the head alone,
+                    None for nothing.
     """
 
     may_summarize: bool = True
@@ -137,8 +141,8 @@ class CallTerms:
 class Session:
     """One agent run under one strategy.
 
-    prices: what the run is billed at. sizer: counts tokens; exact o200k by default. extractors: what placeholders say
-    of observations; the strategy's own by default. redaction: which secrets are kept out of summaries, placeholders and
+    prices: at which the run is billed. sizer: counts tokens; exact o200k by default. extractors: describe observations
+    in placeholders; the strategy's own by default. redaction: which secrets are kept out of summaries, placeholders and
     reasons.
     """
 
@@ -153,7 +157,7 @@ class Session:
         self._options = strategy, prices
         usable = strategy.limit_view(prices)
         if usable is not None:
-            # Words kept for their own sake must not be what breaks the budget.
+            # The user's words that are kept must not break the budget.
             strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, usable // 4))
         self.strategy = strategy
         self.prices = prices
@@ -173,57 +177,46 @@ class Session:
         #: What the calls cost and would have cost, on the provider's scale.
         self.costs = SessionCosts(prices)
         self.scale = TokenScale()
-        #: The newest prompt that the provider counted, and which model it was asked of.
+        #: The newest prompt that the provider counted, and the model of its request.
         self._reported_request: tuple[View, str] | None = None
-        #: Whether requests go out as they came: what the provider reports is of the whole prompt then.
+        #: Whether requests are sent unchanged. The provider's reports are then about the whole prompt.
         self.shadow = False
-        #: The newest turn whose cache entries live an hour, as the provider reported it; 0 for the head alone, None for
+        #: The newest turn whose cache entries live an hour by the provider's report; 0 for the head alone, None for
         #: nothing.
         self._reported_hour_turn: int | None = None
-        #: Why the newest pass could not make its view fit, where it was to do without.
+        #: Why the newest pass could not make its view fit, if that was not to be raised.
         self.budget_error: BudgetError | None = None
         self.terms = CallTerms()
         self.redaction = redaction
         self._view_limit = usable
 
-    @classmethod
-    def from_events(
-        cls,
-        events: Sequence[Event],
-        strategy: Strategy,
-        prices: Prices,
-        sizer: Sizer | None = None,
-        extractors: Extractors = BUILT_IN,
-    ) -> Session:
-        """The session that `events` are of, as it stood behind the last one; work O(events), nothing is asked again."""
-        session = cls(strategy, prices, sizer, extractors)
-        session.replay_events(events)
-        return session
-
     # -- what happened -------------------------------------------------------------------------------------------
 
     def set_head(self, head: Head) -> None:
-        """The head is known, or known to have changed."""
+        """Record the head, or that it changed."""
         if not self.state.turns and not self.state.calls:
-            self.bill, self.costs = SessionBill(self.prices, head.warm_tokens), SessionCosts(self.prices)
+            self.bill = SessionBill(self.prices, head.warm_tokens)
+            self.costs = SessionCosts(self.prices)
         self._append_event(HeadSet(head))
         self.policy.set_head(head)
 
     def add_turn(self, turn: Turn, node: str = "") -> None:
-        """A turn is complete: assistant message, results, interjections."""
+        """Record a complete turn: assistant message, results, interjections."""
         self._append_event(TurnAdded(turn, node))
         self.policy.add_turn(self.state, turn)
         if self.newest_call is not None:
             sent = self.costs.newest
-            self.bill.record_answer(
-                count_output_tokens(turn, self.sizer), sent.ours.prompt_tokens, sent.raw.prompt_tokens
-            )
+            output_tokens = count_output_tokens(turn, self.sizer)
+            self.bill.record_answer(output_tokens, sent.ours.prompt_tokens, sent.raw.prompt_tokens)
             if turn.usage is not None:
                 self._learn_cache_lifetime(turn.usage)
 
     def amend_turn(self, turn: Turn, node: str = "") -> Session:
-        """The session in which the newest turn came with another ending: this one where only words of the user differ,
-        else a new one, work O(events), for which what was learned of the turn is learned anew."""
+        """Return the session in which the newest turn is `turn`.
+
+        It is this session if only words of the user differ. Else it is a new one, which replays all events, since what
+        was learned from the old turn has to be learned again.
+        """
         if self.state.turns[-1].has_only_new_user_words(turn):
             self._replace_user_words(TurnAmended(turn, node))
             return self
@@ -237,13 +230,13 @@ class Session:
         self.policy.replace_user_words(self.state, event.turn)
 
     def record_usage(self, usage: Usage) -> None:
-        """What the provider reported for the newest call; its total corrects our count from now on."""
+        """Record what the provider reported for the newest call. Its total corrects our count from now on."""
         self.record_event(UsageReported(call=self.state.calls, usage=usage))
 
     def record_event(
         self, event: SessionOpened | UsageReported | ObservationRecalled | WindowLearned | RecallExchanged
     ) -> None:
-        """Something that changes no view."""
+        """Record an event that changes no view."""
         self._append_event(event)
         match event:
             case UsageReported() if self.newest_call is not None and self._is_usable_report(self.newest_call, event):
@@ -254,11 +247,11 @@ class Session:
             case WindowLearned():
                 self._apply_window(event.window)
                 if self.newest_call is not None and self.newest_call.decided.call == event.call and event.tokens:
-                    # Refused it was, and counted all the same.
+                    # The provider refused the request, but counted it.
                     self._apply_reported_prompt(self.newest_call, event.tokens)
 
     def _apply_reported_prompt(self, newest: CallResult, prompt: int) -> None:
-        """The provider counted the newest prompt, which is billed again on its scale."""
+        """Correct our count by the provider's, and bill the newest prompt again on its scale."""
         if self.shadow:
             view = newest.raw_view
         else:
@@ -270,30 +263,32 @@ class Session:
         self.costs.apply_scale(self.scale)
 
     def _learn_cache_lifetime(self, usage: Usage) -> None:
-        """How long the entries live that the newest request wrote: what is reported holds for the requests to come."""
+        """Take note how long the cache entries of the newest request live; the requests to come write the same."""
         if not usage.cache_write or self.newest_call is None:
             return
         minutes = usage.cache_write - usage.cache_write_1h
         if not usage.cache_write_1h:
-            # The end of the prompt lives five minutes. Nothing is said of its front, which was not written now.
-            if self._reported_hour_turn is None:
-                self._reported_hour_turn = None
-            else:
+            # The end of the prompt lives five minutes. Its front was not written now: the head may live longer.
+            if self._reported_hour_turn is not None:
                 self._reported_hour_turn = 0
-            return
-        self._reported_hour_turn = 0 if minutes else ALL_TURNS
-        if not minutes:
+        elif minutes:
+            self._reported_hour_turn = 0
+        else:
+            self._reported_hour_turn = ALL_TURNS
             self.bill.lengthen_lifetime(self.newest_call.model)
 
     def _is_usable_report(self, newest: CallResult, event: UsageReported) -> bool:
-        """Whether a provider's prompt total may correct our count: it is the newest call's, which another process may
-        have made meanwhile, and it was answered, so its window was not exceeded."""
+        """Return whether a provider's prompt total may correct our count.
+
+        It has to be of the newest call, which another process may have made meanwhile. A total above the window is not
+        of one request.
+        """
         prompt = event.usage.sent_prompt
         window = self.prices.window
         return event.call == newest.decided.call and prompt > 0 and (window is None or prompt <= window)
 
     def convert_to_billed(self, tokens: int) -> int:
-        """`tokens` of a prompt as the provider would count them."""
+        """Return how many tokens the provider would count for `tokens` of ours."""
         return self.scale.convert_to_billed(tokens)
 
     def _apply_window(self, window: int) -> None:
@@ -301,7 +296,7 @@ class Session:
         try:
             self._view_limit = self.strategy.limit_view(self.prices)
         except SpecError:
-            # Smaller than what is kept for the response: nothing fits for sure, and what is smallest may.
+            # The window is smaller than what is reserved for the response. The smallest view may still fit.
             self._view_limit = 1
 
     def _append_event(self, event: Event) -> None:
@@ -313,59 +308,59 @@ class Session:
     def prepare_view(
         self, now: float | None = None, model: str = "", *, forced: bool = False, strict: bool = True
     ) -> PassSteps:
-        """Decide, and return the view of the next call; yields a SummaryRequest where one must be written first, to be
-        redacted (`redact_request`) before a summarizer is given it.
+        """Decide, and return the view of the next call.
 
-        forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError where not even the floor
-        of the view fits; with `strict` False the view is as small as it gets then, and `budget_error` says by how much.
+        Yields a SummaryRequest if a summary must be written first. `redact_request` has to redact it before a
+        summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError if not even the
+        smallest view fits. With `strict` False that view is returned instead, and `budget_error` has the error.
         """
         self.budget_error = None
-        situation = self._make_context(now, model)
+        context = self._make_context(now, model)
         before = self.state.track.tokens
-        wanted = self._avoid_summary(self.policy.plan_pass(self.state, situation, forced=forced))
-        plan = self._fit_plan(situation, wanted, summaries=self.terms.may_summarize, strict=strict)
+        wanted = self._avoid_summary(self.policy.plan_pass(self.state, context, forced=forced))
+        plan = self._fit_plan(context, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._defer_bound_edits(plan)
         summary = None
         cost = Bill()
-        if plan.summarize_to and self._is_worth_asking(plan) and self.breaker.may_ask(situation.call):
-            answer = yield self._request_summary(plan, situation)
-            summary, cost, plan = self._settle_summary(plan, answer, situation)
+        if plan.summarize_to and self._is_worth_asking(plan) and self.breaker.may_ask(context.call):
+            answer = yield self._request_summary(plan, context)
+            summary, cost, plan = self._settle_summary(plan, answer, context)
         if summary is None:
             plan = replace(plan, summarize_to=0)
-        if summary is None and self._is_over_budget(plan, situation):
-            summary, plan = self._fit_without_summarizer(plan, situation, strict=strict)
+        if summary is None and self._is_over_budget(plan, context):
+            summary, plan = self._fit_without_summarizer(plan, context, strict=strict)
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
-        decided = PassDecided(situation.call, plan.reason, plan.masks, plan.clips, summary, offers)
+        decided = PassDecided(context.call, plan.reason, plan.masks, plan.clips, summary, offers)
         return self._finish_pass(decided, now, model, before, cost)
 
     def _brings_recall_tools(self, *, masks: bool = False, others: bool = False) -> bool:
-        """Whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
+        """Return whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
         return self._can_add_recall_tools and (
-            self.state.recall_offer == "start" or self.policy.needs_recall(masks, others)
+            self.state.recall_offer == "start" or self.policy.needs_recall(masks=masks, others=others)
         )
 
     @property
     def _can_add_recall_tools(self) -> bool:
-        """Whether there are recall tools that may enter, and do not stand there yet."""
+        """Whether there are recall tools that may enter and have not entered yet."""
         return bool(self.state.recall_tools) and not self.state.has_recall_tools and not self.terms.recall_blocked
 
-    def _fit_plan(self, situation: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
+    def _fit_plan(self, context: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
         try:
-            return fit_to_budget(self.policy, self.state, situation, plan, summaries=summaries)
+            return fit_to_budget(self.policy, self.state, context, plan, summaries=summaries)
         except BudgetError as error:
             if strict:
                 raise
             self.budget_error = error
-            return fit_to_budget(self.policy, self.state, situation, plan, summaries=summaries, strict=False)
+            return fit_to_budget(self.policy, self.state, context, plan, summaries=summaries, strict=False)
 
     def _avoid_summary(self, plan: Plan) -> Plan:
-        """`plan`, or where no summary could be sent all that may be hidden without one."""
+        """Return `plan`, or if no summary could be sent one that masks everything pending instead."""
         if self.terms.may_summarize or not plan.summarize_to:
             return plan
         return replace(plan, summarize_to=0, masks=self.policy.make_masks(self.policy.pending))
 
     def _defer_bound_edits(self, plan: Plan) -> Plan:
-        """What of `plan` may be done now: nothing in front of thinking bound to it, unless that goes as well."""
+        """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
         first = self.terms.editable_from
         if first <= 1 or plan.summarize_to >= first:
             return plan
@@ -376,7 +371,7 @@ class Session:
         return Plan(masks=masks, clips=plan.clips, reason=reason)
 
     def hold_view(self, reason: str, now: float | None = None, model: str = "") -> View:
-        """A pass that decides nothing; the view goes out as decided so far."""
+        """Return the view as decided so far, after a pass that decides nothing."""
         decided = PassDecided(len(self.state.turns) + 1, f"{HELD_PREFIX}: {reason}", offers=self._brings_recall_tools())
         return self._finish_pass(decided, now, model, self.state.track.tokens, Bill())
 
@@ -406,7 +401,7 @@ class Session:
 
     @property
     def is_edited(self) -> bool:
-        """Whether requests are other than the client's."""
+        """Whether requests differ from the client's."""
         return bool(self.state.hidden or self.state.covered_turns or self.state.has_recall_tools)
 
     def _describe_request(self, decided: PassDecided, now: float | None, model: str, view: View) -> RequestSent:
@@ -422,7 +417,7 @@ class Session:
         )
 
     def _mark_view(self, view: View) -> View:
-        """The view with the breakpoints that its request bears now, and how long their entries live."""
+        """Return the view with the breakpoints of its request, and how long their cache entries live."""
         terms = self.terms
         if terms.no_cache_marks and not (self.is_edited or terms.breakpoints == "always"):
             return replace(view, marks=())
@@ -433,9 +428,9 @@ class Session:
 
     @property
     def _newest_hour_turn(self) -> int | None:
-        """The newest turn whose cache entries live an hour, as the client asks for or the provider reported."""
-        kept = [turn for turn in (self.terms.hour_turn, self._reported_hour_turn) if turn is not None]
-        return max(kept, default=None)
+        """The newest turn whose cache entries live an hour, by the client's request or the provider's report."""
+        turns = [turn for turn in (self.terms.hour_turn, self._reported_hour_turn) if turn is not None]
+        return max(turns, default=None)
 
     @property
     def writes_for_an_hour(self) -> bool:
@@ -443,10 +438,10 @@ class Session:
         return self._newest_hour_turn is not None and self._newest_hour_turn >= len(self.state.turns)
 
     def _count_hour_segments(self, view: View, turn: int) -> int:
-        """Leading segments of `view` up to the end of `turn`."""
+        """Return the number of leading segments of `view` up to the end of `turn`."""
         if turn >= len(self.state.turns):
             return view.length
-        # Turns ascend along a track; head and summary, whose turn is 0, stand first.
+        # Turns ascend along a track; head and summary, whose turn is 0, come first.
         return bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
 
     def _make_context(self, now: float | None, model: str) -> DecisionContext:
@@ -471,39 +466,40 @@ class Session:
     # -- summaries -----------------------------------------------------------------------------------------------
 
     def _summary_limit(self, plan: Plan) -> int:
-        """Most tokens that the summary of `plan` may have."""
+        """Return the most tokens that the summary of `plan` may have."""
         return plan.summary_tokens or self.strategy.summary_max_tokens
 
     def _is_worth_asking(self, plan: Plan) -> bool:
-        """Whether a model is asked for the summary of `plan`; the digest says as much in next to nothing."""
+        """Return whether a model is asked for the summary of `plan`. The digest says as much in so few tokens."""
         return self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.strategy.summary_max_tokens)
 
-    def _request_summary(self, plan: Plan, situation: DecisionContext) -> SummaryRequest:
+    def _request_summary(self, plan: Plan, context: DecisionContext) -> SummaryRequest:
         limit = self._summary_limit(plan)
-        route = estimate_call(self.state, situation, plan.summarize_to, limit).route
+        route = estimate_call(self.state, context, plan.summarize_to, limit).route
         asked = build_request(self.state, plan.summarize_to, limit, "extend" if route == "extend" else "fresh")
-        # Redacted just before it is written: that is work on all of the history, in vain while a writer is at work.
+        # It is redacted just before the summary is written. That is work on all of the history, which would be wasted
+        # while another summary is being written.
         return replace(asked, redaction=self.redaction)
 
     def _settle_summary(
-        self, plan: Plan, answer: SummaryAnswer, situation: DecisionContext
+        self, plan: Plan, answer: SummaryAnswer, context: DecisionContext
     ) -> tuple[Summary | None, Bill, Plan]:
-        """The summary, its bill, and the plan that is left: a failed candidate changes nothing."""
+        """Return the summary, its bill and the plan that is left. A failed summary changes nothing in the view."""
         if isinstance(answer, NotReady):
             return None, Bill(), Plan(reason="summary is being written")
         parsed = _parse_answer(answer)
         covers = (parsed.covers if isinstance(parsed, SummaryResult) else 0) or plan.summarize_to
-        call = bill_call(self.state, situation, covers, parsed)
+        call = bill_call(self.state, context, covers, parsed)
         cost = self._bill_summary_call(call.input, call.cached, call.output, call.usd)
         try:
-            summary = self._accept_answer(plan, covers, parsed, call, situation)
-        except Exception as error:  # noqa: BLE001 - an answer that cannot be used is not asked for again at once
-            reason = self._reject_answer(error, call, situation.call)
+            summary = self._accept_answer(plan, covers, parsed, call, context)
+        except Exception as error:  # noqa: BLE001 - after an answer that cannot be used the breaker delays the next one
+            reason = self._reject_answer(error, call, context.call)
             return None, cost, Plan(reason=f"summary rejected: {reason}")
         self.breaker.record_success()
         self.bill.record_summary(cost)
         if covers < plan.summarize_to:
-            # Written in the background for fewer turns: what is pending behind them is masked in the same rewrite.
+            # It was written in the background for fewer turns. What is pending after them is masked in this rewrite.
             masks = self.policy.make_masks(key for key in self.policy.pending if key[0] > covers)
             plan = replace(plan, masks=masks, summarize_to=covers)
         return summary, cost, plan
@@ -514,9 +510,9 @@ class Session:
         covers: int,
         answer: SummaryResult | SummaryError,
         call: SummaryCall,
-        situation: DecisionContext,
+        context: DecisionContext,
     ) -> Summary:
-        """The summary that `answer` is. Raises SummaryError if it may not stand for turns 1 ... `covers`."""
+        """Return the summary that `answer` is. Raises SummaryError if it must not replace turns 1 ... `covers`."""
         if isinstance(answer, SummaryError):
             raise answer
         if covers > plan.summarize_to:
@@ -526,14 +522,14 @@ class Session:
             wrong = f"it covers turns up to {covers}, and so a call of the provider's without its result"
             raise SummaryError(wrong, cause="malformed")
         limit = self._summary_limit(plan)
-        room = self._measure_room(plan, covers, situation)
+        room = self._measure_room(plan, covers, context)
         return accept_summary(
             self.state, self.policy, covers, answer.text, call, self.redaction, max_tokens=limit, room_tokens=room
         )
 
-    def _measure_room(self, plan: Plan, covers: int, situation: DecisionContext) -> int | None:
-        """Tokens that may stand in the place of turns 1 ... `covers` in a view that fits; None where none does."""
-        if situation.view_limit is None or self.budget_error is not None:
+    def _measure_room(self, plan: Plan, covers: int, context: DecisionContext) -> int | None:
+        """Return the most tokens that may replace turns 1 ... `covers` in a view that fits; None if no view does."""
+        if context.view_limit is None or self.budget_error is not None:
             return None
         saved = sum(self.policy.pending[mask.key].saved_tokens for mask in plan.masks if mask.key[0] > covers)
         saved += sum(self.state.find_segment(clip.key).tokens - self.sizer.count_text(clip.text) for clip in plan.clips)
@@ -541,18 +537,18 @@ class Session:
             self.state.track.tokens
             - count_replaced_tokens(self.state, covers)
             - saved
-            + situation.count_entering_tokens(hides=True)
+            + context.count_entering_tokens(hides=True)
         )
-        return situation.view_limit - rest
+        return context.view_limit - rest
 
     def _reject_answer(self, error: Exception, used: SummaryCall, call: int) -> str:
-        """Record that the summary asked for at call `call` came to nothing; why, in a sentence."""
+        """Record that the summary that call `call` asked for failed. Return why, in a sentence."""
         cause: SummaryCause = "other"
-        said = f"it could not be used: {describe_error(error)}"
+        message = f"it could not be used: {describe_error(error)}"
         if isinstance(error, SummaryError):
             cause = error.cause if error.cause in get_args(SummaryCause) else cause
-            said = words_of_error(error)
-        reason = self.redaction.redact_text(make_encodable(said[: 4 * _REASON]))[:_REASON]
+            message = words_of_error(error)
+        reason = self.redaction.redact_text(make_encodable(message[: 4 * _REASON]))[:_REASON]
         self._record_failure(
             SummaryFailed(
                 call=call,
@@ -568,9 +564,9 @@ class Session:
         return reason
 
     def write_off_summary(self, event: SummaryFailed | PassDecided) -> None:
-        """Learn that a summary was paid for in a pass that came to nothing; asking backs off.
+        """Record that a summary was paid for in a pass that was not stored; the breaker delays the next request.
 
-        event: what that pass made of it; nothing happens if it is in the log after all.
+        event: what that pass recorded. Nothing happens if it is in the log after all.
         """
         if event in self.events:
             return
@@ -598,33 +594,33 @@ class Session:
         self.policy.retry_at = event.retry_at
         self.bill.record_summary(self._bill_summary_call(event.input, event.cached, event.output, event.usd))
 
-    def _is_over_budget(self, plan: Plan, situation: DecisionContext) -> bool:
-        """Whether a pass that got no summary leaves the view over its budget."""
-        return situation.view_limit is not None and not fits_budget(self.policy, self.state, situation, plan)
+    def _is_over_budget(self, plan: Plan, context: DecisionContext) -> bool:
+        """Return whether a pass without a summary leaves the view over its budget."""
+        return context.view_limit is not None and not fits_budget(self.policy, self.state, context, plan)
 
     def _fit_without_summarizer(
-        self, plan: Plan, situation: DecisionContext, *, strict: bool
+        self, plan: Plan, context: DecisionContext, *, strict: bool
     ) -> tuple[Summary | None, Plan]:
-        """Under pressure, without a summarizer that serves: the model-free digest, then cutting the newest results."""
+        """Return a summary and a plan that fit without a summarizer: the model-free digest, then clipped results."""
         may_summarize = self.terms.may_summarize
-        wanted = self._fit_plan(situation, replace(plan, summarize_to=0), summaries=may_summarize, strict=strict)
+        wanted = self._fit_plan(context, replace(plan, summarize_to=0), summaries=may_summarize, strict=strict)
         if wanted.summarize_to:
             asked = build_request(self.state, wanted.summarize_to, self._summary_limit(wanted))
             clean = redact_request(replace(asked, redaction=self.redaction))
             written = SummaryResult(text=write_digest(clean, self.sizer.count), route=MODEL_FREE.route)
             try:
-                return self._accept_answer(wanted, wanted.summarize_to, written, MODEL_FREE, situation), wanted
+                return self._accept_answer(wanted, wanted.summarize_to, written, MODEL_FREE, context), wanted
             except SummaryError:
-                # Nothing can be said in fewer words; what is left is cutting the newest results.
-                wanted = self._fit_plan(situation, Plan(reason=plan.reason), summaries=False, strict=strict)
+                # The digest does not fit either. What is left is clipping the newest results.
+                wanted = self._fit_plan(context, Plan(reason=plan.reason), summaries=False, strict=strict)
         return None, wanted
 
     # -- the log again -------------------------------------------------------------------------------------------
 
     def replay_events(self, events: Iterable[Event]) -> None:
-        """Fold events that happened elsewhere, in their order; decisions are taken as they were made.
+        """Replay events that were recorded elsewhere, in their order; decisions are adopted as they were made.
 
-        They may stand behind what is here already, unless `can_append` says no.
+        They may follow the events that are here already, if `can_append` allows it.
         """
         events = list(events)
         settled, reworded = _choose_turn_versions(events, self.state.turns)
@@ -639,7 +635,7 @@ class Session:
                 case TurnAmended() if id(event) in reworded:
                     self._replace_user_words(event)
                 case TurnAmended():
-                    # Its turn was folded where it first came; only the log keeps that it came twice.
+                    # Its turn was replayed where it first came; only the log keeps that it came twice.
                     self.events.append(event)
                 case SummaryFailed() | PassDecided():
                     waiting.append(event)
@@ -650,8 +646,9 @@ class Session:
                     self.record_event(event)
 
     def can_append(self, events: Iterable[Event]) -> bool:
-        """Whether `events` only add to what is here; where not, the log must be folded anew, for a turn came again
-        with another result."""
+        """Return whether `events` only add to what is here. If not, a turn came again with another result, and the
+        whole log must be replayed.
+        """
         newest = dict(enumerate(self.state.turns[-1:], start=len(self.state.turns)))
         for event in events:
             if isinstance(event, TurnAmended) and (known := newest.get(event.turn.index)) is not None:
@@ -661,15 +658,15 @@ class Session:
         return True
 
     def _replay_call(self, waiting: Sequence[SummaryFailed | PassDecided], called: RequestSent) -> None:
-        """A pass that was made: the schedule's clock sees what it saw then, and what was decided is done."""
+        """Replay a pass: the schedule's clock sees what it saw then, and the decision is adopted."""
         self.terms = replace(
             self.terms, no_cache_marks=called.unmarked, breakpoints=called.ours, hour_turn=called.hour_turn
         )
-        situation = self._make_context(called.at, called.model)
+        context = self._make_context(called.at, called.model)
         before = self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, PassDecided))
         if not decided.reason.startswith(HELD_PREFIX):
-            self.policy.plan_pass(self.state, situation)
+            self.policy.plan_pass(self.state, context)
         cost = Bill()
         for event in waiting:
             if isinstance(event, SummaryFailed):
@@ -687,8 +684,10 @@ class Session:
 def _choose_turn_versions(
     events: Iterable[Event], known: Sequence[Turn]
 ) -> tuple[dict[int, TurnAdded | TurnAmended], set[int]]:
-    """For each turn what it is folded as where it first comes: as it was when all of its results were there; and the
-    events (ids) behind that, by which only words of the user changed. known: turns that came before."""
+    """Return the event that each turn is replayed from where it first comes: the one with all of its results.
+
+    Return also the ids of the later events of turns by which only words of the user changed. known: earlier turns.
+    """
     settled: dict[int, TurnAdded | TurnAmended] = {}
     newest: dict[int, Turn] = dict(enumerate(known[-1:], start=len(known)))
     reworded: dict[int, list[int]] = {len(known): []}
@@ -705,7 +704,7 @@ def _choose_turn_versions(
 
 
 def _parse_answer(answer: str | SummaryResult | SummaryError) -> SummaryResult | SummaryError:
-    """`answer` as far as it has a meaning; an error where it has none."""
+    """Return the result that `answer` is, or the error of an answer that cannot be read."""
     try:
         if isinstance(answer, SummaryError):
             return answer
@@ -715,7 +714,7 @@ def _parse_answer(answer: str | SummaryResult | SummaryError) -> SummaryResult |
 
 
 def run_pass(steps: PassSteps, summarizer: Summarizer) -> View:
-    """Run a pass to its end, writing each summary it asks for with `summarizer`."""
+    """Run a pass to its end, and return its view. `summarizer` writes each summary that the pass asks for."""
     try:
         request = next(steps)
         while True:

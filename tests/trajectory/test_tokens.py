@@ -91,7 +91,7 @@ def test_vocabularies_are_not_fetched() -> None:
         "def refuse(*args, **options): raise AssertionError('a connection')\n"
         "socket.socket.connect = refuse; socket.getaddrinfo = refuse\n"
         "from elision.trajectory.tokens import make_counter\n"
-        "print(counter('o200k').count('hello world'), counter('cl100k').count('hello world'))"
+        "print(make_counter('o200k').count('hello world'), make_counter('cl100k').count('hello world'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2", "2"]

@@ -417,7 +417,7 @@ class _RecordedPolicy(Policy):
     def add_turn(self, state: State, turn: Turn) -> None:
         self._keys.extend((turn.index, place) for place in range(1, len(turn.observations) + 1))
 
-    def plan_pass(self, state: State, situation: DecisionContext, *, forced: bool = False) -> Plan:
+    def plan_pass(self, state: State, context: DecisionContext, *, forced: bool = False) -> Plan:
         return Plan(reason="")
 
     def record_decision(self, state: State, event: PassDecided) -> None:

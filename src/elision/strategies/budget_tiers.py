@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -22,31 +22,33 @@ SHORT_SUMMARY_TOKENS: Final = 200
 SHORTEST_SUMMARY_TOKENS: Final = 40
 
 
-def fits_budget(policy: Policy, state: State, situation: DecisionContext, plan: Plan) -> bool:
-    """Whether the view fits its budget once `plan` is done."""
-    return situation.view_limit is None or _count_after_plan(policy, state, situation, plan) <= situation.view_limit
+def fits_budget(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> bool:
+    """Return whether the view fits its budget once `plan` is done."""
+    return context.view_limit is None or _count_after_plan(policy, state, context, plan) <= context.view_limit
 
 
 def fit_to_budget(
-    policy: Policy, state: State, situation: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool = True
+    policy: Policy, state: State, context: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool = True
 ) -> Plan:
-    """`plan`, or one that fits the budget: mask everything pending, mask down to `min_window`, summarize, summarize in
-    fewer words, clip.
+    """Return `plan` if it fits the budget, else a plan that does.
 
-    summaries: whether a summary may still help. Raises BudgetError if nothing makes the view fit; then nothing is a
-    candidate that was none before. strict: False to be given the smallest view then.
+    The tiers, in order: mask everything pending, mask down to `min_window`, summarize, summarize in fewer words, clip
+    the newest results.
+
+    summaries: whether a summary is possible. Raises BudgetError if nothing makes the view fit; the candidates are then
+    those of before. With `strict` False the smallest plan is returned instead.
     """
-    usable = situation.view_limit
+    usable = context.view_limit
     if usable is None:
         return plan
     budget = policy.options.budget or Budget()
-    if fits_budget(policy, state, situation, plan):
+    if fits_budget(policy, state, context, plan):
         return _relieve_softly(policy, state, plan, usable, budget)
     if strict:
-        measure_floor(state, usable, situation.count_entering_tokens(hides=True))
+        measure_floor(state, usable, context.count_entering_tokens(hides=True))
     before = frozenset(policy.pending)
     try:
-        return _plan_tiers(policy, state, situation, budget, usable, summaries=summaries, strict=strict)
+        return _plan_tiers(policy, state, context, budget, usable, summaries=summaries, strict=strict)
     except BudgetError:
         # Pressure made candidates of turns inside the window. No decision settles them, so they would stay candidates,
         # and the schedule would mask them at a later call that has room.
@@ -55,9 +57,10 @@ def fit_to_budget(
 
 
 def _relieve_softly(policy: Policy, state: State, plan: Plan, usable: int, budget: Budget) -> Plan:
-    """`plan`; above the soft threshold, where it does nothing, one that masks everything pending.
+    """Return `plan`, or above the soft threshold, where `plan` does nothing, one that masks everything pending.
 
-    Only once that frees a share of the threshold: one more result at each call would be one rewrite at each call.
+    It masks only if that frees a share of the threshold. Else every call would mask one more result, and rewrite the
+    cache.
     """
     if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
         return plan
@@ -69,55 +72,58 @@ def _relieve_softly(policy: Policy, state: State, plan: Plan, usable: int, budge
 def _plan_tiers(
     policy: Policy,
     state: State,
-    situation: DecisionContext,
+    context: DecisionContext,
     budget: Budget,
     usable: int,
     *,
     summaries: bool,
     strict: bool,
 ) -> Plan:
-    """A plan that fits, tier by tier; see `fit_to_budget`."""
+    """Return a plan that fits, tier by tier; see `fit_to_budget`."""
     target = int(usable * budget.low)
-    _mask_down(policy, state, situation.call, target - situation.count_entering_tokens(hides=True), budget.min_window)
+    _mask_down(policy, state, context.call, target - context.count_entering_tokens(hides=True), budget.min_window)
     masked = Plan(masks=policy.make_masks(policy.pending), reason="over budget")
-    # Not just below the limit: there every next call would mask one more (design 3, low watermark).
-    if _count_after_plan(policy, state, situation, masked) <= target:
+    # The target is below the limit: at the limit every next call would mask one more (design 3, low watermark).
+    if _count_after_plan(policy, state, context, masked) <= target:
         return masked
-    summarized = _plan_summary(policy, state, situation, target, budget.min_window) if summaries else None
-    shorter = _plan_short_summary(policy, state, situation, target, usable, budget.min_window) if summaries else ()
-    tried = []
-    for plan in chain([summarized or masked], shorter):
-        if _count_after_plan(policy, state, situation, plan) <= usable:
+    plans: Iterable[Plan] = [masked]
+    if summaries:
+        summarized = _plan_summary(policy, state, context, target, budget.min_window)
+        shorter = _plan_short_summary(policy, state, context, target, usable, budget.min_window)
+        plans = chain([summarized or masked], shorter)
+    too_large = []
+    for plan in plans:
+        if _count_after_plan(policy, state, context, plan) <= usable:
             return plan
-        tried.append(plan)
-    cut = []
-    for plan in tried:
-        tokens = _count_after_plan(policy, state, situation, plan)
-        tokens += situation.count_entering_tokens(hides=True) - policy.count_entering_tokens(situation, plan)
+        too_large.append(plan)
+    clipped = []
+    for plan in too_large:
+        tokens = _count_after_plan(policy, state, context, plan)
+        tokens += context.count_entering_tokens(hides=True) - policy.count_entering_tokens(context, plan)
         plan, tokens = _clip_newest_results(policy, state, plan, tokens, usable)
         if tokens <= usable:
             return plan
-        cut.append((tokens, plan))
-    tokens, smallest = min(cut, key=lambda each: each[0])
+        clipped.append((tokens, plan))
+    tokens, smallest = min(clipped, key=lambda tokens_and_plan: tokens_and_plan[0])
     if strict:
-        raise _exceed_budget("with every result of the newest turn cut the view still needs", tokens, usable)
+        raise _budget_error("with every result of the newest turn cut the view still needs", tokens, usable)
     return smallest
 
 
 def measure_floor(state: State, usable: int, entering: int = 0) -> int:
-    """Tokens of head, tools and the newest turn with its results clipped away; BudgetError if they do not fit.
+    """Return the tokens of head, tools and the newest turn without its results. Raises BudgetError if they do not fit.
 
-    entering: tokens of tools that enter with whatever is hidden.
+    entering: tokens of the recall tools that enter if anything is hidden.
     """
-    head = state.track.count_tokens_before(state.head_length)
-    newest = state.turns[-1] if state.turns else None
-    needed = head + entering + (state.sizer.count_assistant(newest) if newest else 0)
+    needed = state.track.count_tokens_before(state.head_length) + entering
+    if state.turns:
+        needed += state.sizer.count_assistant(state.turns[-1])
     if needed > usable:
-        raise _exceed_budget("system prompt, tools, task and the newest turn need", needed, usable)
+        raise _budget_error("system prompt, tools, task and the newest turn need", needed, usable)
     return needed
 
 
-def _exceed_budget(what: str, needed: int, usable: int) -> BudgetError:
+def _budget_error(what: str, needed: int, usable: int) -> BudgetError:
     return BudgetError(
         f"{what} {needed} tokens, but only {usable} are usable: "
         "raise the budget, shorten the head, or choose a model with a larger window",
@@ -126,19 +132,19 @@ def _exceed_budget(what: str, needed: int, usable: int) -> BudgetError:
     )
 
 
-def _count_after_plan(policy: Policy, state: State, situation: DecisionContext, plan: Plan) -> int:
-    """Tokens of the view once `plan` is done."""
+def _count_after_plan(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> int:
+    """Return the tokens of the view once `plan` is done."""
     if plan.summarize_to:
-        offer = policy.estimate_summary(state, situation, plan.summarize_to, plan.summary_tokens)
+        offer = policy.estimate_summary(state, context, plan.summarize_to, plan.summary_tokens)
         if offer:
             return offer.view_tokens
         return state.track.tokens
     saved = sum(policy.pending[mask.key].saved_tokens for mask in plan.masks)
-    return state.track.tokens - saved + policy.count_entering_tokens(situation, plan)
+    return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
 
 
 def _mask_down(policy: Policy, state: State, call: int, target: int, least: int) -> None:
-    """Make candidates of younger observations, oldest first, until the view would be down to `target`."""
+    """Add younger observations to the candidates, oldest first, until masking them brings the view to `target`."""
     keys = sorted(key for key in state.observation_places if key[0] < call - least)
     for key in keys:
         if state.track.tokens - policy.pending_tokens <= target:
@@ -146,15 +152,14 @@ def _mask_down(policy: Policy, state: State, call: int, target: int, least: int)
         policy.add_candidate(state, key, call)
 
 
-def _plan_summary(policy: Policy, state: State, situation: DecisionContext, target: int, least: int) -> Plan | None:
-    """Cover as few turns as bring the view down to `target`, and all but the newest `least` if none does."""
-    newest = situation.call - 1
+def _plan_summary(policy: Policy, state: State, context: DecisionContext, target: int, least: int) -> Plan | None:
+    """Return a plan that covers as few turns as bring the view to `target`, or all but the newest `least` turns."""
+    newest = context.call - 1
     for tail in (10, 5, 2, least):
         covers = policy.server_calls.limit_summary(newest - max(tail, least))
-        if covers > state.covered_turns:
-            offer = policy.estimate_summary(state, situation, covers)
-        else:
-            offer = None
+        if covers <= state.covered_turns:
+            continue
+        offer = policy.estimate_summary(state, context, covers)
         if offer is not None and (offer.view_tokens <= target or tail == least):
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
             return Plan(masks=masks, summarize_to=covers, reason="over budget")
@@ -162,54 +167,56 @@ def _plan_summary(policy: Policy, state: State, situation: DecisionContext, targ
 
 
 def _plan_short_summary(
-    policy: Policy, state: State, situation: DecisionContext, target: int, usable: int, least: int
+    policy: Policy, state: State, context: DecisionContext, target: int, usable: int, least: int
 ) -> Iterator[Plan]:
-    """Cover all but the newest `least` turns in fewer words than the strategy allows, the longest summary first."""
-    covers = policy.server_calls.limit_summary(situation.call - 1 - least)
+    """Yield plans that cover all but the newest `least` turns in fewer words than usual, the longest summary first."""
+    covers = policy.server_calls.limit_summary(context.call - 1 - least)
     if covers <= state.covered_turns:
         return
     most = policy.options.summary_max_tokens
-    wanted, fitting = (policy.limit_summary_tokens(state, situation, covers, tokens) for tokens in (target, usable))
-    # As long as leaves room for calls to come, else a short one, else whatever fits; at last what cutting results
-    # makes room for.
+    wanted = policy.limit_summary_tokens(state, context, covers, target)
+    fitting = policy.limit_summary_tokens(state, context, covers, usable)
+    # First one that leaves room for the calls to come, then a short one that fits, at last the shortest: cutting
+    # results may make room for it.
     for limit in (
         max(SHORT_SUMMARY_TOKENS, wanted),
         max(SHORTEST_SUMMARY_TOKENS, min(SHORT_SUMMARY_TOKENS, fitting)),
         SHORTEST_SUMMARY_TOKENS,
     ):
-        if limit < most and policy.estimate_summary(state, situation, covers, limit) is not None:
+        if limit < most and policy.estimate_summary(state, context, covers, limit) is not None:
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
             yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, reason="over budget")
 
 
 def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, usable: int) -> tuple[Plan, int]:
-    """Cut the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
+    """Clip the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
 
-    Returns what was cut so, and the tokens that are left, which may be too many still.
+    Return the plan with the clips and the tokens that are left, which may still be too many.
     """
-    newest = state.turns[-1].index if state.turns else 0
-    keys: list[Key] = [key for key in state.observation_places if key[0] == newest]
+    keys: list[Key] = []
+    if state.turns:
+        keys = [key for key in state.observation_places if key[0] == state.turns[-1].index]
     clips = []
     for key in sorted(keys, key=lambda key: -state.find_segment(key).tokens):
         if tokens <= usable:
             break
         size = state.find_segment(key).tokens
-        named = make_handle(key) if policy.placeholders.handles else ""
-        text = clip_text(state.find_observation(key).text, size - (tokens - usable), named, state.sizer)
+        handle = make_handle(key) if policy.placeholders.handles else ""
+        text = clip_text(state.find_observation(key).text, size - (tokens - usable), handle, state.sizer)
         if state.sizer.count_text(text) < size:
             clips.append(Clip(key, text))
             tokens -= size - state.sizer.count_text(text)
     return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 
 
-def clip_text(text: str, tokens: int, named: str, sizer: Sizer) -> str:
-    """Head and tail of `text` with what was cut between them: a message of at most `tokens` tokens.
+def clip_text(text: str, tokens: int, handle: str, sizer: Sizer) -> str:
+    """Return head and tail of `text` with a note of the cut between them: a message of at most `tokens` tokens.
 
-    Only what was cut where not even that fits. named: the handle of the whole, "" where none is to be named.
+    Where that does not fit it is the note alone. handle: of the whole result; "" to name none.
     """
     text = make_encodable(text)
     share = min(len(text) // 2, max(0, len(text) * tokens // max(1, sizer.count(text)) // 2))
-    name = f"{named}: " if named else ""
+    name = f"{handle}: " if handle else ""
     while True:
         cut = len(text) - 2 * share
         if cut:

@@ -1,6 +1,7 @@
 """One session's memory of a strategy: what may be hidden, what it would save, and the schedule's clock.
 
-A fold over the same events as the state: shown every turn once, asked once a call. Deciding costs what is new.
+It is a fold over the same events as the state: it is given every turn once and asked once a call. The work of a
+decision grows with what is new.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
 
-#: The label in front of a quote, in tokens.
+#: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class MaskCandidate:
-    """An observation that may give way to `text` from call `since_call` on, and the tokens that saves."""
+    """An observation that may be replaced by `text` from call `since_call` on, and the tokens that saves."""
 
     key: Key
     text: str
@@ -42,7 +43,7 @@ class MaskCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOffer:
-    """A summary that may be made now: what the view would be, and what writing it would cost."""
+    """A summary that may be made now: the newest turn that it covers, the tokens of the view with it, and its cost."""
 
     covers: int
     view_tokens: int
@@ -69,7 +70,11 @@ class PolicyOptions:
 
 
 class Policy:
-    """See the module."""
+    """One session's memory of a strategy; see the module.
+
+    pending: what may be masked now. pending_tokens: what masking all of it saves.
+    protected: observations that a rule keeps. user_tokens: of the user's words in the first n turns, by n.
+    """
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
@@ -108,17 +113,17 @@ class Policy:
         self.known.add_head(head)
 
     def add_turn(self, state: State, turn: Turn) -> None:
-        """Learn `turn`, which is in `state` already."""
+        """Take note of `turn`, which is in `state` already."""
         self.server_calls.add_turn(turn)
-        said = sum(state.sizer.count_message(message) for message in turn.interjections)
-        self.user_tokens.append(self.user_tokens[-1] + said)
+        user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
+        self.user_tokens.append(self.user_tokens[-1] + user_tokens)
         self._quoted_tokens.append(self._quoted_tokens[-1])
         if not self.options.can_hide:
             return
         self._apply_rules(state, turn)
         for selector in self.selectors:
             for call, key in selector.find_due_keys(turn):
-                # A rule's `after` stands in the place of the strategy's own notion of age.
+                # A rule's `after` replaces the strategy's own notion of age.
                 if not (selector.by_age and self._rulings[key].after):
                     self._due_keys[max(call, turn.index + 1)].append(key)
         if self._superseded_by_rule is not None:
@@ -127,10 +132,9 @@ class Policy:
                     self._due_keys[call].append(key)
 
     def replace_user_words(self, state: State, turn: Turn) -> None:
-        """The newest turn has other words of the user behind it."""
-        self.user_tokens[-1] = self.user_tokens[-2] + sum(
-            state.sizer.count_message(message) for message in turn.interjections
-        )
+        """Take note that the user's words after the newest turn are now those of `turn`."""
+        user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
+        self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
 
     def _apply_rules(self, state: State, turn: Turn) -> None:
         if turn.pinned:
@@ -138,7 +142,8 @@ class Policy:
             self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_text(join_assistant_text(turn))
         for position, observation in enumerate(turn.observations, start=1):
             key = (turn.index, position)
-            ruling = self._rulings[key] = self.rules.apply_rules(turn, observation)
+            ruling = self.rules.apply_rules(turn, observation)
+            self._rulings[key] = ruling
             if ruling.keep:
                 self.protected.append(key)
                 self._settled_keys.add(key)
@@ -149,7 +154,7 @@ class Policy:
                 self._due_keys[turn.index + ruling.after + 1].append(key)
 
     def record_decision(self, state: State, event: PassDecided) -> None:
-        """Forget what `event`, which is in `state` already, has settled."""
+        """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
         for mask in event.masks:
             candidate = self.pending.pop(mask.key, None)
             self._settled_keys.add(mask.key)
@@ -165,10 +170,15 @@ class Policy:
         if event.masks or event.summary is not None:
             self.fresh_turns.clear()
             self._first_pending = min(self.pending, default=None)
-        self.clock.record_action("summarize" if event.summary else "mask" if event.masks else "hold")
+        if event.summary:
+            self.clock.record_action("summarize")
+        elif event.masks:
+            self.clock.record_action("mask")
+        else:
+            self.clock.record_action("hold")
 
     def find_stable_length(self, state: State) -> int | None:
-        """Segments in front of the first observation that a later pass may rewrite; None if there is none yet."""
+        """Return the number of segments before the first observation that a later pass may rewrite; None for none."""
         while self._first_open < len(self._open_keys):
             key = self._open_keys[self._first_open]
             if key not in self._settled_keys and key[0] > state.covered_turns:
@@ -178,14 +188,14 @@ class Policy:
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
-    def plan_pass(self, state: State, situation: DecisionContext, *, forced: bool = False) -> Plan:
-        """This pass's plan; the budget is not looked at here.
+    def plan_pass(self, state: State, context: DecisionContext, *, forced: bool = False) -> Plan:
+        """Return this pass's plan, whatever the budget is.
 
         forced: do all that the strategy allows, whether the schedule finds that it pays or not.
         """
-        self._collect_due(state, situation.call)
-        summary = self._find_summary_offer(state, situation)
-        verdict, reason = self.clock.choose_action(self._estimate_costs(state, situation, summary))
+        self._collect_due(state, context.call)
+        summary = self._find_summary_offer(state, context)
+        verdict, reason = self.clock.choose_action(self._estimate_costs(state, context, summary))
         if forced:
             verdict = "summarize" if summary is not None else "mask"
             reason = "forced"
@@ -196,22 +206,21 @@ class Policy:
             return Plan(masks=self.make_masks(self.pending), reason=reason)
         return Plan(reason=reason)
 
-    def count_entering_tokens(self, situation: DecisionContext, plan: Plan) -> int:
-        """Tokens of the recall tools that enter with `plan`."""
-        return situation.count_entering_tokens(
-            hides=self.needs_recall(bool(plan.masks), bool(plan.clips or plan.summarize_to))
-        )
+    def count_entering_tokens(self, context: DecisionContext, plan: Plan) -> int:
+        """Return the tokens of the recall tools that enter with `plan`."""
+        hides = self.needs_recall(masks=bool(plan.masks), others=bool(plan.clips or plan.summarize_to))
+        return context.count_entering_tokens(hides=hides)
 
-    def needs_recall(self, masks: bool, others: bool) -> bool:
-        """Whether something is hidden that can be recalled. masks: observations are; others: clips, or a summary."""
+    def needs_recall(self, *, masks: bool, others: bool) -> bool:
+        """Return whether anything hidden can be recalled. masks: observations are hidden. others: clips, a summary."""
         return others or (masks and self.placeholders.names_handle)
 
     def make_masks(self, keys: Iterable[Key]) -> tuple[Mask, ...]:
-        """The candidates of `keys` as decisions, in the order of the view."""
+        """Return the candidates of `keys` as masks, in the order of the view."""
         return tuple(Mask(key, self.pending[key].text) for key in sorted(keys))
 
     def _collect_due(self, state: State, call: int) -> None:
-        # Also what became due at calls that were never made here: a history that was taken up has turns without them.
+        # Also what became due at calls that were not made here: an adopted history has turns without calls.
         for due in range(self._learned_call + 1, call + 1):
             for key in self._due_keys.pop(due, ()):
                 if self.add_candidate(state, key, due):
@@ -219,7 +228,7 @@ class Policy:
         self._learned_call = max(self._learned_call, call)
 
     def add_candidate(self, state: State, key: Key, call: int) -> bool:
-        """Make `key` a candidate from call `call` on, if masking it is allowed and saves anything."""
+        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
         if key in self._settled_keys or key in self.pending or key[0] <= state.covered_turns:
             return False
         turn = state.turns[key[0] - 1]
@@ -227,16 +236,16 @@ class Policy:
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
         size = self._o200k_sizer.count_observation(observation)
         text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
-        small = size < self._rulings[key].below
-        short = size <= self._o200k_sizer.count_text(text)
-        if small or short:
+        if size < self._rulings[key].below:
             self._settled_keys.add(key)
-            if not small:
-                self.not_shortened.add(key)
             return False
-        saves = state.find_segment(key).tokens - state.sizer.count_text(text)
-        self.pending[key] = MaskCandidate(key, text, saves, call)
-        self.pending_tokens += saves
+        if size <= self._o200k_sizer.count_text(text):
+            self._settled_keys.add(key)
+            self.not_shortened.add(key)
+            return False
+        saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
+        self.pending[key] = MaskCandidate(key, text, saved_tokens, call)
+        self.pending_tokens += saved_tokens
         if self._first_pending is None:
             self._first_pending = key
         else:
@@ -244,152 +253,152 @@ class Policy:
         return True
 
     def drop_candidates(self, keys: Iterable[Key]) -> None:
-        """Make `keys` no candidates any more; a later pass may consider them again."""
+        """Drop the candidates of `keys`; a later pass may add them again."""
         for key in keys:
             self.pending_tokens -= self.pending.pop(key).saved_tokens
         self._first_pending = min(self.pending, default=None)
 
     def _known_before(self, state: State, call: int) -> KnownIdentifiers:
-        """The lexicon of the log up to call `call`; asked in the order of calls, and never if nothing is masked."""
+        """Return the identifiers known before call `call`. Calls ascend; nothing is read until something is masked."""
         while self._identified_turns < min(call - 1, len(state.turns)):
             self.known.add_turn(state.turns[self._identified_turns])
             self._identified_turns += 1
         return self.known
 
-    def _find_summary_offer(self, state: State, situation: DecisionContext) -> SummaryOffer | None:
-        if self.trigger is None or situation.call < self.retry_at:
+    def _find_summary_offer(self, state: State, context: DecisionContext) -> SummaryOffer | None:
+        if self.trigger is None or context.call < self.retry_at:
             return None
-        covers = self.server_calls.limit_summary(self.trigger.find_due_turn(state, situation.call, self.pending_tokens))
+        covers = self.server_calls.limit_summary(self.trigger.find_due_turn(state, context.call, self.pending_tokens))
         if covers > state.covered_turns:
-            return self.estimate_summary(state, situation, covers)
+            return self.estimate_summary(state, context, covers)
         return None
 
     def estimate_summary(
-        self, state: State, situation: DecisionContext, covers: int, limit: int = 0
+        self, state: State, context: DecisionContext, covers: int, limit: int = 0
     ) -> SummaryOffer | None:
-        """A summary of turns 1 ... `covers`, if the view would shrink by it.
+        """Return the offer of a summary of turns 1 ... `covers`; None if the view would not shrink by it.
 
-        limit: most tokens that it may have; 0 for the strategy's own limit.
+        limit: most tokens of the summary; 0 for the strategy's own limit.
         """
         limit = limit or self.options.summary_max_tokens
-        tokens = self._count_with_summary(state, situation, covers, limit)
-        if tokens - situation.count_entering_tokens(hides=True) >= state.track.tokens - self.pending_tokens:
+        tokens = self._count_with_summary(state, context, covers, limit)
+        if tokens - context.count_entering_tokens(hides=True) >= state.track.tokens - self.pending_tokens:
             return None
         if state.last_view is None:
-            last = len(state.track.segments)
+            sent_length = len(state.track.segments)
         else:
-            last = state.unchanged_length
+            sent_length = state.unchanged_length
+        covered_before = state.count_raw_tokens_before(state.covered_turns + 1)
         call = choose_summary_call(
-            situation.prices,
-            covered=state.count_raw_tokens_before(covers + 1) - state.count_raw_tokens_before(state.covered_turns + 1),
+            context.prices,
+            covered=state.count_raw_tokens_before(covers + 1) - covered_before,
             previous=limit if state.summary else state.task_tokens,
             live=state.track.tokens,
-            live_cached=situation.count_cached_tokens(state, last),
+            live_cached=context.count_cached_tokens(state, sent_length),
             hidden=self._hidden_raw_tokens,
             output=limit,
         )
         return SummaryOffer(covers=covers, view_tokens=tokens, call=call)
 
-    def limit_summary_tokens(self, state: State, situation: DecisionContext, covers: int, tokens: int) -> int:
-        """Most tokens that a summary of turns 1 ... `covers` may have in a view of `tokens`; below 1 for none."""
-        least = self._count_with_summary(state, situation, covers, 0)
-        # The user's old words may take as much again.
-        each = self._count_with_summary(state, situation, covers, 1) - least
-        return (tokens - least) // each
+    def limit_summary_tokens(self, state: State, context: DecisionContext, covers: int, tokens: int) -> int:
+        """Return the most tokens of a summary of turns 1 ... `covers` in a view of `tokens`; below 1 for none."""
+        without_summary = self._count_with_summary(state, context, covers, 0)
+        # More than 1 where the user's old words may take as much as the summary.
+        growth = self._count_with_summary(state, context, covers, 1) - without_summary
+        return (tokens - without_summary) // growth
 
-    def _count_with_summary(self, state: State, situation: DecisionContext, covers: int, limit: int) -> int:
-        """Tokens of the view with a summary of turns 1 ... `covers` that has `limit` tokens."""
+    def _count_with_summary(self, state: State, context: DecisionContext, covers: int, limit: int) -> int:
+        """Return the tokens of the view with a summary of turns 1 ... `covers` that has `limit` tokens."""
+        head = state.track.count_tokens_before(state.head_length) + context.count_entering_tokens(hides=True)
+        user_words = limit_user_words(self.user_tokens[covers], self.options.keep_user_tokens, limit)
+        summary = BLOCK_TOKENS + limit + user_words + self.count_quoted_tokens(covers)
         place = state.turn_places.get(covers + 1)
-        behind = state.track.tokens - (state.track.tokens if place is None else state.track.count_tokens_before(place))
-        saved = sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > covers)
-        head = state.track.count_tokens_before(state.head_length) + situation.count_entering_tokens(hides=True)
-        said = limit_user_words(self.user_tokens[covers], self.options.keep_user_tokens, limit)
-        return head + BLOCK_TOKENS + limit + said + self.count_quoted_tokens(covers) + behind - saved
+        if place is None:
+            rest = 0
+        else:
+            rest = state.track.tokens - state.track.count_tokens_before(place)
+        for key, candidate in self.pending.items():
+            if key[0] > covers:
+                rest -= candidate.saved_tokens
+        return head + summary + rest
 
     def count_quoted_tokens(self, covers: int) -> int:
-        """Tokens of what a summary of turns 1 ... `covers` quotes word for word."""
+        """Return the tokens of what a summary of turns 1 ... `covers` quotes word for word."""
         return self._quoted_tokens[covers]
 
-    def _estimate_costs(self, state: State, situation: DecisionContext, summary: SummaryOffer | None) -> CostEstimates:
+    def _estimate_costs(self, state: State, context: DecisionContext, summary: SummaryOffer | None) -> CostEstimates:
         sent = state.unchanged_length
-        standing = situation.count_entering_tokens(hides=False)
-        hold = situation.cost_prompt(
-            state.track.tokens + standing, situation.count_cached_tokens(state, sent, standing)
-        )
+        tools = context.count_entering_tokens(hides=False)
+        hold = context.cost_prompt(state.track.tokens + tools, context.count_cached_tokens(state, sent, tools))
         if self.pending:
-            mask, masked, window = self._estimate_mask_costs(state, situation, sent)
+            mask_now, masked_before, floor = self._estimate_mask_costs(state, context, sent)
         else:
-            mask, masked, window = (hold, hold, hold)
-        summarize = summarized = masked
-        least = (
-            state.track.tokens
-            - self.pending_tokens
-            + situation.count_entering_tokens(hides=self.placeholders.names_handle)
-        )
+            mask_now = masked_before = floor = hold
+        entering = context.count_entering_tokens(hides=self.placeholders.names_handle)
+        smallest_view = state.track.tokens - self.pending_tokens + entering
+        summarize_now = summarized_before = masked_before
+        cost_summarizer = cost_summarizer_fixed = 0.0
         if summary is not None:
-            summarize, summarized = self._estimate_summary_costs(state, situation, sent, summary)
-            least = min(least, summary.view_tokens)
+            summarize_now, summarized_before = self._estimate_summary_costs(state, context, sent, summary)
+            smallest_view = min(smallest_view, summary.view_tokens)
+            cost_summarizer = summary.call.usd
+            cost_summarizer_fixed = summary.call.fixed_usd
         return CostEstimates(
-            call=situation.call,
+            call=context.call,
             fresh_turns=len(self.fresh_turns),
             can_mask=bool(self.pending),
             can_summarize=summary is not None,
             cost_hold=hold,
-            cost_mask_now=mask,
-            cost_if_masked_before=masked,
-            cost_floor=window,
-            cost_summarize_now=summarize,
-            cost_if_summarized_before=summarized,
-            cost_summarizer=summary.call.usd if summary else 0.0,
-            cost_summarizer_fixed=summary.call.fixed_usd if summary else 0.0,
-            turns_since_summary=situation.call - 1 - state.covered_turns,
-            calls_until_summary=self.trigger.count_calls_until(state, situation.call) if self.trigger else None,
-            spent_usd=situation.spent_usd,
-            raw_usd=situation.raw_usd,
-            is_cache_cold=situation.is_cache_cold(),
-            is_warm_elsewhere=situation.is_warm_elsewhere(),
-            # Not even while the raw view is as small: it would be cached first, and ours would be the dearer one.
-            is_below_cache_minimum=situation.prices.has_cache and least < situation.prices.cache.minimum,
+            cost_mask_now=mask_now,
+            cost_if_masked_before=masked_before,
+            cost_floor=floor,
+            cost_summarize_now=summarize_now,
+            cost_if_summarized_before=summarized_before,
+            cost_summarizer=cost_summarizer,
+            cost_summarizer_fixed=cost_summarizer_fixed,
+            turns_since_summary=context.call - 1 - state.covered_turns,
+            calls_until_summary=self.trigger.count_calls_until(state, context.call) if self.trigger else None,
+            spent_usd=context.spent_usd,
+            raw_usd=context.raw_usd,
+            is_cache_cold=context.is_cache_cold(),
+            is_warm_elsewhere=context.is_warm_elsewhere(),
+            # Even while the raw view is as small: it would be cached first, and ours would be the more expensive one.
+            is_below_cache_minimum=context.prices.has_cache and smallest_view < context.prices.cache.minimum,
         )
 
-    def _estimate_mask_costs(self, state: State, situation: DecisionContext, sent: int) -> tuple[float, float, float]:
-        """This call if everything pending is masked now, had been before, or had been but for what is behind it; USD.
+    def _estimate_mask_costs(self, state: State, context: DecisionContext, sent: int) -> tuple[float, float, float]:
+        """Return what this call costs in USD if everything pending is masked now, if it had been masked before, and if
+        only what follows the newest pending observation is written again.
 
         sent: segments of the last view.
         """
-        entering = situation.count_entering_tokens(hides=self.placeholders.names_handle)
+        entering = context.count_entering_tokens(hides=self.placeholders.names_handle)
         tokens = state.track.tokens - self.pending_tokens + entering
         assert self._first_pending is not None
         newest = next(reversed(self.pending))
-        cached = situation.count_cached_tokens(
-            state, min(sent, state.observation_places[self._first_pending]), entering
-        )
-        ideal = max(cached, self._count_best_cached(state, situation, sent, tokens, cached))
-        settled = situation.prices.cache.count_usable(
-            state.track.ends[state.observation_places[newest]] - self.pending_tokens + entering
-        )
-        window = max(cached, min(ideal, settled))
+        cached = context.count_cached_tokens(state, min(sent, state.observation_places[self._first_pending]), entering)
+        best_cached = max(cached, self._count_best_cached(state, context, sent, tokens, cached))
+        up_to_newest = state.track.ends[state.observation_places[newest]] - self.pending_tokens + entering
+        floor_cached = max(cached, min(best_cached, context.prices.cache.count_usable(up_to_newest)))
         return (
-            situation.cost_prompt(tokens, cached),
-            situation.cost_prompt(tokens, ideal),
-            situation.cost_prompt(tokens, window),
+            context.cost_prompt(tokens, cached),
+            context.cost_prompt(tokens, best_cached),
+            context.cost_prompt(tokens, floor_cached),
         )
 
     def _estimate_summary_costs(
-        self, state: State, situation: DecisionContext, sent: int, summary: SummaryOffer
+        self, state: State, context: DecisionContext, sent: int, summary: SummaryOffer
     ) -> tuple[float, float]:
-        """This call behind a summary made now, and had it stood before; USD."""
-        cached = situation.count_cached_tokens(
-            state, min(sent, state.head_length), situation.count_entering_tokens(hides=True)
-        )
-        ideal = max(cached, self._count_best_cached(state, situation, sent, summary.view_tokens, cached))
-        return situation.cost_prompt(summary.view_tokens, cached), situation.cost_prompt(summary.view_tokens, ideal)
+        """Return what this call costs in USD after a summary made now, and if the summary had been made before."""
+        entering = context.count_entering_tokens(hides=True)
+        cached = context.count_cached_tokens(state, min(sent, state.head_length), entering)
+        best_cached = max(cached, self._count_best_cached(state, context, sent, summary.view_tokens, cached))
+        return context.cost_prompt(summary.view_tokens, cached), context.cost_prompt(summary.view_tokens, best_cached)
 
     @staticmethod
-    def _count_best_cached(state: State, situation: DecisionContext, sent: int, tokens: int, cached: int) -> int:
-        """What a view of `tokens` would read from cache had the last one been like it; nothing more in a cold one."""
-        if situation.is_cache_cold():
+    def _count_best_cached(state: State, context: DecisionContext, sent: int, tokens: int, cached: int) -> int:
+        """Return what a view of `tokens` would read from the cache if the last view had been like it."""
+        if context.is_cache_cold():
             return cached
-        return situation.prices.cache.count_usable(
-            tokens - (state.track.tokens - state.track.count_tokens_before(sent))
-        )
+        added = state.track.tokens - state.track.count_tokens_before(sent)
+        return context.prices.cache.count_usable(tokens - added)

@@ -1,6 +1,6 @@
 """What a session's prompts cost, and what they would have cost without us, on the provider's scale of tokens.
 
-`Books` counts by our tokens, which is all that decisions need. People read these figures beside what the provider
+`SessionBill` counts by our tokens, which is all that decisions need. People read these figures beside what the provider
 reported, so here each call is as long as it was billed, or would have been (`TokenScale`).
 
 What everything would have cost is billed as the client would have sent it. Where the client sets no cache breakpoints

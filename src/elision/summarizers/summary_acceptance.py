@@ -39,56 +39,54 @@ def build_request(
     )
 
 
-def estimate_call(state: State, situation: DecisionContext, covers: int, output: int) -> SummaryCall:
+def estimate_call(state: State, context: DecisionContext, covers: int, output: int) -> SummaryCall:
     """Return a call that writes `output` tokens about turns up to `covers`, by the cheaper route, as we count it."""
     hidden = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden if key[0] <= covers)
     return choose_summary_call(
-        situation.prices,
+        context.prices,
         covered=state.count_raw_tokens_before(covers + 1) - state.count_raw_tokens_before(state.covered_turns + 1),
         previous=state.sizer.count(state.summary.text) if state.summary else state.task_tokens,
         live=state.track.tokens,
-        live_cached=situation.count_cached_tokens(state, state.unchanged_length),
+        live_cached=context.count_cached_tokens(state, state.unchanged_length),
         hidden=hidden,
         output=output,
     )
 
 
-def bill_call(
-    state: State, situation: DecisionContext, covers: int, answer: SummaryResult | SummaryError
-) -> SummaryCall:
+def bill_call(state: State, context: DecisionContext, covers: int, answer: SummaryResult | SummaryError) -> SummaryCall:
     """Return what `answer` cost: as the summarizer reports it, else as we count it.
 
     A failed call is billed for its input.
     """
     if isinstance(answer, SummaryError):
-        return _bill_failure(state, situation, covers, answer)
+        return _bill_failure(state, context, covers, answer)
     if answer.input:
-        return _bill_reported_usage(situation, answer, answer.route)
+        return _bill_reported_usage(context, answer, answer.route)
     if answer.route == MODEL_FREE.route:
         return MODEL_FREE
     if len(answer.text) <= LARGEST:
         output = state.sizer.count(answer.text)
     else:
         output = len(answer.text) // 4
-    return estimate_call(state, situation, covers, output)
+    return estimate_call(state, context, covers, output)
 
 
-def _bill_failure(state: State, situation: DecisionContext, covers: int, error: SummaryError) -> SummaryCall:
+def _bill_failure(state: State, context: DecisionContext, covers: int, error: SummaryError) -> SummaryCall:
     bill = error.billed
     if bill is None or not has_sound_usage(bill):
-        return estimate_call(state, situation, covers, 0)
+        return estimate_call(state, context, covers, 0)
     if bill.input:
-        return _bill_reported_usage(situation, bill, "fresh")
+        return _bill_reported_usage(context, bill, "fresh")
     if error.cause == "timeout":
-        return estimate_call(state, situation, covers, 0)
+        return estimate_call(state, context, covers, 0)
     # The summarizer counts, and got no answer: nothing is billed for that. A request that timed out may be.
     return SummaryCall(route="fresh", input=0, cached=0, output=0, usd=0.0)
 
 
-def _bill_reported_usage(situation: DecisionContext, bill: Billed, route: str) -> SummaryCall:
+def _bill_reported_usage(context: DecisionContext, bill: Billed, route: str) -> SummaryCall:
     usd = bill.usd
     if usd is None:
-        usd = situation.prices.bill_call(bill.input, bill.cached, bill.output).usd
+        usd = context.prices.bill_call(bill.input, bill.cached, bill.output).usd
     return SummaryCall(route=route, input=bill.input, cached=bill.cached, output=bill.output, usd=usd)
 
 
