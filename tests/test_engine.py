@@ -361,7 +361,9 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
             session.record_usage(Usage(input=session.newest_call.view.tokens + 7))  # type: ignore[union-attr]
             session.add_turn(turn, str(number))
         if number % 5 == 0:
-            parted = Session.from_events(parted.events, parse_strategy(spec), CACHED, SIZER)
+            events = parted.events
+            parted = Session(parse_strategy(spec), CACHED, SIZER)
+            parted.replay_events(events)
     assert parted.events == whole.events
     assert parted.bill.spent_usd == pytest.approx(whole.bill.spent_usd)
     assert parted.bill.raw_spent_usd == pytest.approx(whole.bill.raw_spent_usd)
@@ -374,10 +376,9 @@ def test_an_amended_turn_is_the_newest_one_again() -> None:
     again = session.amend_turn(step(3, "another ending"), "n")
     assert len(again.state.turns) == 3
     assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
-    assert (
-        again.state.fold_events(()).turns
-        == Session.from_events(again.events, parse_strategy("raw"), PLAIN, SIZER).state.turns
-    )
+    replayed = Session(parse_strategy("raw"), PLAIN, SIZER)
+    replayed.replay_events(again.events)
+    assert again.state.turns == replayed.state.turns
 
 
 def test_a_head_that_changed_rewrites_everything() -> None:

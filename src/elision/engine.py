@@ -311,8 +311,8 @@ class Session:
         """Decide, and return the view of the next call.
 
         Yields a SummaryRequest if a summary must be written first. `redact_request` has to redact it before a
-        summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError if not even the
-        smallest view fits. With `strict` False that view is returned instead, and `budget_error` has the error.
+        summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError if not
+        even the smallest view fits; with `strict` False that view is returned, and `budget_error` has the error.
         """
         self.budget_error = None
         context = self._make_context(now, model)

@@ -320,7 +320,8 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
-    whole = Session.from_events(events, parse_strategy(strategy), find_prices(stored.MODEL), sizer)
+    whole = Session(parse_strategy(strategy), find_prices(stored.MODEL), sizer)
+    whole.replay_events(events)
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
     assert account.final.costs.ours == pytest.approx(whole.bill.spent_usd, rel=0.01)

@@ -105,7 +105,8 @@ def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, dat
     whole = play_run(run, CASES[case], SMALL[prices], opened=opened(offer))
     cut = data.draw(st.integers(0, len(run.turns) - 1))
     events = _until(whole.session.events, cut)
-    session = Session.from_events(events, CASES[case], SMALL[prices], SIZER)
+    session = Session(CASES[case], SMALL[prices], SIZER)
+    session.replay_events(events)
     for item, (now, model) in list(zip(run.turns, calls(run), strict=True))[cut:]:
         run_pass(session.prepare_view(now, model), write_summary)
         session.add_turn(item)

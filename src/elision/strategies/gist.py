@@ -19,17 +19,17 @@ _DEFINITION = re.compile(
 _LINE_NUMBER = re.compile(r"^\s*(\d+)\s*[:|\t\u2192-]")
 #: 153ms, 10px, 4.2k: measured once, never looked up again.
 _QUANTITY = re.compile(r"^\d+(?:\.\d+)?[A-Za-z]{1,2}$")
-#: Only so much of an observation is looked at from either end; beyond it nothing is told apart anyway.
+#: Characters that are looked at from either end of an observation.
 CHARS_PER_END = 60_000
-#: Items seen in this many observations and never written by the agent are furniture: prompts, interpreters, banners.
+#: Items seen in this many observations, and not written by the agent, are of no use: prompts, interpreters, banners.
 COMMONPLACE = 5
 
 
 def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCounter, shown_text: str = "") -> str:
-    """The most telling code-like items of `text`, joined by spaces, within `budget` tokens; "" if there are none.
+    """Return the most informative code-like items of `text`, joined by spaces, within `budget` tokens; "" for none.
 
     shown_text: what the placeholder says already; nothing of it is repeated.
-    Depends on `text`, `told` and the log behind `lexicon` alone (design 5).
+    The result depends on `text`, `shown_text` and the log that `known` was made from alone (design 5).
     """
     if budget <= 0:
         return ""
@@ -49,34 +49,38 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
 
 
 def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> list[str]:
-    """The unwritten items of `text`, most telling first; ties in order of appearance."""
+    """Return the unknown items of `text`, most informative first; ties in order of appearance."""
     scores: dict[str, float] = {}
     unknown = _find_unknown_items(text, known, shown_items)
     alarms = _find_alarms(text)
     defines = any(word in text for word in _KEYWORDS)
     worths = {item: weigh_item(item, known) for item in unknown}
     for number, line, found in find_items_by_line(text, unknown):
-        base = _weigh_line(line, found, known, alarms, defines=defines) + (0.3 if number < 3 else 0.0)
-        own = _LINE_NUMBER.match(line)
-        margin = own[1] if own else None
+        base = _weigh_line(line, found, known, alarms, defines=defines)
+        if number < 3:
+            base += 0.3
+        line_number = _LINE_NUMBER.match(line)
         for item in found:
-            if item in worths:
-                # A line's number matters where the line does; in a plain file view it is a margin.
-                score = base + worths[item] - (1.0 if item == margin else 0.0)
-                if score > scores.get(item, -9.0):
-                    scores[item] = score
+            if item not in worths:
+                continue
+            score = base + worths[item]
+            # A line's number matters where the line does; in a plain file view it is a margin.
+            if line_number and item == line_number[1]:
+                score -= 1.0
+            if score > scores.get(item, -9.0):
+                scores[item] = score
     whole = _drop_repeated_parts(scores)
     return sorted((item for item in whole if scores[item] > LEAST_SCORE), key=lambda item: -scores[item])
 
 
 def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str]) -> frozenset[str]:
-    """The items of `text` that the agent has not written itself, is not told anyway, and does not see all the time."""
-    written = known.written_by_agent
-    often = known.seen_counts.get
+    """Return the items of `text` that the agent has not written, that are not shown anyway, and that are not common."""
     return frozenset(
         item
         for item in find_items(text)
-        if item not in written and item not in shown_items and often(item, 0) < COMMONPLACE
+        if item not in known.written_by_agent
+        and item not in shown_items
+        and known.seen_counts.get(item, 0) < COMMONPLACE
     )
 
 
@@ -85,26 +89,32 @@ LEAST_SCORE = -0.7
 
 
 def _find_alarms(text: str) -> tuple[str, ...]:
-    """The words of alarm that are anywhere in `text`; a line need not be searched for any other."""
+    """Return the words of alarm that `text` has; no other need be looked for in its lines."""
     lower = text.lower()
     return tuple(word for word in _ALARMS if word in lower)
 
 
 def _weigh_line(
-    line: str, line_items: tuple[str, ...], lexicon: KnownIdentifiers, alarms: tuple[str, ...], *, defines: bool
+    line: str, line_items: tuple[str, ...], known: KnownIdentifiers, alarms: tuple[str, ...], *, defines: bool
 ) -> float:
-    """How telling a line is: it names something the agent wrote, something wrong, or a definition.
+    """Return how informative a line is: it may name something that the agent wrote, an error, or a definition.
 
     defines: whether the text has any of the words that a definition begins with.
     """
-    known = not lexicon.written_by_agent.isdisjoint(line_items)
-    lower = line.lower() if alarms else ""
-    alarm = any(word in lower for word in alarms)
-    return 1.0 * known + 0.7 * alarm + 0.7 * (defines and bool(_DEFINITION.match(line)))
+    score = 0.0
+    if not known.written_by_agent.isdisjoint(line_items):
+        score += 1.0
+    if alarms:
+        lower = line.lower()
+        if any(word in lower for word in alarms):
+            score += 0.7
+    if defines and _DEFINITION.match(line):
+        score += 0.7
+    return score
 
 
 def weigh_item(item: str, known: KnownIdentifiers) -> float:
-    """How telling an item is by its own shape."""
+    """Return how informative an item is by its own shape."""
     score = 0.0
     if "/" in item:
         score += 0.6
@@ -118,7 +128,7 @@ def weigh_item(item: str, known: KnownIdentifiers) -> float:
 
 
 def _drop_repeated_parts(scores: dict[str, float]) -> list[str]:
-    """Items that do not merely repeat the tail of another chosen path or dotted name."""
+    """Return the items that do not merely repeat the tail of another path or dotted name."""
     tails = {item.rsplit("/", 1)[1] for item in scores if "/" in item}
     tails |= {item.rsplit(".", 1)[1] for item in scores if "." in item and "/" not in item}
     return [item for item in scores if item not in tails]

@@ -62,11 +62,11 @@ class ScheduleClock(Protocol):
     """One session's memory of a schedule."""
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
-        """What to do at this call, and why in a word or two; called once a call."""
+        """Return what to do at this call, and why in a few words. It is called once a call."""
         ...
 
     def record_action(self, verdict: Verdict) -> None:
-        """What was really done."""
+        """Take note of what was really done."""
         ...
 
 
@@ -82,8 +82,8 @@ def _act_at_once(costs: CostEstimates) -> tuple[Verdict, str]:
     if costs.can_summarize:
         return "summarize", "summary due"
     if costs.can_mask:
-        return ("mask", "eligible")
-    return ("hold", "nothing eligible")
+        return "mask", "eligible"
+    return "hold", "nothing eligible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class EveryTurnSchedule:
         return _act_at_once(costs)
 
     def record_action(self, verdict: Verdict) -> None:
-        """Remembers nothing."""
+        """Do nothing: this schedule has no memory."""
 
     def __str__(self) -> str:
         return self.name
@@ -125,7 +125,7 @@ class BatchedSchedule:
         return "hold", f"fewer than {self.n} turns eligible"
 
     def record_action(self, verdict: Verdict) -> None:
-        """Remembers nothing: `CostEstimates.fresh_turns` counts from the last act."""
+        """Do nothing: `CostEstimates.fresh_turns` counts from the last mask or summary."""
 
     def __str__(self) -> str:
         return f"batched({self.n})"
@@ -178,17 +178,15 @@ class _Accrual:
             return "mask", "cold cache" if costs.is_cache_cold else "rewrite is free"
         if self.lost_usd < costs.cost_floor - costs.cost_if_masked_before:
             return "hold", "rewrite not yet paid for"
-        if (
-            _estimate_future_calls(costs) * (costs.cost_hold - costs.cost_if_masked_before)
-            < costs.cost_mask_now - costs.cost_if_masked_before
-        ):
+        saved_per_call = costs.cost_hold - costs.cost_if_masked_before
+        rewrite = costs.cost_mask_now - costs.cost_if_masked_before
+        if _estimate_future_calls(costs) * saved_per_call < rewrite:
             return "hold", "rewrite would not pay"
-        # The other model has to write it all again as well, when its turn comes.
+        spent = costs.spent_usd + costs.cost_mask_now
         if costs.is_warm_elsewhere:
-            twice = costs.cost_mask_now - costs.cost_if_masked_before
-        else:
-            twice = 0.0
-        if costs.spent_usd + costs.cost_mask_now + twice > SPENDING_CAP * costs.raw_usd:
+            # The other model has to write everything again as well, when it is asked next.
+            spent += rewrite
+        if spent > SPENDING_CAP * costs.raw_usd:
             return "hold", "cap on raw"
         return "mask", "rewrite pays"
 
@@ -198,7 +196,7 @@ class _Accrual:
 
 
 def _estimate_future_calls(costs: CostEstimates) -> float:
-    """How many calls a masking made now is expected to serve."""
+    """Return how many calls a masking made now is expected to serve."""
     horizon = HORIZON_SHARE * costs.call
     if costs.can_summarize:
         return CLOSING_SHARE * horizon
@@ -210,23 +208,25 @@ def _estimate_future_calls(costs: CostEstimates) -> float:
 def _is_summary_worthwhile(costs: CostEstimates) -> bool:
     gain = costs.cost_hold - costs.cost_if_summarized_before
     rewrite = costs.cost_summarize_now - costs.cost_if_summarized_before
-    # Half of what stands behind the last summary: holding has grown from nothing to `gain` a call since then.
-    paced = gain * costs.turns_since_summary / 2 >= rewrite + costs.cost_summarizer_fixed
+    if costs.is_below_cache_minimum:
+        return False
+    # What holding has cost since the last summary: it has grown from nothing to `gain` a call, so half of that a call.
+    if gain * costs.turns_since_summary / 2 < rewrite + costs.cost_summarizer_fixed:
+        return False
     # A summary that fails its checks is paid for, and the view stays as it was.
-    dearest = (
-        max(costs.cost_summarize_now, costs.cost_hold)
-        + costs.cost_summarizer
-        + (rewrite if costs.is_warm_elsewhere else 0.0)
-    )
-    within = costs.spent_usd + dearest <= SPENDING_CAP * costs.raw_usd and not costs.is_below_cache_minimum
-    return paced and within and gain * HORIZON_SHARE * costs.call >= rewrite + costs.cost_summarizer
+    worst_case = max(costs.cost_summarize_now, costs.cost_hold) + costs.cost_summarizer
+    if costs.is_warm_elsewhere:
+        worst_case += rewrite
+    if costs.spent_usd + worst_case > SPENDING_CAP * costs.raw_usd:
+        return False
+    return gain * HORIZON_SHARE * costs.call >= rewrite + costs.cost_summarizer
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSchedule:
     """At given calls and no others: a plan from elsewhere, such as the lab's hindsight.
 
-    masks, summaries: calls at which to mask what is pending, and to summarize as well.
+    mask_calls, summary_calls: calls at which to mask what is pending, and to summarize as well.
     """
 
     name: ClassVar[str] = "fixed"
@@ -244,7 +244,7 @@ class FixedSchedule:
         return "hold", "not planned"
 
     def record_action(self, verdict: Verdict) -> None:
-        """Remembers nothing."""
+        """Do nothing: this schedule has no memory."""
 
 
 @dataclass(frozen=True, slots=True)

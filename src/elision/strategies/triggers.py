@@ -1,4 +1,4 @@
-"""When a strategy may replace old turns by a summary, and up to which."""
+"""When a strategy may replace old turns by a summary, and which turns."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from elision.trajectory.state import State
 
 
 class SummaryTrigger(Protocol):
-    """Decides from the state alone; costs nothing that grows with the history."""
+    """Decides from the state alone. Its work does not grow with the history."""
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        """Cover turns up to this one at call `call`; 0 for not now.
+        """Return the newest turn that a summary may cover at call `call`; 0 for no summary now.
 
         saves: tokens that the pending masking would save.
         """
         ...
 
     def count_calls_until(self, state: State, call: int) -> int | None:
-        """Calls until a summary is due by turns alone, 0 if it is; None if that cannot be known."""
+        """Return the calls until the number of turns alone makes a summary due; None if that cannot be known."""
         ...
 
 
 class EveryTurnsTrigger:
-    """When `every` + `tail` turns stand behind the last summary: all but the newest `tail`."""
+    """Cover all but the newest `tail` turns once `every` + `tail` turns follow the last summary."""
 
     def __init__(self, every: int, tail: int) -> None:
         self.every = every
         self.tail = tail
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        behind = call - 1 - state.covered_turns
-        if behind >= self.every + self.tail:
+        if call - 1 - state.covered_turns >= self.every + self.tail:
             return call - 1 - self.tail
         return 0
 
@@ -40,7 +39,7 @@ class EveryTurnsTrigger:
 
 
 class GrowthTrigger:
-    """When `turns` stand behind the summary, or those outside the tail exceed `tokens` in the view."""
+    """Cover all but the newest `tail` turns: once `turns` follow the summary, or those to cover exceed `tokens`."""
 
     def __init__(self, turns: int, tail: int, tokens: int | None) -> None:
         self.turns = turns
@@ -61,14 +60,16 @@ class GrowthTrigger:
         return max(0, state.covered_turns + self.turns + 1 - call)
 
     def _count_visible_tokens(self, state: State, covers: int) -> int:
-        # What stands in the view, not the raw tokens: those no compaction lowers, and every call would trigger.
+        # Tokens of the view, not raw ones: no masking lowers the raw ones, and every call would be due.
         start = state.track.count_tokens_before(state.turn_places[state.covered_turns + 1])
         end = state.turn_places.get(covers + 1)
-        return (state.track.tokens if end is None else state.track.count_tokens_before(end)) - start
+        if end is None:
+            return state.track.tokens - start
+        return state.track.count_tokens_before(end) - start
 
 
 class ViewSizeTrigger:
-    """When the view exceeds `hard` tokens, or `soft` and more than `after` calls were made; see `TwoTier`."""
+    """Cover old turns once the view exceeds `hard` tokens, or `soft` after more than `after` calls; see `TwoTier`."""
 
     def __init__(self, keep: int, soft: int, hard: int, after: int, fewest: int) -> None:
         self.keep = keep
@@ -91,7 +92,7 @@ class ViewSizeTrigger:
         return None
 
     def _find_boundary(self, state: State) -> int:
-        """The newest turn in front of the turns of the newest `keep` results."""
+        """Return the newest turn before the turns of the newest `keep` results."""
         left = self.keep
         for turn in reversed(state.turns):
             left -= len(turn.observations)
