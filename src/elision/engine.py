@@ -1,11 +1,11 @@
 """The loop: state + strategy -> plan -> view. Read this first.
 
     session = Session(strategy, prices)
-    session.begin(head)
+    session.set_head(head)
     for each call:
-        view = drive(session.prepare(now, model), summarizer)     # a strategy that needs an LLM yields the request
+        view = run_pass(session.prepare_view(now, model), summarizer)   # a pass yields a request for each summary
         ... send the view ...
-        session.add(turn)                                           # raw first
+        session.add_turn(turn)                                          # raw first
 
 The same session runs live and in a replay; nothing in it knows which. Everything that happened is in `events`, and
 `Session.replay_events` makes the same session of them again.
