@@ -2,7 +2,7 @@
 
     recorded run  ->  OpenAI's own client  ->  elision serve  ->  elision playback
 
-`elision playback` plays recorded runs as a provider, `elision serve` stands in front of it, and the client works
+`elision playback` plays recorded runs as a provider, `elision serve` is in front of it, and the client works
 through one of the runs as the agent did that made it: it sends what the agent sent, and gets what the model answered.
 Nothing leaves this machine. In a terminal it goes on serving until Ctrl-C, so that the dashboard can be looked at.
 """
@@ -243,9 +243,9 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
     largest = max(progress.hidden, key=lambda each: each["tokens"] - each["left"])
     kept = read_again(gateway, progress.newest["name"], largest["handle"])
     yield "Hidden", largest["text"]
-    yield "Read again", f"{kept['letters']:,} letters, word for word, from the store"
+    yield "Read again", f"{kept['letters']:,} characters, word for word, from the store"
     if progress.offered:
-        yield "Recall", f"is among the model's tools since call {progress.offered}; a recorded one never calls it"
+        yield "Recall", f"offered to the model from call {progress.offered} on; a recorded model never calls it"
 
 
 # -- servers ----------------------------------------------------------------------------------------------------------

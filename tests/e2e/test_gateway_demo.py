@@ -50,7 +50,7 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     # The address is gone with it: what would show the dashboard again is said instead.
     assert lines[-1].startswith("Dashboard  ")
     assert lines[-1].endswith(f"elision serve --store sqlite:///{tmp_path}/demo.db")
-    assert "a recorded one never calls it\n" in out, "lines are whole where no terminal cuts them"
+    assert "a recorded model never calls it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
     assert re.search(r"call +80 of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+%\)", text)
     assert re.search(r"call +\d+ +\d+ results hidden", text)

@@ -215,7 +215,7 @@
     study.columns.forEach((column, place) => {
       const th = make("th", undefined, column.kind === "word" ? "word" : "");
       th.scope = "col";
-      const button = make("button", column.title);
+      const button = make("button", column.title.replace(/^(×|vs) /, "$1\u00a0")); // never broken there
       button.type = "button";
       button.addEventListener("click", () => {
         const down = place === sorting.column ? !sorting.down : column.kind !== "word";
