@@ -42,7 +42,11 @@ _EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
 class GatewayApp:
-    """See the module. serving: answers requests. admin: our own pages. watch: told of what never came to `serving`."""
+    """The ASGI application; see the module.
+
+    service: serves requests for providers. admin: the gateway's own pages. listener: gets records of requests that did
+    not reach `service`.
+    """
 
     def __init__(
         self, settings: GatewaySettings, service: RequestService, admin: Asgi, listener: RequestListener
@@ -66,11 +70,11 @@ class GatewayApp:
 
     @property
     def in_flight(self) -> int:
-        """Answers that are not complete yet."""
+        """Return how many responses are not complete yet."""
         return len(self._exchanges)
 
     async def drain(self, seconds: float) -> int:
-        """Wait until every answer is complete, at most so long; what is left is cut with an error, and counted."""
+        """Wait at most so many seconds until every response is complete; cut the others with an error, and count them."""
         if self._exchanges:
             self._idle.clear()
             try:
@@ -118,7 +122,7 @@ class GatewayApp:
 
 
 class AsgiReply:
-    """The way back to the client over ASGI; see `Reply`."""
+    """The client's reply over ASGI; see `ClientReply`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -134,7 +138,7 @@ class AsgiReply:
 
     @property
     def can_send_event(self) -> bool:
-        """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
+        """Return whether the reply is an event stream that is between two events, so that one more can be sent."""
         found = {name.lower(): value for name, value in self.headers}
         plain = found.get(b"content-encoding", b"identity") == b"identity" and b"content-length" not in found
         between = not self._tail or self._tail.endswith(_EVENT_ENDS)
@@ -158,7 +162,7 @@ class AsgiReply:
 
 
 class _ClientExchange:
-    """One request and its answer. Compared by identity."""
+    """One request and its response. Compared by identity."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: AdmissionLimits) -> None:
         task = asyncio.current_task()
@@ -175,7 +179,7 @@ class _ClientExchange:
         self._watch_task: asyncio.Task[None] | None = None
 
     async def serve_with(self, service: RequestService) -> None:
-        """Serve it. Raises Refused, Gone, and CancelledError where the client is gone or the server stops."""
+        """Serve it. Raises RequestRefused and ClientDisconnected, and CancelledError where the client left or the server stops."""
         self._body = RequestBodyReader(self._receive, self._limits, self._headers)
         await self._limits.request_gate.acquire()
         try:
@@ -204,7 +208,7 @@ class _ClientExchange:
         )
 
     async def _watch_client(self) -> None:
-        """Notice that the client goes, and let go of everything that is done for it."""
+        """Cancel the request when the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         # ASGI says the same of a client that has its whole answer.
@@ -213,12 +217,12 @@ class _ClientExchange:
             self.task.cancel()
 
     def cut_off(self) -> None:
-        """End it: the server stops."""
+        """End it, since the server stops."""
         self._is_cut_off = True
         self.task.cancel()
 
     async def handle_cancel(self) -> None:
-        """What is left to do for a client that is gone, which is nothing, or that has to be told that it is over."""
+        """Tell the client that the server stops; do nothing where the client has disconnected."""
         if self._disconnected.is_set() or self._is_cut_off:
             self.task.uncancel()
         if self._disconnected.is_set():
@@ -228,8 +232,10 @@ class _ClientExchange:
         await self.refuse(RequestRefused(503, "stopping", STOP_MESSAGE, RETRY_AFTER_SECONDS))
 
     async def refuse(self, problem: RequestRefused) -> None:
-        """Answer with an error in the provider's shape. An answer that has begun ends with an event that says so, or,
-        where it is no stream of events, is left unfinished."""
+        """Reply with an error in the provider's format.
+
+        A reply that has begun ends with an error event; where it is no event stream, it is left unfinished.
+        """
         api = self._find_api()
         if self.reply.is_started:
             if self.reply.can_send_event and not self.reply.is_finished:
@@ -256,7 +262,7 @@ class _ClientExchange:
         await self.reply.finish()
 
     def make_record(self, problem: RequestRefused) -> RequestRecord:
-        """What happened, for metrics and log."""
+        """Return the record of the request, for metrics and log."""
         return RequestRecord(
             api=self._find_api(),
             path=self._scope["path"],
@@ -277,12 +283,12 @@ class _ClientExchange:
 
 
 def _make_unread_body(receive: Receive, limits: AdmissionLimits) -> RequestBodyReader:
-    """The body of a request that was refused for what its headers say."""
+    """Return the body of a request that was refused for its headers."""
     return RequestBodyReader(receive, limits, {})
 
 
 async def _handle_lifespan(receive: Receive, send: Send) -> None:
-    """Begun and ended by whoever runs the server: there is nothing to do between."""
+    """Answer the server's lifespan events: there is nothing to do at either."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,4 +1,4 @@
-"""A request passed through as it came, and an answer told as it comes: what is read of either is read on the way by."""
+"""Forward a request unchanged, and relay a response as it arrives: both are observed on the way."""
 
 from __future__ import annotations
 
@@ -18,102 +18,105 @@ from elision.manager.offload import INLINE_BYTES, choose_executor
 
 
 async def forward_unmodified(
-    upstream: Upstream, request: ClientRequest, reply: ClientReply, url: str, api: Api | None, served: RequestRecord
+    upstream: Upstream, request: ClientRequest, reply: ClientReply, url: str, api: Api | None, record: RequestRecord
 ) -> None:
-    """Send `request` on byte for byte, and its answer back; a provider that fails is told of in its own shape."""
-    served.added_seconds = time.perf_counter() - request.received_at
-    served.bytes_up = len(request.body)
-    served.rounds = 1
+    """Forward `request` byte for byte, and relay its response; an unreachable provider is an error in its own format."""
+    record.added_seconds = time.perf_counter() - request.received_at
+    record.bytes_up = len(request.body)
+    record.rounds = 1
     try:
-        answer = await upstream.open(
+        response = await upstream.open(
             request.method, url, fields.filter_request_fields(request.headers, is_changed=False), request.stream_body()
         )
-        async with answer:
-            tap = make_observer(api, answer)
+        async with response:
+            observer = make_observer(api, response)
             try:
-                await stream_response(answer, reply, tap, served, received_at=request.received_at)
+                await stream_response(response, reply, observer, record, received_at=request.received_at)
             finally:
-                served.usage = (await finish_observer(tap)).usage
+                record.usage = (await finish_observer(observer)).usage
     except UpstreamError as error:
-        await reply_upstream_error(error, reply, api, served)
+        await reply_upstream_error(error, reply, api, record)
 
 
 async def stream_response(
-    answer: UpstreamResponse,
+    response: UpstreamResponse,
     reply: ClientReply,
-    tap: ResponseObserver,
-    served: RequestRecord,
+    observer: ResponseObserver,
+    record: RequestRecord,
     *,
     received_at: float,
     read_before: bytes = b"",
     extra_headers: Headers | None = None,
 ) -> ResponseFacts:
-    """Relay `answer` to the client as it arrives; return what was observed. Raises UpstreamError where it breaks off.
+    """Relay `response` to the client as it arrives; return what was observed. Raises UpstreamError where it breaks off.
 
-    tap: observes every chunk, also of a response that is cut. read_before: what was already read of the body.
+    observer: gets every chunk, also of a response that is cut. read_before: what was already read of the body.
     extra_headers: the gateway's own headers.
     """
-    served.status, served.is_stream = answer.status, is_event_stream(answer)
-    await reply.start(answer.status, [*fields.filter_response_fields(answer.headers), *(extra_headers or ())])
+    record.status, record.is_stream = response.status, is_event_stream(response)
+    await reply.start(response.status, [*fields.filter_response_fields(response.headers), *(extra_headers or ())])
     if read_before:
-        tap.feed(read_before)
-        served.bytes_out += len(read_before)
+        observer.feed(read_before)
+        record.bytes_out += len(read_before)
         await reply.send(read_before)
-    async for chunk in answer.iter_chunks():
-        served.first_byte_seconds = served.first_byte_seconds or time.perf_counter() - received_at
-        served.bytes_out += len(chunk)
+    async for chunk in response.iter_chunks():
+        record.first_byte_seconds = record.first_byte_seconds or time.perf_counter() - received_at
+        record.bytes_out += len(chunk)
         # The client first: reading is nothing that it should wait for.
         await reply.send(chunk)
-        tap.feed(chunk)
+        observer.feed(chunk)
     await reply.finish()
-    served.total_seconds = time.perf_counter() - received_at
-    heard = await finish_observer(tap)
-    served.is_complete = heard.is_complete
-    return heard
+    record.total_seconds = time.perf_counter() - received_at
+    facts = await finish_observer(observer)
+    record.is_complete = facts.is_complete
+    return facts
 
 
-async def finish_observer(tap: ResponseObserver) -> ResponseFacts:
-    """What `tap` heard, at the end of an answer; a large body is read in a thread."""
-    held = tap.held_bytes
+async def finish_observer(observer: ResponseObserver) -> ResponseFacts:
+    """Return what `observer` found, at the end of a response; a large body is read in a thread."""
+    held = observer.held_bytes
     if held <= INLINE_BYTES:
-        return tap.finish()
-    return await run_off_loop(tap.finish, choose_executor(held))
+        return observer.finish()
+    return await run_off_loop(observer.finish, choose_executor(held))
 
 
 async def reply_upstream_error(
-    error: UpstreamError, reply: ClientReply, api: Api | None, served: RequestRecord
+    error: UpstreamError, reply: ClientReply, api: Api | None, record: RequestRecord
 ) -> None:
-    """The provider was not reached, or its answer broke off: the client hears of it in the provider's shape."""
-    served.cause = error.kind
-    served.why = str(error)
+    """Reply in the provider's format that it was not reached, or that its response broke off."""
+    record.cause = error.kind
+    record.why = str(error)
     if reply.is_started:
         await end_cut_reply(reply, api, str(error))
         return
-    served.status, names, body = make_error_response(api, 504 if "timeout" in error.kind else 502, str(error))
-    await reply.start(served.status, [(name.encode(), value.encode()) for name, value in names.items()])
+    record.status, names, body = make_error_response(api, 504 if "timeout" in error.kind else 502, str(error))
+    await reply.start(record.status, [(name.encode(), value.encode()) for name, value in names.items()])
     await reply.send(body)
     await reply.finish()
 
 
 async def end_cut_reply(reply: ClientReply, api: Api | None, message: str) -> None:
-    """End an answer that has begun and cannot go on: with an error of the API's own where one more event can be said.
+    """End a reply that has begun and cannot continue: with an error event of the API, where one can be sent.
 
-    Any other is left unfinished, which cuts the connection. So is one that broke off within an event: half an event
-    cannot be taken back, and a client that is made to read it stumbles over that and never comes to ours.
+    Any other reply is left unfinished, which cuts the connection. So is one that broke off within an event: half an event
+    cannot be taken back, and a client that parses it fails there and never reads the error event.
     """
     if api is not None and reply.can_send_event:
         await reply.send(make_stream_error(api, message))
         await reply.finish()
 
 
-def is_event_stream(answer: UpstreamResponse) -> bool:
-    """Whether an answer is a stream of events."""
-    return (answer.get_header(b"content-type") or b"").lower().startswith(b"text/event-stream")
+def is_event_stream(response: UpstreamResponse) -> bool:
+    """Return whether a response is a stream of events."""
+    return (response.get_header(b"content-type") or b"").lower().startswith(b"text/event-stream")
 
 
-def make_decompressor(answer: UpstreamResponse) -> Callable[[bytes], bytes] | None:
-    """What makes the chunks of its body plain; None where nothing here can. Raises UpstreamError for broken ones."""
-    coding = (answer.get_header(b"content-encoding") or b"").decode("latin-1").strip().lower()
+def make_decompressor(response: UpstreamResponse) -> Callable[[bytes], bytes] | None:
+    """Return a function that decompresses the body's chunks; None for an unknown encoding.
+
+    The function raises UpstreamError for broken bytes.
+    """
+    coding = (response.get_header(b"content-encoding") or b"").decode("latin-1").strip().lower()
     if coding in ("", "identity"):
         return bytes
     if coding not in ENCODINGS:
@@ -129,10 +132,10 @@ def make_decompressor(answer: UpstreamResponse) -> Callable[[bytes], bytes] | No
     return decompress_chunk
 
 
-def make_observer(api: Api | None, answer: UpstreamResponse) -> ResponseObserver:
-    """What reads an answer on its way by."""
-    kind = answer.get_header(b"content-type") or b""
-    encoding = answer.get_header(b"content-encoding") or b""
+def make_observer(api: Api | None, response: UpstreamResponse) -> ResponseObserver:
+    """Return an observer for a response."""
+    kind = response.get_header(b"content-type") or b""
+    encoding = response.get_header(b"content-encoding") or b""
     return ResponseObserver(
-        api, status=answer.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1")
+        api, status=response.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1")
     )

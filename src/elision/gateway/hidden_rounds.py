@@ -1,9 +1,9 @@
-"""What the model and the gateway said to each other behind the client's back, put back in its place.
+"""Rounds of recall that the client did not see, put back into its messages.
 
-A client that was shown one answer in place of a recall and what came of it sends that answer back. Upstream it must be
-what it was: the model's call, our result, the model's answer to it. `RecallExchanged` events say so by the name of the
-history that ends with what the client was shown. That name knows no ids: an answer may come a second time with others,
-and clients write their own. So what was shown goes out as the client has it, or at least under its ids.
+After a recall the client gets one response instead of the model's call, the result and the model's answer. It sends
+that response back. Upstream the recall must be in its place, so `RecallExchanged` events name the history that ends
+with what the client was shown. That name contains no ids: a response may come again with other ids, and some clients
+write their own. So the client's messages keep their own ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 
 @dataclass(frozen=True, slots=True)
 class UpstreamMessage:
-    """One message as it stands upstream: as an object, and its bytes."""
+    """One message of a request to the provider: as an object, and its bytes."""
 
     json: dict[str, Any]
     raw: bytes
@@ -34,19 +34,15 @@ class UpstreamMessage:
 
 @dataclass(slots=True)
 class _CachedExpansion:
-    """One client message and what it was expanded to. silent_messages: messages without content before it."""
+    """What one client message was expanded to. key: what that depends on."""
 
-    entry: TranscriptEntry
-    raw: bytes
-    event: RecallExchanged | None
-    pending_results: tuple[str, ...]
-    silent_messages: tuple[UpstreamMessage, ...]
+    key: tuple[TranscriptEntry, bytes, RecallExchanged | None, tuple[str, ...], tuple[UpstreamMessage, ...]]
     messages: tuple[UpstreamMessage, ...]
 
 
 @dataclass(slots=True)
 class HiddenRounds:
-    """The exchanges of one conversation. Work per request is what is new, objects of what is known stay the same.
+    """The hidden rounds of one conversation. A request costs work only for its new messages; known objects are reused.
 
     dialect: of the conversation.
     """
@@ -54,16 +50,16 @@ class HiddenRounds:
     dialect: LiveDialect
     events_by_node: dict[str, RecallExchanged] = field(default_factory=dict)
     _expansions: dict[int, _CachedExpansion] = field(default_factory=dict)
-    #: The client's messages as they were last, and as objects of ours: the same entries have the same ones.
+    #: The client's newest messages: equal entries keep their objects.
     _entries: Sequence[TranscriptEntry] = ()
     _client_messages: list[UpstreamMessage] = field(default_factory=list)
 
     def add_events(self, events: Iterable[RecallExchanged]) -> None:
-        """Exchanges that the log holds."""
+        """Add rounds that the log has."""
         self.events_by_node |= {event.node: event for event in events}
 
     def expand_messages(self, entries: Sequence[TranscriptEntry]) -> list[UpstreamMessage]:
-        """The client's messages with everything that it did not see."""
+        """Return the client's messages with everything that the client did not see."""
         shared = count_shared_objects(entries, self._entries)
         self._client_messages[shared:] = [UpstreamMessage(entry.json, entry.raw) for entry in entries[shared:]]
         self._entries = tuple(entries)
@@ -72,121 +68,114 @@ class HiddenRounds:
         return list(self._client_messages)
 
     def _expand_entries(self, entries: Sequence[TranscriptEntry]) -> Iterator[UpstreamMessage]:
-        waiting: tuple[str, ...] = ()
-        silent: tuple[UpstreamMessage, ...] = ()
+        pending: tuple[str, ...] = ()
+        silent_messages: tuple[UpstreamMessage, ...] = ()
         for place, entry in enumerate(entries):
-            if entry.is_from_assistant and not entry.content_digest:
-                # Reasoning belongs to what is said next: what was recalled in front of that stands in front of both.
-                silent = (*silent, self._client_messages[place])
-                continue
+            event: RecallExchanged | None = None
+            joining: tuple[str, ...] = ()
             if entry.is_from_assistant:
+                if not entry.content_digest:
+                    # Reasoning belongs to the next message, so what was recalled before that comes before both.
+                    silent_messages = (*silent_messages, self._client_messages[place])
+                    continue
                 event = self.events_by_node.get(entry.node.hex())
+                if event is not None:
+                    # Parallel calls stay together, and all results come after them.
+                    pending += event.results
             else:
-                event = None
-            # Calls of one breath stand together, and every result behind all of them.
-            joining = () if entry.is_from_assistant else waiting
-            waiting = (waiting if entry.is_from_assistant else ()) + (event.results if event is not None else ())
+                joining = pending
+                pending = ()
             if event is None and not joining:
-                yield from silent
+                yield from silent_messages
                 yield self._client_messages[place]
             else:
-                yield from self._expand_entry(place, entry, event, joining, silent)
-            silent = ()
-        yield from silent
-        yield from _parse_messages(() if self.dialect.has_blocks else waiting)
+                yield from self._expand_entry(place, entry, event, joining, silent_messages)
+            silent_messages = ()
+        yield from silent_messages
+        if not self.dialect.has_blocks:
+            yield from _parse_messages(pending)
 
     def _expand_entry(
         self,
         place: int,
         entry: TranscriptEntry,
         event: RecallExchanged | None,
-        waiting: tuple[str, ...],
-        silent: tuple[UpstreamMessage, ...],
+        pending: tuple[str, ...],
+        silent_messages: tuple[UpstreamMessage, ...],
     ) -> Sequence[UpstreamMessage]:
-        made = self._expansions.get(place)
-        of = entry, entry.raw, event, waiting, silent
-        if made is None or (made.entry, made.raw, made.event, made.pending_results, made.silent_messages) != of:
+        cached = self._expansions.get(place)
+        key = entry, entry.raw, event, pending, silent_messages
+        if cached is None or cached.key != key:
             if event is not None:
-                said = self._restore_hidden(place, event, silent)
+                messages = self._restore_hidden(place, event, silent_messages)
             else:
-                said = (*silent, *self._join_results(waiting, self._client_messages[place]))
-            made = self._expansions[place] = _CachedExpansion(*of, said)
-        return made.messages
+                messages = (*silent_messages, *self._join_results(pending, self._client_messages[place]))
+            cached = self._expansions[place] = _CachedExpansion(key, messages)
+        return cached.messages
 
     def _restore_hidden(
-        self, place: int, event: RecallExchanged, silent: tuple[UpstreamMessage, ...]
+        self, place: int, event: RecallExchanged, silent_messages: tuple[UpstreamMessage, ...]
     ) -> tuple[UpstreamMessage, ...]:
-        """What stands in place of a message that the client was shown."""
+        """Return what replaces a message that the client was shown."""
         *ahead, last = _parse_messages(event.messages)
         own = self._client_messages[place]
-        told = {_identify_reasoning(said.json) for said in ahead}
-        others = [each for each in silent if _identify_reasoning(each.json) not in told]
+        recorded = {_identify_reasoning(message.json) for message in ahead}
+        others = [message for message in silent_messages if _identify_reasoning(message.json) not in recorded]
         if others:
-            # Other reasoning leads to it than when it was recorded.
+            # The client has other reasoning before it than when it was recorded.
             while ahead and not self._has_content(ahead[-1].json):
                 ahead.pop()
-        # An item says one thing, while a message holds what was said and calls.
+        # A message has text and calls, while an item is one of them.
         is_item = self.dialect.joins_assistant_messages and not self.dialect.has_blocks
         return (*ahead, *others, own if is_item else _adopt_call_ids(own.json, last))
 
     def _has_content(self, message: dict[str, Any]) -> bool:
         return bool(digest_pieces(self.dialect.split_message(message, 0), is_behind_head=True))
 
-    def _join_results(self, waiting: tuple[str, ...], own: UpstreamMessage) -> tuple[UpstreamMessage, ...]:
-        """Results that join the front of what the client says next."""
-        if not waiting:
+    def _join_results(self, pending: tuple[str, ...], own: UpstreamMessage) -> tuple[UpstreamMessage, ...]:
+        """Return the client's next message with pending results before it, or in it."""
+        if not pending:
             return (own,)
         if not self.dialect.has_blocks:
-            return (*_parse_messages(waiting), own)
-        results = list(map(json.loads, waiting))
-        content = own.json.get("content")
+            return (*_parse_messages(pending), own)
+        results = [json.loads(text) for text in pending]
         if own.json.get("role") != "user":
-            return (
-                UpstreamMessage(
-                    {"role": "user", "content": results}, encode_json({"role": "user", "content": results})
-                ),
-                own,
-            )
-        if isinstance(content, list):
-            blocks = content
-        else:
-            blocks = [{"type": "text", "text": content}]
+            message = {"role": "user", "content": results}
+            return (UpstreamMessage(message, encode_json(message)), own)
+        content = own.json.get("content")
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         message = {**own.json, "content": [*results, *blocks]}
         return (UpstreamMessage(message, patch_json(own.raw, own.json, message)),)
 
 
 def _identify_reasoning(item: Mapping[str, Any]) -> str:
-    """What tells reasoning from other reasoning; some clients leave its id out."""
+    """Return what identifies reasoning; some clients leave its id out."""
     return str(item.get("encrypted_content") or item.get("id"))
 
 
-def _adopt_call_ids(own: Mapping[str, Any], said: UpstreamMessage) -> UpstreamMessage:
-    """What was said, its calls for the client under the ids that the client knows them by."""
+def _adopt_call_ids(own: Mapping[str, Any], recorded: UpstreamMessage) -> UpstreamMessage:
+    """Return the recorded message, with the ids of `own` for the client's calls."""
     ids = [str(call.get("id")) for call in _list_calls(own)]
-    calls = [call for call in _list_calls(said.json) if _get_call_name(call) not in _RECALL_TOOL_NAMES]
+    calls = [call for call in _list_calls(recorded.json) if _get_call_name(call) not in _RECALL_TOOL_NAMES]
     if len(ids) != len(calls) or ids == [call.get("id") for call in calls]:
-        return said
-    known = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}
-    message = {
-        name: [known.get(id(part), part) for part in value] if isinstance(value, list) else value
-        for name, value in said.json.items()
-    }
+        return recorded
+    renamed = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}
+    message = dict(recorded.json)
+    for name, value in message.items():
+        if isinstance(value, list):
+            message[name] = [renamed.get(id(part), part) for part in value]
     return UpstreamMessage(message, encode_json(message))
 
 
 def _list_calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A message's calls, in either shape."""
+    """Return a message's calls, in either format."""
     parts = message.get("tool_calls")
     if isinstance(parts, list):
         return [part for part in parts if isinstance(part, dict)]
     blocks = message.get("content")
     if isinstance(blocks, list):
-        return [part for part in blocks if _is_tool_use(part)]
+        return [part for part in blocks if isinstance(part, dict) and part.get("type") == "tool_use"]
     return []
-
-
-def _is_tool_use(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_use"
 
 
 def _get_call_name(call: Mapping[str, Any]) -> object:
@@ -201,6 +190,7 @@ def _parse_messages(texts: Iterable[str]) -> tuple[UpstreamMessage, ...]:
 
 
 def count_shared_objects(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many leading elements are the very same objects."""
+    """Count the leading elements that are the very same objects."""
     most = min(len(one), len(other))
+    # In C: a long conversation shares nearly all of its messages.
     return next(compress(range(most), map(is_not, one, other)), most)

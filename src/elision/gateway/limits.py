@@ -1,7 +1,7 @@
-"""How much is taken on at once: requests, and bytes of them. Whoever finds no room waits, so long and no longer.
+"""Limit what one worker takes on at once: requests, and bytes of them. A request without room waits for a limited time.
 
-Nothing of a request is read while it waits, so its client is slowed down; beyond that it is refused, and told when to
-come again.
+Nothing of a request is read while it waits, so its client slows down. After that time it is refused, with a time to
+retry.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DECOMPRESSION_FACTOR: Final = 8
 
 
 class RequestRefused(Exception):  # noqa: N818 - reads as what it is at the call site
-    """A request that is not served; its text is half a sentence.
+    """A request is not served; the text is half a sentence.
 
-    status: what it is answered with. cause: one word for metrics and logs. retry_after: seconds, None for never.
+    status: of the reply. cause: one word for metrics and logs. retry_after: seconds, None for never.
     """
 
     def __init__(self, status: int, cause: str, message: str, retry_after: float | None = None) -> None:
@@ -33,10 +33,7 @@ class RequestRefused(Exception):  # noqa: N818 - reads as what it is at the call
 
 
 class CapacityGate:
-    """Room for so much at once, first come first served. `in_use` and `waiting`: as it stands.
-
-    waiting: how many may wait. seconds: how long each of them does.
-    """
+    """A capacity that requests share, first come first served. max_waiting: how many may wait. seconds: how long each waits."""
 
     def __init__(self, capacity: int, *, max_waiting: int, seconds: float) -> None:
         self.capacity = capacity
@@ -50,7 +47,7 @@ class CapacityGate:
         return len(self._queue)
 
     async def acquire(self, amount: int = 1) -> int:
-        """Wait for room; what was taken, to be given back: never more than there is in all. Raises Refused."""
+        """Wait for room; return the amount to release, at most the whole capacity. Raises RequestRefused."""
         amount = min(amount, self.capacity)
         if not self._queue and self.in_use + amount <= self.capacity:
             self.in_use += amount
@@ -61,14 +58,14 @@ class CapacityGate:
         return amount
 
     def try_acquire(self, amount: int) -> int:
-        """`amount`, taken without waiting, before those who wait; 0 where there is no room."""
+        """Acquire `amount` without waiting, before those who wait; return 0 where there is no room."""
         if self.in_use + amount > self.capacity:
             return 0
         self.in_use += amount
         return amount
 
     def release(self, amount: int = 1) -> None:
-        """Give back what was taken."""
+        """Release what was acquired."""
         self.in_use -= amount
         self._admit_waiting()
 
@@ -102,7 +99,7 @@ def _make_busy_refusal(why: str) -> RequestRefused:
 
 
 class AdmissionLimits:
-    """What one worker takes on. request_gate: requests being served. memory_gate: bytes of requests that are held."""
+    """The limits of one worker. request_gate: requests being served. memory_gate: bytes of requests that are held."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -111,7 +108,7 @@ class AdmissionLimits:
         self.memory_gate = CapacityGate(settings.memory_bytes, max_waiting=waiting, seconds=seconds)
 
     def read_content_length(self, headers: Mapping[bytes, bytes]) -> int | None:
-        """The length that a request says it has; None if it says none. Raises Refused where that is too much."""
+        """Return the length that a request states; None if it states none. Raises RequestRefused where it is too large."""
         said = headers.get(b"content-length", b"")
         if not said.isdigit():
             return None
@@ -120,7 +117,7 @@ class AdmissionLimits:
         return int(said)
 
     def estimate_memory(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
-        """Bytes of memory that a request of that length is given from the start."""
+        """Return the bytes of memory to reserve for a request of that length."""
         if headers.get(b"content-encoding", b"identity") != b"identity":
             growth = _DECOMPRESSION_FACTOR
         else:

@@ -1,9 +1,9 @@
-"""Which live session a request goes on with; found without help from the client, by what was said.
+"""Find the live session that a request continues: by the conversation itself, without help from the client.
 
-One live session is one line of a conversation: a context manager and the transcript that it was fed with. A request
-that extends a known history continues it. One that goes another way is the same agent's undo, edit or compaction where
-that agent is waiting for nobody, and another agent's fork where an answer is still on its way. Two agents that start
-with the same words are two sessions from their first call on. What this process does not know the store may.
+A live session is one line of a conversation: a context manager and the transcript of what it was given. A request that
+extends a known history continues it. A request that diverges is the same agent's undo, edit or compaction if no request
+of that agent is open; otherwise it is another agent's fork. Two agents that start with the same words are two sessions
+from their first call on. The store may know what this process does not.
 """
 
 from __future__ import annotations
@@ -101,28 +101,28 @@ class LiveSession:
 
     @property
     def owner_key(self) -> OwnerKey:
-        """Whose it is: sessions of others have nothing to do with it."""
+        """Return (namespace, api): only sessions of one owner are compared."""
         return _make_owner_key(self.family, self.api)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory that it holds, about."""
+        """Estimate the bytes of memory that the session holds."""
         if self.newest_body is not None:
             return MEMORY_FACTOR * len(self.newest_body.raw)
         return 0
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request of it is on its way."""
+        """Return whether a request of it is open."""
         return self.requests_in_flight > 0
 
     @property
     def can_diverge(self) -> bool:
-        """Whether a history that went another way may be this agent's: it waits for nobody, and does not waver."""
+        """Return whether a divergent history may be this agent's: it has no open request, and does not alternate."""
         return not self.requests_unanswered and self.divergences < MAX_DIVERGENCES
 
     def note_request(self, *, diverges: bool) -> None:
-        """A request came; diverges: whether its history goes another way."""
+        """Count a request. diverges: whether its history differs from the session's."""
         if diverges:
             self.divergences, self.steady_requests = (self.divergences + 1, 0)
         else:
@@ -134,17 +134,18 @@ class LiveSession:
             self.requests_to_bypass = 0
 
     def begin_bypass(self) -> None:
-        """What we made of a request was refused, and taken as it came: the next ones are not touched, more of them each
-        time, for the reason may stay or have been an odd one."""
+        """Let the next requests pass unchanged, since the provider refused an edited one and took the original.
+
+        Each time there are more of them: the cause may persist, or may have been an exception.
+        """
         self.requests_to_bypass = BYPASS_REQUESTS << min(self.refusals, MAX_BYPASS_DOUBLINGS)
         self.refusals += 1
 
 
 class SessionRegistry:
-    """The live sessions of this process, the least recently used ones closed where they are too many or too large.
+    """The live sessions of this process. The least recently used ones are closed where there are too many or too large ones.
 
-    Everything in here runs on the event loop without waiting, so a request finds its session and is taken for its next
-    in one step.
+    All methods run on the event loop without waiting, so a request finds and claims its session in one step.
     """
 
     def __init__(
@@ -178,10 +179,10 @@ class SessionRegistry:
         return iter(self._by_id.values())
 
     def find_continued(self, namespace: str, api: Api, raw: bytes) -> LiveSession | None:
-        """A session whose newest request `raw` probably goes on from, so that it can be read from there on."""
-        for live in self._iterate_newest((namespace, api)):
-            if live.newest_body is not None and live.newest_body.is_prefix_of(raw):
-                return live
+        """Return a session whose newest request `raw` probably continues, so that only the rest is parsed."""
+        for session in self._iterate_newest((namespace, api)):
+            if session.newest_body is not None and session.newest_body.is_prefix_of(raw):
+                return session
         return None
 
     def claim_session(
@@ -191,54 +192,58 @@ class SessionRegistry:
         body: RequestBody,
         *,
         before: LiveSession | None = None,
-        arrived: IncomingMessages | None = None,
+        incoming: IncomingMessages | None = None,
     ) -> LiveSession:
-        """The session that `body` goes on with, taken for it: `release_session` it when the answer is complete.
+        """Return the session that `body` continues, claimed: call `release_session` when the response is complete.
 
-        before: whose newest request it was read behind. arrived: the messages of `body`, if they were read already.
-        Raises Unreadable where one is no JSON object.
+        before: the session whose newest request was parsed before. incoming: the messages of `body`, if they are parsed.
+        Raises UnreadableBody where a message is no JSON object.
         """
         family = identity.family
-        arrived = arrived or IncomingMessages(LIVE_DIALECTS[api], body.messages)
-        group = (family, api, self._find_opening(arrived, before.transcript if before is not None else None))
-        live = self._find_known(self._by_opening.get(group, {}), arrived) or self._find_compacted(family, api, arrived)
-        if live is None:
-            live = self._create_session(identity, family, api, body.model)
-        self._register(live, group)
-        shared = live.transcript.count_shared(arrived)
-        live.note_request(diverges=shared <= live.transcript.newest_answer_index)
-        live.transcript.adopt_messages(arrived)
+        incoming = incoming or IncomingMessages(LIVE_DIALECTS[api], body.messages)
+        group = (family, api, self._find_opening(incoming, before.transcript if before is not None else None))
+        session = self._find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(
+            family, api, incoming
+        )
+        if session is None:
+            session = self._create_session(identity, family, api, body.model)
+        self._register(session, group)
+        shared = session.transcript.count_shared(incoming)
+        session.note_request(diverges=shared <= session.transcript.newest_answer_index)
+        session.transcript.adopt_messages(incoming)
         # One answer is new: the one that was given here. Where there are more, others gave them.
-        live.is_stale = live.is_stale or not live.is_answered or live.transcript.count_answers_from(shared) > 1
-        self._held_bytes -= live.memory_bytes
-        live.newest_body = body
-        self._held_bytes += live.memory_bytes
-        live.requests_in_flight += 1
-        live.requests_unanswered += 1
-        live.last_used = self._clock()
-        self._evict_sessions(keep=live)
-        return live
+        session.is_stale = (
+            session.is_stale or not session.is_answered or session.transcript.count_answers_from(shared) > 1
+        )
+        self._held_bytes -= session.memory_bytes
+        session.newest_body = body
+        self._held_bytes += session.memory_bytes
+        session.requests_in_flight += 1
+        session.requests_unanswered += 1
+        session.last_used = self._clock()
+        self._evict_sessions(keep=session)
+        return session
 
-    def mark_answered(self, live: LiveSession) -> None:
-        """An answer goes out to its end: its client may ask again at once, before all of it is written down."""
-        live.requests_unanswered -= 1
-        live.is_answered = True
+    def mark_answered(self, session: LiveSession) -> None:
+        """Note that a response has reached its end: its client may send the next request before everything is stored."""
+        session.requests_unanswered -= 1
+        session.is_answered = True
 
-    def release_session(self, live: LiveSession, *, answered: bool, already_marked: bool = False) -> None:
-        """An answer is complete, or will never be. already_marked: whether `mark_answered` was told of it."""
-        live.requests_in_flight -= 1
-        live.requests_unanswered -= not already_marked
-        live.is_answered = answered
-        live.last_used = self._clock()
+    def release_session(self, session: LiveSession, *, answered: bool, already_marked: bool = False) -> None:
+        """Release a claim: the response is complete, or never will be. already_marked: whether `mark_answered` was called."""
+        session.requests_in_flight -= 1
+        session.requests_unanswered -= not already_marked
+        session.is_answered = answered
+        session.last_used = self._clock()
 
     # -- whose it is -----------------------------------------------------------------------------------------------
 
-    def _find_opening(self, arrived: IncomingMessages, before: ClientTranscript | None) -> bytes:
-        """What the first message says that says anything: system prompts name no history.
+    def _find_opening(self, incoming: IncomingMessages, before: ClientTranscript | None) -> bytes:
+        """Return the digest of the first message that has one: system prompts identify no history.
 
-        before: a history that it may share the very bytes of.
+        before: a history with which it may share messages byte for byte.
         """
-        for place, raw in enumerate(arrived.raws):
+        for place, raw in enumerate(incoming.raws):
             if before is not None and place < len(before):
                 known = before.entries[place]
             else:
@@ -247,19 +252,19 @@ class SessionRegistry:
                 says = known.content_digest
             elif len(raw) > INLINE_BYTES:
                 # To look it up costs as much as to read it, and it was read already.
-                says = arrived.digest_content(place, past_head=False)
+                says = incoming.digest_content(place, past_head=False)
             else:
-                says = self._digest_opening(arrived, place)
+                says = self._digest_opening(incoming, place)
             if says:
                 return says
         return b""
 
-    def _digest_opening(self, arrived: IncomingMessages, place: int) -> bytes:
-        """What a message says, remembered for the next session that begins with it."""
-        raw = arrived.raws[place]
+    def _digest_opening(self, incoming: IncomingMessages, place: int) -> bytes:
+        """Return a message's digest, cached for the next session that begins with it."""
+        raw = incoming.raws[place]
         says = self._openings.get(raw)
         if says is None:
-            says = arrived.digest_content(place, past_head=False)
+            says = incoming.digest_content(place, past_head=False)
             self._opening_bytes += len(raw) + len(says)
             if self._opening_bytes > MAX_OPENING_BYTES:
                 self._openings.clear()
@@ -267,76 +272,81 @@ class SessionRegistry:
             self._openings[raw] = says
         return says
 
-    def _find_known(self, group: dict[int, LiveSession], arrived: IncomingMessages) -> LiveSession | None:
-        shared = {live: live.transcript.count_shared(arrived) for live in reversed(group.values())}
-        fitting = [live for live in shared if self._is_continuation(live, arrived, shared[live])]
+    def _find_known(self, group: dict[int, LiveSession], incoming: IncomingMessages) -> LiveSession | None:
+        shared = {session: session.transcript.count_shared(incoming) for session in reversed(group.values())}
+        fitting = [session for session in shared if self._is_continuation(session, incoming, shared[session])]
         if not fitting:
-            return self._find_rewritten(shared, arrived)
-        waiting = [live for live in fitting if shared[live] == len(live.transcript) and not live.requests_unanswered]
-        best = max(fitting, key=lambda live: (shared[live], live in waiting))
-        if shared[best] == len(best.transcript) < len(arrived):
+            return self._find_rewritten(shared, incoming)
+        waiting = [
+            session
+            for session in fitting
+            if shared[session] == len(session.transcript) and not session.requests_unanswered
+        ]
+        best = max(fitting, key=lambda session: (shared[session], session in waiting))
+        if shared[best] == len(best.transcript) < len(incoming):
             return best
         # It was asked already, or goes another way: then it is rather the next of who waits for just one answer more.
-        spoken = best.transcript.flag_assistant_messages(arrived, shared[best])
-        following = [live for live in waiting if count_answers(spoken[shared[live] :]) == 1]
-        return max(following, key=lambda live: shared[live], default=best)
+        spoken = best.transcript.flag_assistant_messages(incoming, shared[best])
+        following = [session for session in waiting if count_answers(spoken[shared[session] :]) == 1]
+        return max(following, key=lambda session: shared[session], default=best)
 
-    def _is_continuation(self, live: LiveSession, arrived: IncomingMessages, shared: int) -> bool:
-        """Whether a request that shares so many messages may be the session's own next one."""
-        transcript = live.transcript
+    def _is_continuation(self, session: LiveSession, incoming: IncomingMessages, shared: int) -> bool:
+        """Return whether a request that shares so many messages may be the session's own next one."""
+        transcript = session.transcript
         begun = transcript.newest_answer_index >= 0
         if shared == len(transcript):
             # The same first words once more: a second try where the first got no answer, else another agent.
-            again = shared == len(arrived) and not begun
-            return not again or not (live.is_answered or live.requests_unanswered)
+            again = shared == len(incoming) and not begun
+            return not again or not (session.is_answered or session.requests_unanswered)
         if begun and shared > transcript.newest_answer_index:
             # Only what stands behind the newest answer came another way.
-            return not live.requests_unanswered
-        return live.can_diverge and shared > transcript.head_length
+            return not session.requests_unanswered
+        return session.can_diverge and shared > transcript.head_length
 
-    def _find_rewritten(self, shared: Mapping[LiveSession, int], arrived: IncomingMessages) -> LiveSession | None:
-        """The session of a client that rewrote its history behind the task, but for some messages."""
+    def _find_rewritten(self, shared: Mapping[LiveSession, int], incoming: IncomingMessages) -> LiveSession | None:
+        """Return a session whose client rewrote its history after the task, and kept some messages."""
         waiting = (
-            live
-            for live in shared
-            if live.can_diverge and len(arrived) > max(shared[live], live.transcript.head_length)
+            session
+            for session in shared
+            if session.can_diverge and len(incoming) > max(shared[session], session.transcript.head_length)
         )
         return next(
             (
-                live
-                for live in islice(waiting, MAX_REWRITE_CANDIDATES)
-                if self._keeps_messages(live, arrived, live.transcript.head_length)
+                session
+                for session in islice(waiting, MAX_REWRITE_CANDIDATES)
+                if self._keeps_messages(session, incoming, session.transcript.head_length)
             ),
             None,
         )
 
-    def _find_compacted(self, family: str, api: Api, arrived: IncomingMessages) -> LiveSession | None:
-        """The session whose client rewrote its own history from the first word on, but for some messages."""
-        if len(arrived) < 2:
+    def _find_compacted(self, family: str, api: Api, incoming: IncomingMessages) -> LiveSession | None:
+        """Return a session whose client rewrote its history from the first message on, and kept some messages."""
+        if len(incoming) < 2:
             return None
         waiting = (
-            live
-            for live in self._iterate_newest(_make_owner_key(family, api), family)
-            if live.can_diverge
+            session
+            for session in self._iterate_newest(_make_owner_key(family, api), family)
+            if session.can_diverge
             # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
-            and live.transcript.newest_answer_index > -1
-            and len(arrived) < len(live.transcript)
+            and session.transcript.newest_answer_index > -1
+            and len(incoming) < len(session.transcript)
         )
         return next(
-            (live for live in islice(waiting, MAX_REWRITE_CANDIDATES) if self._keeps_messages(live, arrived)), None
+            (session for session in islice(waiting, MAX_REWRITE_CANDIDATES) if self._keeps_messages(session, incoming)),
+            None,
         )
 
     def _iterate_newest(self, kin: OwnerKey, family: str = "") -> Iterator[LiveSession]:
-        """Those of one key, or of a family of its, that were asked last, the very last first."""
+        """Yield the sessions of one owner, or of one of its families, the most recently used first."""
         known = reversed(self._by_owner.get(kin, {}).values())
-        return islice((live for live in known if not family or live.family == family), MAX_SEARCHED_SESSIONS)
+        return islice((session for session in known if not family or session.family == family), MAX_SEARCHED_SESSIONS)
 
-    def _keeps_messages(self, live: LiveSession, arrived: IncomingMessages, first: int = 0) -> bool:
-        """Whether messages of the session's come again, from place `first` on, at least two in a row."""
-        said = live.transcript.collect_digests()
+    def _keeps_messages(self, session: LiveSession, incoming: IncomingMessages, first: int = 0) -> bool:
+        """Return whether two messages in a row of the session occur in the request, from message `first` on."""
+        said = session.transcript.collect_digests()
         row = 0
-        for place in range(first, len(arrived)):
-            if arrived.digest_content(place, past_head=True) in said:
+        for place in range(first, len(incoming)):
+            if incoming.digest_content(place, past_head=True) in said:
                 row = row + 1
             else:
                 row = 0
@@ -359,49 +369,49 @@ class SessionRegistry:
 
     # -- how many --------------------------------------------------------------------------------------------------
 
-    def _register(self, live: LiveSession, group: OpeningKey) -> None:
-        """The newest of its group, and of all."""
-        self._unregister(live)
-        live.opening_key = group
-        self._by_opening.setdefault(group, {})[id(live)] = self._by_id[id(live)] = live
-        self._by_owner.setdefault(live.owner_key, {})[id(live)] = live
+    def _register(self, session: LiveSession, group: OpeningKey) -> None:
+        """Make the session the newest of its group, and of all."""
+        self._unregister(session)
+        session.opening_key = group
+        self._by_opening.setdefault(group, {})[id(session)] = self._by_id[id(session)] = session
+        self._by_owner.setdefault(session.owner_key, {})[id(session)] = session
 
-    def _unregister(self, live: LiveSession) -> None:
-        self._by_id.pop(id(live), None)
-        _remove_from(self._by_opening, live.opening_key, live)
-        _remove_from(self._by_owner, live.owner_key, live)
+    def _unregister(self, session: LiveSession) -> None:
+        self._by_id.pop(id(session), None)
+        _remove_from(self._by_opening, session.opening_key, session)
+        _remove_from(self._by_owner, session.owner_key, session)
 
     def _evict_sessions(self, keep: LiveSession) -> None:
-        """Close what is idle for long, too many or too much."""
+        """Close sessions that are idle for too long, too many or too large."""
         now = self._clock()
         gone = list[LiveSession]()
         number = len(self._by_id)
         held = self._held_bytes
-        for live in self._by_id.values():
+        for session in self._by_id.values():
             if (
                 number <= self._max_sessions
                 and held <= self._max_memory_bytes
-                and now - live.last_used <= self._idle_seconds
+                and now - session.last_used <= self._idle_seconds
             ):
                 break
-            if live is not keep and not live.requests_in_flight:
+            if session is not keep and not session.requests_in_flight:
                 number = number - 1
-                held = held - live.memory_bytes
-                gone.append(live)
-        for live in gone:
-            self._evict_session(live)
+                held = held - session.memory_bytes
+                gone.append(session)
+        for session in gone:
+            self._evict_session(session)
 
-    def _evict_session(self, live: LiveSession) -> None:
-        self._unregister(live)
-        self._held_bytes -= live.memory_bytes
-        task = asyncio.get_running_loop().create_task(_close_context(live))
+    def _evict_session(self, session: LiveSession) -> None:
+        self._unregister(session)
+        self._held_bytes -= session.memory_bytes
+        task = asyncio.get_running_loop().create_task(_close_context(session))
         self._closing_tasks.add(task)
         task.add_done_callback(self._closing_tasks.discard)
 
     async def close(self) -> None:
-        """Write what is not written yet, of every session."""
-        for live in list(self._by_id.values()):
-            self._evict_session(live)
+        """Write the pending events of every session."""
+        for session in list(self._by_id.values()):
+            self._evict_session(session)
         await asyncio.gather(*self._closing_tasks)
 
 
@@ -409,21 +419,21 @@ def _make_owner_key(family: str, api: Api) -> OwnerKey:
     return family.partition("/")[0], api
 
 
-def _remove_from(among: dict[_Key, dict[int, LiveSession]], key: _Key, live: LiveSession) -> None:
+def _remove_from(among: dict[_Key, dict[int, LiveSession]], key: _Key, session: LiveSession) -> None:
     known = among.get(key, {})
-    known.pop(id(live), None)
+    known.pop(id(session), None)
     if not known:
         among.pop(key, None)
 
 
-async def _close_context(live: LiveSession) -> None:
-    async with live.lock:
+async def _close_context(session: LiveSession) -> None:
+    async with session.lock:
         try:
-            await asyncio.to_thread(live.context.close)
+            await asyncio.to_thread(session.context.close)
         except Exception:  # noqa: BLE001 - nobody waits for it, and the other sessions are to be closed as well
-            _log.exception("session %s could not be closed", live.name)
+            _log.exception("session %s could not be closed", session.name)
 
 
 def to_plain_messages(messages: Sequence[UpstreamMessage]) -> list[dict[str, Any]]:
-    """Messages as the library takes them."""
+    """Return the messages as the library takes them."""
     return list(map(_JSON, messages))

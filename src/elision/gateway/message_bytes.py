@@ -18,67 +18,71 @@ _BESIDE: Final = 4
 
 @dataclass(slots=True)
 class MessageEncoder:
-    """Of one session. A message of ours that comes again is the very object, and is written once; what a view begins
-    like the one before is not looked at again."""
+    """Encodes the views of one session. A replaced message keeps its object, so it is encoded once.
+
+    The part of a view that equals the previous one is not compared again.
+    """
 
     _encoded: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
     #: The newest view, and its messages' bytes.
     _previous_view: list[Any] = field(default_factory=list)
     _previous_bytes: list[bytes] = field(default_factory=list)
 
-    def encode_messages(self, view: Sequence[Any], said: Sequence[UpstreamMessage]) -> list[bytes]:
-        """The bytes of each message of `view`, which was made of `said`."""
+    def encode_messages(self, view: Sequence[Any], messages: Sequence[UpstreamMessage]) -> list[bytes]:
+        """Return the bytes of each message of `view`, which was made of `messages`."""
         # The very object has the very bytes: a message that came in other bytes was read to another object.
         shared = count_shared_objects(view, self._previous_view)
-        out = self._extend_previous(view, shared, said) or self._encode_all(view, said)
+        out = self._extend_previous(view, shared, messages) or self._encode_all(view, messages)
         self._previous_view = list(view)
         self._previous_bytes = out
         return out
 
-    def _extend_previous(self, view: Sequence[Any], shared: int, said: Sequence[UpstreamMessage]) -> list[bytes] | None:
-        """The same where only the client's newest messages stand behind what the view before began with."""
+    def _extend_previous(
+        self, view: Sequence[Any], shared: int, messages: Sequence[UpstreamMessage]
+    ) -> list[bytes] | None:
+        """Do the same where the view is a start of the previous one and the client's newest messages; else None."""
         new = view[shared:]
-        if not shared or len(new) > len(said):
+        if not shared or len(new) > len(messages):
             return None
-        newest = said[len(said) - len(new) :]
+        newest = messages[len(messages) - len(new) :]
         if any(map(is_not, new, (each.json for each in newest))):
             return None
         return [*self._previous_bytes[:shared], *(each.raw for each in newest)]
 
-    def _encode_all(self, view: Sequence[Any], said: Sequence[UpstreamMessage]) -> list[bytes]:
-        own = {id(each.json): place for place, each in enumerate(said)}
+    def _encode_all(self, view: Sequence[Any], messages: Sequence[UpstreamMessage]) -> list[bytes]:
+        own = {id(each.json): place for place, each in enumerate(messages)}
         places = [own.get(id(message)) for message in view]
         written: dict[int, tuple[Any, bytes]] = {}
         out: list[bytes] = []
-        for message, place, source in zip(view, places, _guess_sources(places, len(said)), strict=True):
+        for message, place, source in zip(view, places, _guess_sources(places, len(messages)), strict=True):
             if place is not None:
-                out.append(said[place].raw)
+                out.append(messages[place].raw)
                 continue
             known = self._encoded.get(id(message))
             if known is not None and known[0] is message:
                 raw = known[1]
             else:
-                raw = _encode_changed(message, source, said)
+                raw = _encode_changed(message, source, messages)
             written[id(message)] = message, raw
             out.append(raw)
         self._encoded = written
         return out
 
 
-def _encode_changed(message: Any, source: int | None, said: Sequence[UpstreamMessage]) -> bytes:
-    """A message that is ours: what it kept of the client's keeps its bytes."""
+def _encode_changed(message: Any, source: int | None, messages: Sequence[UpstreamMessage]) -> bytes:
+    """Encode a replaced message: what it kept of the client's message keeps its bytes."""
     if source is None:
         return msgspec.json.encode(message)
     # What joins a message (user messages behind a summary) stood beside it.
-    beside = said[max(0, source - _BESIDE) : source + _BESIDE + 1]
-    return patch_json(said[source].raw, said[source].json, message, [(each.json, each.raw) for each in beside])
+    beside = messages[max(0, source - _BESIDE) : source + _BESIDE + 1]
+    return patch_json(messages[source].raw, messages[source].json, message, [(each.json, each.raw) for each in beside])
 
 
 def _guess_sources(places: Sequence[int | None], count: int) -> Iterator[int | None]:
-    """For each message of a view the client's message that it probably was made of.
+    """Return for each message of a view the client's message that it was probably made of.
 
-    Between two messages that went untouched, those in between answer each other from the back: a summary, which is
-    nobody's, stands in front of them. A wrong guess costs nothing but bytes that could have stayed.
+    Between two unchanged messages, the others are matched from the end: a summary, which has no source, comes first. A
+    wrong guess only costs bytes that could have been kept.
     """
     found: list[int | None] = []
     following = count

@@ -42,12 +42,12 @@ class MetricsPage:
             for each in (*request_metrics.METRICS, *request_metrics.GAUGES)
         }
 
-    def add_request(self, served: RequestRecord) -> None:
+    def add_request(self, record: RequestRecord) -> None:
         """Add what one request says."""
-        for sample in request_metrics.make_samples(served):
+        for sample in request_metrics.make_samples(record):
             self._record_sample(sample)
-        for each in served.step_diagnostics:
-            self._library(self._limit_model(each, answered=200 <= served.status < 300))
+        for each in record.step_diagnostics:
+            self._library(self._limit_model(each, answered=200 <= record.status < 300))
 
     def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
         """Note how much there is just now."""
@@ -64,17 +64,17 @@ class MetricsPage:
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return bytes(generate_latest(together))
 
-    def _limit_model(self, told: Diagnostics, *, answered: bool) -> Diagnostics:
+    def _limit_model(self, diagnostics: Diagnostics, *, answered: bool) -> Diagnostics:
         """A pass, of `other` where nobody vouches for its model. Whoever reaches the gateway may ask for any name, with
         no valid key, and as many as are told apart would soon be taken by names that no provider has."""
-        name = clean_model_name(told.model)
+        name = clean_model_name(diagnostics.model)
         if name not in self._models:
             # Priced ones never take all room: one model's price is found under many spellings.
             if not answered and (len(self._models) > MAX_MODELS // 2 or not _has_price(name)):
-                return replace(told, model=OTHER_LABEL)
+                return replace(diagnostics, model=OTHER_LABEL)
             if len(self._models) < MAX_MODELS:
                 self._models.add(name)
-        return told
+        return diagnostics
 
     def _record_sample(self, sample: Sample) -> None:
         self._instruments[sample.metric.name].record(sample.value, sample.labels)

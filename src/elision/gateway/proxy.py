@@ -56,8 +56,10 @@ _DECOMPRESSION_FACTOR: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _ModelRequest:
-    """A request to a model that was taken apart. previous: the session behind whose newest request it was read.
-    messages: its messages, where they were read with it."""
+    """A parsed request to a model. previous: the session whose newest request was parsed before.
+
+    messages: its messages, where they were parsed with it.
+    """
 
     route: Route
     body: RequestBody
@@ -67,7 +69,7 @@ class _ModelRequest:
 
 
 class _WrappedReply:
-    """The way back to a client."""
+    """A reply that passes everything on to another."""
 
     def __init__(self, reply: ClientReply) -> None:
         self._reply = reply
@@ -91,7 +93,7 @@ class _WrappedReply:
 
 
 class _NotifyingReply(_WrappedReply):
-    """The same, where somebody is told when the answer has come to its end."""
+    """A reply that calls `on_finish` once, before its end."""
 
     def __init__(self, reply: ClientReply, on_finish: Callable[[], None]) -> None:
         super().__init__(reply)
@@ -106,7 +108,7 @@ class _NotifyingReply(_WrappedReply):
 
 
 class _HintingReply(_WrappedReply):
-    """The same, where the answer's headers name a limit that was reached."""
+    """A reply whose headers name a limit that was reached."""
 
     def __init__(self, reply: ClientReply, hint: str) -> None:
         super().__init__(reply)
@@ -117,7 +119,7 @@ class _HintingReply(_WrappedReply):
 
 
 class Proxy:
-    """Serves requests. watch: told of each when it is over."""
+    """Serves requests. listener: called with the record of each request when it is over."""
 
     def __init__(
         self,
@@ -136,135 +138,137 @@ class Proxy:
         self._listener = listener
 
     async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
-        """Answer `request`. Raises CancelledError where the client is gone, and Refused or Gone where its body is not
-        what it should be."""
-        served = RequestRecord(path=request.raw_path.decode("latin-1"), bytes_in=len(request.body))
+        """Serve `request`. Raises CancelledError where the client disconnects.
+
+        Raises RequestRefused or ClientDisconnected where the rest of its body is not complete.
+        """
+        record = RequestRecord(path=request.raw_path.decode("latin-1"), bytes_in=len(request.body))
         try:
-            await self._serve_route(request, reply, served)
+            await self._serve_route(request, reply, record)
         except asyncio.CancelledError:
-            if not served.total_seconds:
+            if not record.total_seconds:
                 if request.disconnected.is_set():
-                    served.cause = "client-gone"
+                    record.cause = "client-gone"
                 else:
-                    served.cause = "stopping"
-            self._report_record(served, request)
+                    record.cause = "stopping"
+            self._report_record(record, request)
             raise
         # Other errors are told of by whoever catches them.
-        self._report_record(served, request)
+        self._report_record(record, request)
 
-    def _report_record(self, served: RequestRecord, request: ClientRequest) -> None:
-        served.total_seconds = served.total_seconds or time.perf_counter() - request.received_at
-        self._listener(served)
+    def _report_record(self, record: RequestRecord, request: ClientRequest) -> None:
+        record.total_seconds = record.total_seconds or time.perf_counter() - request.received_at
+        self._listener(record)
 
-    async def _serve_route(self, request: ClientRequest, reply: ClientReply, served: RequestRecord) -> None:
+    async def _serve_route(self, request: ClientRequest, reply: ClientReply, record: RequestRecord) -> None:
         headers = _index_headers(request.headers)
-        found = find_route(request.method, request.raw_path, request.query, headers)
-        if found is None:
-            await self._refuse(reply, served, None, 404, "there is nothing at this path; OpenAI clients use /v1")
+        route = find_route(request.method, request.raw_path, request.query, headers)
+        if route is None:
+            await self._refuse(reply, record, None, 404, "there is nothing at this path; OpenAI clients use /v1")
             return
-        served.api = found.api
-        if found.upstream == "openai":
+        record.api = route.api
+        if route.upstream == "openai":
             base = self.settings.upstream_openai
         else:
             base = self.settings.upstream_anthropic
         if base is None:
-            why = f"no provider is configured for this path; start it with --upstream-{found.upstream}"
-            await self._refuse(reply, served, found, 404, why)
+            why = f"no provider is configured for this path; start it with --upstream-{route.upstream}"
+            await self._refuse(reply, record, route, 404, why)
             return
-        url = build_url(base, found)
-        asked = await self._parse_request(found, request, headers, served)
-        if asked is not None:
-            live = self._claim_session(asked, served)
+        url = build_url(base, route)
+        model_request = await self._parse_request(route, request, headers, record)
+        if model_request is not None:
+            session = self._claim_session(model_request, record)
         else:
-            live = None
-        if asked is not None and live is not None and not self._takes_bypass(live):
-            await self._serve_session(asked, live, request, reply, url, served)
+            session = None
+        if model_request is not None and session is not None and not self._takes_bypass(session):
+            await self._serve_session(model_request, session, request, reply, url, record)
             return
         try:
-            asks = found.kind == "complete" and not self._is_off(request)
+            asks = route.kind == "complete" and not self._is_off(request)
             if asks:
-                hint = await self._find_passed_limit(derive_namespace(headers, self._secret), live, served)
+                hint = await self._find_passed_limit(derive_namespace(headers, self._secret), session, record)
             else:
                 hint = ""
         except LimitError as error:
             if request.rest is not None:
                 # What of it is not read must be, or its client never reads why it was refused.
                 raise RequestRefused(429, "limit", str(error)) from None
-            await self._refuse_at_limit(reply, served, found, error)
+            await self._refuse_at_limit(reply, record, route, error)
             return
         await forward_unmodified(
-            self.upstream, request, _HintingReply(reply, hint) if hint else reply, url, found.api, served
+            self.upstream, request, _HintingReply(reply, hint) if hint else reply, url, route.api, record
         )
 
     async def _serve_session(
         self,
-        asked: _ModelRequest,
-        live: LiveSession,
+        model_request: _ModelRequest,
+        session: LiveSession,
         request: ClientRequest,
         reply: ClientReply,
         url: str,
-        served: RequestRecord,
+        record: RequestRecord,
     ) -> None:
-        complete, out = False, _NotifyingReply(reply, lambda: self.sessions.mark_answered(live))
+        complete, out = False, _NotifyingReply(reply, lambda: self.sessions.mark_answered(session))
         # Its next request may be taken while this one waits.
-        entries = tuple(live.transcript.entries)
+        entries = tuple(session.transcript.entries)
         try:
-            hint = await self._find_key_limit(asked.identity.namespace, served)
-            assert asked.route.api is not None
+            hint = await self._find_key_limit(model_request.identity.namespace, record)
+            assert model_request.route.api is not None
             if self.settings.shadow:
-                served.how = "shadow"
+                record.how = "shadow"
             else:
-                served.how = "same"
+                record.how = "same"
             complete = await RequestHandler(
                 upstream=self.upstream,
-                session=live,
-                api=asked.route.api,
+                session=session,
+                api=model_request.route.api,
                 url=url,
-                body=asked.body,
+                body=model_request.body,
                 entries=entries,
                 request=request,
                 reply=out,
-                record=served,
+                record=record,
                 hint=hint,
                 limit=self.budgets.session_check,
                 shared=self.settings.shared,
             ).handle()
         except LimitError as error:
-            await self._refuse_at_limit(reply, served, asked.route, error)
+            await self._refuse_at_limit(reply, record, model_request.route, error)
         finally:
-            self.sessions.release_session(live, answered=complete, already_marked=out.has_finished)
+            self.sessions.release_session(session, answered=complete, already_marked=out.has_finished)
 
-    async def _find_passed_limit(self, whose: str, live: LiveSession | None, served: RequestRecord) -> str:
-        """The limit that what is passed on has reached; "" for none. Raises LimitError where it goes no further.
+    async def _find_passed_limit(self, whose: str, session: LiveSession | None, record: RequestRecord) -> str:
+        """Return the limit that a passed request has reached; "" for none. Raises LimitError where it is refused.
 
-        live: whose it is where a session is left alone. What it cost is known as of its newest pass.
+        session: the bypassed session, if it has one. Its cost is known as of its newest step.
         """
         limit = self.budgets.session_check
-        told = live.newest_diagnostics if live is not None else None
+        told = session.newest_diagnostics if session is not None else None
         said = ""
-        if live is not None and told is not None and limit is not None:
-            entries = live.transcript.entries
+        if session is not None and told is not None and limit is not None:
+            entries = session.transcript.entries
             # An answer that only begins is no turn.
-            turns = live.transcript.count_answers_from(0) - bool(entries and entries[-1].is_from_assistant)
+            turns = session.transcript.count_answers_from(0) - bool(entries and entries[-1].is_from_assistant)
             said = limit(SessionStatus(turns=turns, costs=told.costs))
-        of_key = await self._find_key_limit(whose, served, logged=False)
+        of_key = await self._find_key_limit(whose, record, logged=False)
         return said or of_key
 
-    async def _find_key_limit(self, whose: str, served: RequestRecord, *, logged: bool = True) -> str:
-        """The limit that its key has reached; "" for none. Raises LimitError where it goes no further."""
+    async def _find_key_limit(self, whose: str, record: RequestRecord, *, logged: bool = True) -> str:
+        """Return the limit that its key has reached; "" for none. Raises LimitError where it is refused."""
         try:
             return await self.budgets.check_key(whose, is_logged=logged)
         except LimitError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of I9
-            self._log_fault("what its key has spent", error, served)
+            self._log_fault("what its key has spent", error, record)
             return ""
 
     async def _parse_request(
-        self, found: Route, request: ClientRequest, headers: Mapping[str, str], served: RequestRecord
+        self, route: Route, request: ClientRequest, headers: Mapping[str, str], record: RequestRecord
     ) -> _ModelRequest | None:
-        """The request taken apart; None where it is not ours to decide on."""
-        if found.api is None or found.kind != "complete" or request.rest is not None or self._is_off(request):
+        """Parse the request; None where it passes unread."""
+        if route.api is None or route.kind != "complete" or request.rest is not None or self._is_off(request):
             return None
         try:
             raw = request.body
@@ -275,81 +279,85 @@ class Proxy:
                 raw = await run_off_loop(
                     partial(decompress_body, raw, coding, most), choose_executor(_DECOMPRESSION_FACTOR * len(raw))
                 )
-            live = self.sessions.find_continued(derive_namespace(headers, self._secret), found.api, raw)
+            session = self.sessions.find_continued(derive_namespace(headers, self._secret), route.api, raw)
             body = RequestBody.parse_if_small(
-                raw, found.api, live.newest_body if live is not None else None, max_new_bytes=INLINE_BYTES
+                raw, route.api, session.newest_body if session is not None else None, max_new_bytes=INLINE_BYTES
             )
             if body is not None:
-                asked = _build_model_request(found, headers, body, self._secret)
+                model_request = _build_model_request(route, headers, body, self._secret)
             else:
-                if live is not None:
-                    before, known = (live.newest_body, live.transcript.copy())
+                if session is not None:
+                    before, known = (session.newest_body, session.transcript.copy())
                 else:
                     before, known = (None, None)
-                read = partial(_parse_large_request, found, headers, raw, self._secret, before, known)
-                asked = await run_off_loop(read, choose_executor(len(raw)))
-            return asked and replace(asked, previous=live)
+                read = partial(_parse_large_request, route, headers, raw, self._secret, before, known)
+                model_request = await run_off_loop(read, choose_executor(len(raw)))
+            return model_request and replace(model_request, previous=session)
         except UnreadableBody as error:
-            served.cause = "unreadable"
-            served.why = str(error)
+            record.cause = "unreadable"
+            record.why = str(error)
         except Exception as error:  # noqa: BLE001 - the boundary of I9
-            self._log_fault("reading a request", error, served)
+            self._log_fault("reading a request", error, record)
         return None
 
     def _is_off(self, request: ClientRequest) -> bool:
         return self.settings.off or (request.header(OFF_HEADER) or b"").strip().lower() == b"off"
 
-    def _claim_session(self, asked: _ModelRequest, served: RequestRecord) -> LiveSession | None:
-        assert asked.route.api is not None
+    def _claim_session(self, model_request: _ModelRequest, record: RequestRecord) -> LiveSession | None:
+        assert model_request.route.api is not None
         try:
-            live = self.sessions.claim_session(
-                asked.identity, asked.route.api, asked.body, before=asked.previous, arrived=asked.messages
+            session = self.sessions.claim_session(
+                model_request.identity,
+                model_request.route.api,
+                model_request.body,
+                before=model_request.previous,
+                incoming=model_request.messages,
             )
         except UnreadableBody as error:
-            served.cause = "unreadable"
-            served.why = str(error)
+            record.cause = "unreadable"
+            record.why = str(error)
             return None
         except Exception as error:  # noqa: BLE001 - the boundary of I9
-            self._log_fault("finding its session", error, served)
+            self._log_fault("finding its session", error, record)
             return None
-        served.session = live.name
-        served.model = asked.body.model
-        return live
+        record.session = session.name
+        record.model = model_request.body.model
+        return session
 
-    def _takes_bypass(self, live: LiveSession) -> bool:
-        """Whether this request of the session's passes as it came; then nothing waits for its answer."""
-        if not live.requests_to_bypass:
+    def _takes_bypass(self, session: LiveSession) -> bool:
+        """Return whether this request of the session passes unchanged; then its claim is released."""
+        if not session.requests_to_bypass:
             return False
-        live.requests_to_bypass -= 1
-        self.sessions.release_session(live, answered=True)
+        session.requests_to_bypass -= 1
+        self.sessions.release_session(session, answered=True)
         return True
 
     async def _refuse_at_limit(
-        self, reply: ClientReply, served: RequestRecord, found: Route, error: LimitError
+        self, reply: ClientReply, record: RequestRecord, route: Route, error: LimitError
     ) -> None:
-        served.cause = "limit"
-        await self._refuse(reply, served, found, 429, str(error))
+        record.cause = "limit"
+        await self._refuse(reply, record, route, 429, str(error))
 
     async def _refuse(
-        self, reply: ClientReply, served: RequestRecord, found: Route | None, status: int, why: str
+        self, reply: ClientReply, record: RequestRecord, route: Route | None, status: int, why: str
     ) -> None:
-        served.how = "refused"
-        served.status = status
-        served.why = why
-        status, headers, body = make_error_response(found.api if found else None, status, why)
+        record.how = "refused"
+        record.status = status
+        record.why = why
+        status, headers, body = make_error_response(route.api if route else None, status, why)
         await reply.start(status, [(name.encode(), value.encode()) for name, value in headers.items()])
         await reply.send(body)
         await reply.finish()
 
-    def _log_fault(self, what: str, error: Exception, served: RequestRecord) -> None:
-        served.how, served.cause, served.why = "failed", "engine", type(error).__name__
+    def _log_fault(self, what: str, error: Exception, record: RequestRecord) -> None:
+        record.how, record.cause, record.why = "failed", "engine", type(error).__name__
         _log.error("%s failed, a request goes on without", what, exc_info=error)
 
 
 def _build_model_request(
-    found: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes
+    route: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes
 ) -> _ModelRequest | None:
-    """A request whose body was taken apart; None where it is not ours to decide on. Raises Unreadable."""
+    """Return the parsed request; None where the gateway does not decide on it. Raises UnreadableBody."""
     if any(body.get_field(name) for name in (*_STATEFUL_FIELDS, _BACKGROUND_FIELD)) or body.get_field("n") not in (
         None,
         1,
@@ -358,45 +366,42 @@ def _build_model_request(
     for name in READ_FIELDS:
         # What cannot be decoded is the provider's to refuse.
         body.get_field(name)
-    return _ModelRequest(found, body, identify_client(found.api, headers, body, secret))
+    return _ModelRequest(route, body, identify_client(route.api, headers, body, secret))
 
 
 def _parse_large_request(
-    found: Route,
+    route: Route,
     headers: Mapping[str, str],
     raw: bytes,
     secret: bytes,
     before: RequestBody | None,
     known: ClientTranscript | None,
 ) -> _ModelRequest | None:
-    """The same from its bytes on, with all that costs time for a large one; in any thread. Raises Unreadable.
+    """Do the same from the bytes on, with everything that is slow for a large one; in any thread. Raises UnreadableBody.
 
-    before, known: the newest request of the session that it probably goes on from, and what was read of that.
+    before, known: the newest request of the session that it probably continues, and its transcript.
     """
-    assert found.api is not None
+    assert route.api is not None
     if before is None:
         json_spans.check_size(raw)
     else:
         before.check_size(raw)
-    body = RequestBody.parse(raw, found.api, previous=before)
+    body = RequestBody.parse(raw, route.api, previous=before)
     body.locate_messages()
-    asked = _build_model_request(found, headers, body, secret)
-    if asked is None:
+    model_request = _build_model_request(route, headers, body, secret)
+    if model_request is None:
         return None
-    arrived = IncomingMessages(LIVE_DIALECTS[found.api], body.messages)
-    line = ClientTranscript.for_family(LIVE_DIALECTS[found.api], asked.identity.family)
+    arrived = IncomingMessages(LIVE_DIALECTS[route.api], body.messages)
+    line = ClientTranscript.for_family(LIVE_DIALECTS[route.api], model_request.identity.family)
     arrived.read_all(known if known is not None and known.seed == line.seed else line)
-    return replace(asked, messages=arrived)
+    return replace(model_request, messages=arrived)
 
 
 def _index_headers(fields: Headers) -> dict[str, str]:
-    """Header fields as a mapping; those that came several times are one list, as HTTP means it."""
-    found: dict[str, str] = {}
-    for name, value in fields:
-        key = name.decode("latin-1")
-        text = value.decode("latin-1")
-        if key in found:
-            found[key] = f"{found[key]}, {text}"
-        else:
-            found[key] = text
-    return found
+    """Return header fields as a mapping; repeated fields are one list, as HTTP defines it."""
+    by_name: dict[str, str] = {}
+    for raw_name, raw_value in fields:
+        name = raw_name.decode("latin-1")
+        value = raw_value.decode("latin-1")
+        by_name[name] = f"{by_name[name]}, {value}" if name in by_name else value
+    return by_name

@@ -1,4 +1,4 @@
-"""A request's body on its way in: read as far as it is taken apart, within its time and with the room that it takes."""
+"""Read a request's body, up to the size that is parsed, within its time and with the memory that it reserved."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ClientDisconnected(Exception):  # noqa: N818 - reads as what it is at the 
 
 
 class RequestBodyReader:
-    """A request's body on its way in. `close` gives back the room that it took.
+    """Reads a request's body. `close` releases the memory that it reserved.
 
-    length: as the client said, None if it did not.
+    length: as the client stated, None if it did not.
     """
 
     def __init__(self, receive: Receive, limits: AdmissionLimits, headers: Mapping[bytes, bytes]) -> None:
@@ -37,7 +37,7 @@ class RequestBodyReader:
     async def read(self) -> bytes:
         """Return the body, up to the size that is parsed and has room; `is_complete` says whether that is all of it.
 
-        Raises Refused where it is too large, too slow or without room, Gone where the client left.
+        Raises RequestRefused where it is too large, too slow or without room, ClientDisconnected where the client left.
         """
         settings = self._limits.settings
         if self._reserved_bytes:
@@ -58,8 +58,10 @@ class RequestBodyReader:
         return await run_off_loop(join, choose_executor(self._size))
 
     async def _reserve_room(self) -> bool:
-        """Take room for what came; whether there was some. Whoever holds room never waits for more: all who do would
-        wait for each other. What has no room is passed on unread."""
+        """Reserve memory for what arrived; return whether there was some.
+
+        A request that holds memory does not wait for more: all of them would wait for each other. It then passes unread.
+        """
         memory = self._limits.memory_gate
         more = self._size - self._held_bytes
         if self._held_bytes:
@@ -70,7 +72,7 @@ class RequestBodyReader:
         return taken > 0
 
     async def iterate_rest(self) -> AsyncIterator[bytes]:
-        """What is behind that, chunk by chunk."""
+        """Yield the rest of the body chunk by chunk."""
         while not self.is_complete:
             try:
                 async with asyncio.timeout(self._limits.settings.body_seconds):
@@ -81,7 +83,7 @@ class RequestBodyReader:
                 yield chunk
 
     async def drain(self, seconds: float) -> None:
-        """Read what is left to nowhere: a client that still sends would else never read why it was refused."""
+        """Read the rest of the body and drop it: a client that still sends would not read why it was refused."""
         try:
             async with asyncio.timeout(seconds):
                 while not self.is_complete:

@@ -31,15 +31,15 @@ class RequestLog:
         self._redaction = redaction
         self._log = logging.getLogger(LOGGER_NAME)
 
-    def log_request(self, served: RequestRecord) -> None:
-        if served.cause or served.status >= 500:
+    def log_request(self, record: RequestRecord) -> None:
+        if record.cause or record.status >= 500:
             level = logging.WARNING
         else:
             level = logging.INFO
         if self._log.isEnabledFor(level):
-            found = collect_facts(served)
-            found |= self._redaction.redact_tree({name: found[name] for name in _FOREIGN_FACTS if name in found})
-            self._log.log(level, "%s", _LogLine(found, self._form), extra={"elision": found})
+            facts = collect_facts(record)
+            facts |= self._redaction.redact_tree({name: facts[name] for name in _FOREIGN_FACTS if name in facts})
+            self._log.log(level, "%s", _LogLine(facts, self._form), extra={"elision": facts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +53,42 @@ class _LogLine:
         return format_line(self.facts, self.form)
 
 
-def collect_facts(served: RequestRecord) -> dict[str, Any]:
+def collect_facts(record: RequestRecord) -> dict[str, Any]:
     """What a line says, in its order; what is nothing is left out. Tokens, bytes, milliseconds."""
-    told = served.diagnostics
-    usage = served.usage
-    found: dict[str, Any] = {
+    diagnostics = record.diagnostics
+    usage = record.usage
+    facts: dict[str, Any] = {
         "event": "request",
-        "api": served.api or "none",
+        "api": record.api or "none",
         # The path of what is passed through is all that tells it; ours say it by their API.
-        "path": "" if served.api else served.path[:MAX_FACT_CHARS],
-        "status": served.status,
-        "how": served.how,
-        "session": served.session,
-        "call": told.call if told else 0,
-        "model": clean_model_name(served.model),
-        "tokens_in": told.raw if told else 0,
-        "tokens_out": told.after if told else 0,
+        "path": "" if record.api else record.path[:MAX_FACT_CHARS],
+        "status": record.status,
+        "how": record.how,
+        "session": record.session,
+        "call": diagnostics.call if diagnostics else 0,
+        "model": clean_model_name(record.model),
+        "tokens_in": diagnostics.raw if diagnostics else 0,
+        "tokens_out": diagnostics.after if diagnostics else 0,
         "billed_tokens": usage.prompt if usage else 0,
         "cached_tokens": usage.cache_read if usage else 0,
         "answer_tokens": usage.output if usage else 0,
-        "stream": served.is_stream,
-        "complete": served.is_complete,
-        "rounds": served.rounds if served.rounds != 1 else 0,
-        "recalls": served.recalls,
-        "cache_miss": served.cache_miss,
-        "cause": served.cause,
-        "why": served.why[:MAX_FACT_CHARS],
-        "bytes_in": served.bytes_in,
-        "bytes_up": served.bytes_up,
-        "bytes_out": served.bytes_out,
-        "added_ms": _to_ms(served.added_seconds),
-        "waited_ms": _to_ms(served.waited_seconds),
-        "first_ms": _to_ms(served.first_byte_seconds),
-        "ms": _to_ms(served.total_seconds),
+        "stream": record.is_stream,
+        "complete": record.is_complete,
+        "rounds": record.rounds if record.rounds != 1 else 0,
+        "recalls": record.recalls,
+        "cache_miss": record.cache_miss,
+        "cause": record.cause,
+        "why": record.why[:MAX_FACT_CHARS],
+        "bytes_in": record.bytes_in,
+        "bytes_up": record.bytes_up,
+        "bytes_out": record.bytes_out,
+        "added_ms": _to_ms(record.added_seconds),
+        "waited_ms": _to_ms(record.waited_seconds),
+        "first_ms": _to_ms(record.first_byte_seconds),
+        "ms": _to_ms(record.total_seconds),
     }
     always = ("status", "added_ms", "ms")
-    return {name: value for name, value in found.items() if value or name in always}
+    return {name: value for name, value in facts.items() if value or name in always}
 
 
 def _to_ms(seconds: float) -> float:
@@ -128,10 +128,10 @@ class _LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         front = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"), "level": record.levelname.lower()}
-        found = getattr(record, "elision", None)
-        if isinstance(found, dict):
-            return format_line({**front, **found}, self._form)
-        told = {**front, "logger": record.name, "message": DEFAULT.redact_text(record.getMessage())}
+        facts = getattr(record, "elision", None)
+        if isinstance(facts, dict):
+            return format_line({**front, **facts}, self._form)
+        facts = {**front, "logger": record.name, "message": DEFAULT.redact_text(record.getMessage())}
         if record.exc_info:
-            told["trace"] = DEFAULT.redact_text(self.formatException(record.exc_info))
-        return format_line(told, self._form)
+            facts["trace"] = DEFAULT.redact_text(self.formatException(record.exc_info))
+        return format_line(facts, self._form)

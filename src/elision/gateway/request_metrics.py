@@ -172,40 +172,40 @@ def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, session
         yield Sample(metric, value, {})
 
 
-def make_samples(served: RequestRecord) -> Iterator[Sample]:
+def make_samples(record: RequestRecord) -> Iterator[Sample]:
     """What one request adds to each metric."""
-    api: dict[str, str] = {"api": served.api or "none"}
-    if served.status:
-        status = f"{served.status // 100}xx"
+    api: dict[str, str] = {"api": record.api or "none"}
+    if record.status:
+        status = f"{record.status // 100}xx"
     else:
         status = "none"
-    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", served.how), "status": _limit_label("status", status)})
-    if served.cause:
-        yield Sample(ERRORS, 1, {**api, "cause": label_cause(served.cause)})
-    for metric, size in ((BYTES_IN, served.bytes_in), (BYTES_UP, served.bytes_up), (BYTES_OUT, served.bytes_out)):
+    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", record.how), "status": _limit_label("status", status)})
+    if record.cause:
+        yield Sample(ERRORS, 1, {**api, "cause": label_cause(record.cause)})
+    for metric, size in ((BYTES_IN, record.bytes_in), (BYTES_UP, record.bytes_up), (BYTES_OUT, record.bytes_out)):
         yield Sample(metric, size, api)
     for metric, seconds in (
-        (WAITED_SECONDS, served.waited_seconds),
-        (FIRST_BYTE_SECONDS, served.first_byte_seconds),
-        (ANSWER_SECONDS, served.total_seconds),
+        (WAITED_SECONDS, record.waited_seconds),
+        (FIRST_BYTE_SECONDS, record.first_byte_seconds),
+        (ANSWER_SECONDS, record.total_seconds),
     ):
         if seconds:
             yield Sample(metric, seconds, api)
-    if served.rounds:
-        yield Sample(ADDED_SECONDS, served.added_seconds, api)
-        yield Sample(ROUNDS, served.rounds, api)
-    yield from _make_response_samples(served, api)
+    if record.rounds:
+        yield Sample(ADDED_SECONDS, record.added_seconds, api)
+        yield Sample(ROUNDS, record.rounds, api)
+    yield from _make_response_samples(record, api)
 
 
-def _make_response_samples(served: RequestRecord, api: dict[str, str]) -> Iterator[Sample]:
-    if served.recalls:
-        yield Sample(RECALLS, served.recalls, api)
-    if served.cache_miss:
-        yield Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", served.cache_miss)})
-    if served.cleared_tokens:
-        yield Sample(CLEARED_TOKENS, served.cleared_tokens, {})
-    if served.thinking_dropped:
-        yield Sample(THINKING_DROPPED, served.thinking_dropped, {})
+def _make_response_samples(record: RequestRecord, api: dict[str, str]) -> Iterator[Sample]:
+    if record.recalls:
+        yield Sample(RECALLS, record.recalls, api)
+    if record.cache_miss:
+        yield Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", record.cache_miss)})
+    if record.cleared_tokens:
+        yield Sample(CLEARED_TOKENS, record.cleared_tokens, {})
+    if record.thinking_dropped:
+        yield Sample(THINKING_DROPPED, record.thinking_dropped, {})
 
 
 def _limit_label(label: str, value: str) -> str:

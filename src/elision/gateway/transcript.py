@@ -18,9 +18,9 @@ from elision.gateway.request_body import decode_message
 
 
 class IncomingMessages:
-    """The messages of one request, each read at most once however many sessions are asked whether they know it.
+    """The messages of one request. Each is parsed at most once, for all sessions that compare it.
 
-    Raises Unreadable where one that is looked at is no JSON object.
+    Methods raise UnreadableBody where the message is no JSON object.
     """
 
     def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
@@ -35,23 +35,23 @@ class IncomingMessages:
         return len(self.raws)
 
     def read_all(self, transcript: ClientTranscript) -> None:
-        """Read them all now, behind what `line` has of them; its seed must be that of whoever takes them."""
+        """Parse all messages now, after those that `transcript` has; its seed must be that of the later session."""
         transcript.adopt_messages(self)
         self.entries = transcript.entries
 
     def decode_message(self, index: int) -> dict[str, Any]:
-        """Message `place` as an object."""
+        """Return message `index` as an object."""
         return self._parse_message(index)[0]
 
     def digest_content(self, index: int, *, past_head: bool) -> bytes:
-        """What it says, b"" for nothing; past_head: whether it stands behind the head."""
+        """Return the digest of its content, b"" for none. past_head: whether it comes after the head."""
         key = index, past_head
         if key not in self._digests:
             self._digests[key] = digest_pieces(self._parse_message(index)[1], is_behind_head=past_head)
         return self._digests[key]
 
     def is_from_assistant(self, index: int) -> bool:
-        """Whether the assistant says it."""
+        """Return whether the assistant said it."""
         return any(piece.kind == "assistant" for piece in self._parse_message(index)[1])
 
     def _parse_message(self, index: int) -> tuple[dict[str, Any], list[Piece]]:
@@ -78,7 +78,7 @@ class TranscriptEntry:
 
 @dataclass(slots=True)
 class ClientTranscript:
-    """The messages of one conversation. seed: what names are made from; families with different seeds share no name."""
+    """The messages of one conversation. seed: part of every history's name; other seeds give other names."""
 
     dialect: LiveDialect
     seed: bytes
@@ -88,116 +88,116 @@ class ClientTranscript:
 
     @classmethod
     def for_family(cls, dialect: LiveDialect, family: str) -> ClientTranscript:
-        """An empty one."""
+        """Return an empty transcript."""
         return cls(dialect, family.encode("utf-8", "surrogatepass"))
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def copy(self) -> ClientTranscript:
-        """As it stands now, for another thread to read."""
+        """Return a copy for another thread."""
         return replace(self, entries=list(self.entries), raws=list(self.raws))
 
     @property
     def newest_answer_index(self) -> int:
-        """Where the newest message of the assistant stands; -1 if it said nothing yet."""
+        """Return the index of the assistant's newest message; -1 if there is none."""
         return next((place for place in range(len(self) - 1, -1, -1) if self.entries[place].is_from_assistant), -1)
 
     @property
     def head_length(self) -> int:
-        """Messages before the assistant's first."""
+        """Return how many messages come before the assistant's first."""
         return next((place for place, entry in enumerate(self.entries) if entry.is_from_assistant), len(self))
 
-    def flag_assistant_messages(self, arrived: IncomingMessages, known: int) -> list[bool]:
-        """Which of the messages of a request the assistant said; so many of them are known.
+    def flag_assistant_messages(self, incoming: IncomingMessages, known: int) -> list[bool]:
+        """Return for each message of a request whether the assistant said it. known: how many of them this transcript has.
 
-        Raises Unreadable where a message is no object.
+        Raises UnreadableBody where a message is no object.
         """
         return [
             *(entry.is_from_assistant for entry in self.entries[:known]),
-            *map(arrived.is_from_assistant, range(known, len(arrived))),
+            *map(incoming.is_from_assistant, range(known, len(incoming))),
         ]
 
     @property
     def node(self) -> bytes:
-        """The name of the whole history."""
+        """Return the name of the whole history."""
         if self.entries:
             return self.entries[-1].node
         return self.seed
 
-    def count_shared(self, arrived: IncomingMessages) -> int:
-        """How many leading messages of a request say what is known."""
-        raws = arrived.raws
+    def count_shared(self, incoming: IncomingMessages) -> int:
+        """Count the leading messages of a request that have the same content here."""
+        raws = incoming.raws
         if raws[: len(self)] == self.raws:
             return len(self)
         same = map(eq, self.raws, raws)
         for place, equal in enumerate(same):
             if (
                 not equal
-                and arrived.digest_content(place, past_head=self._is_past_head(place))
+                and incoming.digest_content(place, past_head=self._is_past_head(place))
                 != self.entries[place].content_digest
             ):
                 return place
         return min(len(self), len(raws))
 
-    def adopt_messages(self, arrived: IncomingMessages) -> None:
-        """The request is this one's: forget what is not in it, read what is new.
+    def adopt_messages(self, incoming: IncomingMessages) -> None:
+        """Take the messages of a request: drop what is not in it, parse what is new.
 
-        Raises Unreadable where a message is no object.
+        Raises UnreadableBody where a message is no object.
         """
-        kept = self.count_shared(arrived)
-        raws = arrived.raws
+        kept = self.count_shared(incoming)
+        raws = incoming.raws
         del self.entries[kept:], self.raws[kept:]
         for place in list(compress(range(kept), map(ne, raws, self.raws))):
             # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
-            self.entries[place] = replace(self.entries[place], raw=raws[place], json=arrived.decode_message(place))
+            self.entries[place] = replace(self.entries[place], raw=raws[place], json=incoming.decode_message(place))
             self.raws[place] = raws[place]
-        if arrived.entries:
+        if incoming.entries:
             # A name of a history comes from its seed and from what it says, so they are the same.
-            self.entries += arrived.entries[kept:]
+            self.entries += incoming.entries[kept:]
             self.raws += raws[kept:]
             return
         for place in range(kept, len(raws)):
-            self._append_message(arrived, place)
+            self._append_message(incoming, place)
 
     def count_answers_from(self, first: int) -> int:
-        """How many times the assistant spoke from message `first` on; what it says in a row is one answer."""
+        """Count the assistant's answers from message `first` on; its messages in a row are one answer."""
         spoken = [entry.is_from_assistant for entry in self.entries[max(first - 1, 0) :]]
         before = spoken.pop(0) if first else False
         return sum(now and not then for then, now in zip([before, *spoken], spoken, strict=False))
 
     def collect_digests(self) -> set[bytes]:
-        """What the messages behind the head say."""
+        """Return the digests of all messages after the head."""
         return {entry.content_digest for entry in self.entries[self.head_length :] if entry.content_digest}
 
     def name_history(self, entries: Sequence[TranscriptEntry], messages: Sequence[dict[str, Any]]) -> bytes:
-        """The name of the history `entries`, as it stood here once, with `messages` behind it."""
+        """Return the name of the history `entries`, once part of this transcript, with `messages` after it."""
         node = entries[-1].node if entries else self.seed
         for place, message in enumerate(messages, start=len(entries)):
             says = digest_pieces(self.dialect.split_message(message, place), is_behind_head=True)
             node = chain_digest(node, says)
         return node
 
-    def _append_message(self, arrived: IncomingMessages, place: int) -> None:
+    def _append_message(self, incoming: IncomingMessages, place: int) -> None:
         inside = self._is_past_head(place)
-        assistant = arrived.is_from_assistant(place)
-        says = arrived.digest_content(place, past_head=inside)
+        assistant = incoming.is_from_assistant(place)
+        says = incoming.digest_content(place, past_head=inside)
         self.entries.append(
             TranscriptEntry(
-                raw=arrived.raws[place],
-                json=arrived.decode_message(place),
+                raw=incoming.raws[place],
+                json=incoming.decode_message(place),
                 content_digest=says,
                 node=chain_digest(self.node, says),
                 is_from_assistant=assistant,
                 is_past_head=inside or assistant,
             ),
         )
-        self.raws.append(arrived.raws[place])
+        self.raws.append(incoming.raws[place])
 
     def _is_past_head(self, place: int) -> bool:
         return place > 0 and self.entries[place - 1].is_past_head
 
 
 def count_answers(spoken: Sequence[bool]) -> int:
-    """How often the assistant spoke; what it says in a row is one answer."""
+    """Count the assistant's answers; its messages in a row are one answer."""
     return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))

@@ -1,10 +1,10 @@
-"""The one seam to providers: a request goes out as it is, an answer comes back chunk by chunk as it came. aiohttp.
+"""The one seam to providers: a request is sent unchanged, a response is read chunk by chunk. aiohttp.
 
-    async with await upstream.open("POST", url, headers, body) as answer:
-        async for chunk in answer.chunks(): ...
+    async with await upstream.open("POST", url, headers, body) as response:
+        async for chunk in response.iter_chunks(): ...
 
-Nothing is decompressed, redirected or remembered. A request is sent once more only where a connection that had idled
-was closed under it, at once and before a byte of an answer. Whoever is cancelled within closes the connection.
+Nothing is decompressed, redirected or stored. A request is sent a second time only where the server closed an idle
+connection under it, at once and before a byte of a response. A cancelled call closes its connection.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AUTOMATIC_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content
 
 
 class UpstreamError(ElisionError):
-    """The provider was not reached, or its answer broke off. The text names no credential and no body."""
+    """The provider was not reached, or its response broke off. The text names no credential and no body."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class UpstreamError(ElisionError):
 
 
 class UpstreamResponse:
-    """An answer that has begun: status and headers are there, the body comes. Used with `async with`."""
+    """A response whose status and headers are there, and whose body arrives. Used with `async with`."""
 
     def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
         self.status = response.status
@@ -65,11 +65,11 @@ class UpstreamResponse:
         self._place = place
 
     def get_header(self, name: bytes) -> bytes | None:
-        """The first field of that name; `name` is in lower case."""
+        """Return the first field of that name; `name` is in lower case."""
         return next((value for key, value in self.headers if key.lower() == name), None)
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, still compressed if it came so. Raises UpstreamError where it breaks off."""
+        """Yield the body as it arrives, still compressed if it is. Raises UpstreamError where it breaks off."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -77,7 +77,7 @@ class UpstreamResponse:
             raise _translate_error(error, self._place, begun=True) from error
 
     async def close(self) -> None:
-        """Be done with it: a body read to its end leaves the connection for the next request, else it is closed."""
+        """Release the connection for the next request if the body was read to its end, else close it."""
         if self._response.content.at_eof() and self._response.content.exception() is None:
             self._response.release()
         else:
@@ -95,8 +95,8 @@ class UpstreamResponse:
 class Upstream:
     """A pool of connections to providers; made and used in one event loop.
 
-    connect_seconds: until a connection stands, names and TLS included. read_seconds: from one byte to the next.
-    proxy_env: whether HTTPS_PROXY and the like are heeded.
+    connect_seconds: to connect, DNS and TLS included. read_seconds: from one byte to the next.
+    proxy_env: whether HTTPS_PROXY and the like apply.
     """
 
     def __init__(self, *, connect_seconds: float = 10.0, read_seconds: float = 600.0, proxy_env: bool = False) -> None:
@@ -115,10 +115,10 @@ class Upstream:
         headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes],
         body: bytes | AsyncIterable[bytes] = b"",
     ) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer. Raises UpstreamError, and whatever `body` raises itself.
+        """Send a request and wait for the head of its response. Raises UpstreamError, and what `body` raises itself.
 
-        url: sent as it is written, percent signs included. headers: all that is sent, `Host` and the length of `body`
-        aside; a `content-length` among them is used where `body` comes in chunks.
+        url: sent as written, percent signs included. headers: everything that is sent, except `Host` and the length of
+        `body`; a `content-length` among them is used where `body` comes in chunks.
         """
         place = _describe_host(url)
         sent = body if isinstance(body, bytes) else _ChunkedBody(body)
@@ -166,7 +166,7 @@ class Upstream:
         return UpstreamResponse(response, place)
 
     async def close(self) -> None:
-        """Close the pool; answers under way are cut."""
+        """Close the pool; open responses are cut."""
         for session in (self._pooled_session, self._fresh_session):
             if session is not None:
                 await session.close()
@@ -181,13 +181,13 @@ class Upstream:
         return self._pooled_session
 
     def _get_fresh_session(self) -> aiohttp.ClientSession:
-        """Of which each connection is a new one: others that idled may be closed as well."""
+        """Return a session that opens a new connection for each request: other idle ones may be closed as well."""
         if self._fresh_session is None:
             self._fresh_session = self._make_session(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
         return self._fresh_session
 
     def _make_session(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
-        """connector: without a limit, as how many requests run at once is bounded where they come in."""
+        """Make a session. Its connector has no limit: concurrency is limited where requests arrive."""
         return aiohttp.ClientSession(
             connector=connector,
             trace_configs=list(traced),
@@ -209,7 +209,7 @@ class Upstream:
 
 @dataclass(slots=True)
 class _ConnectionReuse:
-    """When a request went over a connection that had served one before, monotonic seconds."""
+    """When a request was sent over a connection that had served one before, monotonic seconds."""
 
     reused_at: float | None = None
 
@@ -225,7 +225,7 @@ async def _note_reuse(
 
 
 def _find_proxy(target: URL) -> URL | None:
-    """The proxy that the surroundings name on the way to `target`. Raises ValueError where its address is none."""
+    """Return the proxy that the environment names for `target`. Raises ValueError where its address is none."""
     if proxy_bypass(target.host or ""):
         named = None
     else:
@@ -239,9 +239,9 @@ def _find_proxy(target: URL) -> URL | None:
 
 
 class _SlicedPayload(Payload):
-    """Bytes that go out as the socket takes them: a transport copies what it is given and cannot send at once.
+    """Bytes that are sent in slices: a transport copies what it cannot send at once.
 
-    aiohttp's own class of it warns above a megabyte, which here is usual.
+    aiohttp's own payload warns above a megabyte, which is usual here.
     """
 
     _autoclose = True
@@ -264,7 +264,7 @@ class _SlicedPayload(Payload):
 
 
 class _ChunkedBody:
-    """A body in chunks; `error` is what ended it early, which is its maker's to say and no fault of the provider."""
+    """A body in chunks. error: what its source raised, which is no fault of the provider."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
@@ -290,7 +290,7 @@ def _make_payload(body: bytes | AsyncIterable[bytes]) -> Any:
 def _decode_fields(
     headers: Iterable[tuple[bytes, bytes]] | Mapping[bytes, bytes], *, measured: bool
 ) -> list[tuple[str, str]]:
-    """measured: the body is at hand, so its length is not the client's to say."""
+    """Return the fields as text. measured: the body's length is known, so the client's statement is dropped."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [
         (name.decode("latin-1"), _decode_value(value))
@@ -308,7 +308,7 @@ def _decode_value(value: bytes) -> str:
 
 
 def _describe_host(url: str) -> str:
-    """Scheme and host of `url`: nothing of it that may be private."""
+    """Return scheme and host of `url`: the parts that are not private."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
 
@@ -359,7 +359,7 @@ _MESSAGES: Final[dict[FailureKind, str]] = {
 
 
 def _describe_error(error: Exception) -> str:
-    """The operating system's or TLS's word for it, in one line."""
+    """Return the operating system's or TLS's message, in one line."""
     inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     text = getattr(inner, "strerror", None) or getattr(inner, "message", None) or str(inner) or type(inner).__name__
     return " ".join(str(text).split())[:200]

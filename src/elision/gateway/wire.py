@@ -1,4 +1,4 @@
-"""One exchange with a client, as values: what came in, and the way back. Between the server and whoever answers."""
+"""One request of a client and its reply, as values: the seam between the server and what serves requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
-    """A client's request. Its body is `body`, unless it is larger than what is taken apart: then `more` is the rest.
+    """A client's request. Its body is `body`, unless it is larger than what is parsed: then `rest` yields the rest.
 
-    raw_path:    as it stands in the request line, percent signs included, without the query; `query`: behind the "?".
-    client:      the other end's address, "" where there is none.
-    received_at: `time.perf_counter()` when the last byte of `body` was there.
-    disconnected: set when the client disconnects; whoever serves it is cancelled then.
+    raw_path:     as in the request line, percent signs included, without the query. query: what follows the "?".
+    client:       the client's address, "" where there is none.
+    received_at:  `time.perf_counter()` when the last byte of `body` arrived.
+    disconnected: set when the client disconnects; its handler is cancelled then.
     """
 
     method: str
@@ -33,11 +33,11 @@ class ClientRequest:
     disconnected: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     def header(self, name: bytes) -> bytes | None:
-        """The first field of that name, which is in lower case."""
+        """Return the first field of that name, which is in lower case."""
         return next((value for key, value in self.headers if key == name), None)
 
     def stream_body(self) -> bytes | AsyncIterator[bytes]:
-        """The whole body, to be sent on: bytes, or chunks that can be read once."""
+        """Return the whole body: bytes, or chunks that can be read once."""
         if self.rest is None:
             return self.body
         return _join_chunks(self.body, self.rest)
@@ -51,19 +51,19 @@ async def _join_chunks(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterato
 
 
 class ClientReply(Protocol):
-    """The way back to the client: `start` once, `send` any number of times, `finish` once.
+    """The reply to the client: `start` once, `send` any number of times, `finish` once.
 
-    Each waits while the client reads slowly. To one that is gone nothing is sent, without an error.
+    Each waits while the client reads slowly. After the client has disconnected they do nothing, without an error.
     """
 
     @property
     def is_started(self) -> bool:
-        """Whether status and headers are out: from then on an error can only be an event of the stream, or a cut."""
+        """Return whether status and headers are sent: then an error can only be an event, or a cut."""
         ...
 
     @property
     def can_send_event(self) -> bool:
-        """Whether what has begun is a stream of events that one more event can be put into: it stands between two."""
+        """Return whether the reply is an event stream that is between two events, so that one more can be sent."""
         ...
 
     async def start(self, status: int, headers: Headers) -> None: ...
@@ -74,9 +74,8 @@ class ClientReply(Protocol):
 
 
 class RequestService(Protocol):
-    """Whoever answers requests: the proxy, or a plain pass-through."""
+    """Serves requests: the proxy, or a plain pass-through."""
 
     async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
-        """Answer `request`. Raises CancelledError where the client is gone; an answer that is started and not finished
-        is cut."""
+        """Serve `request`. Raises CancelledError where the client disconnects; an unfinished reply is cut."""
         ...

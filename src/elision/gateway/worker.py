@@ -76,8 +76,12 @@ class Worker:
         self.store.close()
 
     def _list_busy_sessions(self) -> frozenset[str]:
-        flying = [(live.newest_diagnostics, live.name) for live in self._copy_sessions() if live.requests_in_flight]
-        return frozenset(name if newest is None else newest.branch for newest, name in flying)
+        busy = [
+            (session.newest_diagnostics, session.name)
+            for session in self._copy_sessions()
+            if session.requests_in_flight
+        ]
+        return frozenset(name if newest is None else newest.branch for newest, name in busy)
 
     def _copy_sessions(self) -> list[LiveSession]:
         """The sessions of this moment. A thread of the dashboard's asks, while the event loop adds and removes some:
@@ -93,10 +97,10 @@ class _ListenerGroup:
     def __init__(self, listeners: list[RequestListener]) -> None:
         self._listeners = listeners
 
-    def __call__(self, served: RequestRecord) -> None:
+    def __call__(self, record: RequestRecord) -> None:
         for watch in self._listeners:
             try:
-                watch(served)
+                watch(record)
             except Exception:  # noqa: BLE001 - a named boundary: telemetry is never a reason to fail a request
                 _log.exception("a request could not be counted or logged")
 
