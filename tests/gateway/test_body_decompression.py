@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.body_decompression import decompress_body
+from elision.gateway.decompression import decompress_body
 from elision.gateway.json_spans import UnreadableBody
 
 LIMIT = 1_000_000

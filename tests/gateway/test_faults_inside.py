@@ -45,7 +45,7 @@ async def failing_later(*arguments: object, **named: object) -> Any:
 COLD = "exchanges of the store"
 #: What fails, and whether the request goes out as it came then.
 PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
-    "a strategy": (Policy, "decide", failing, True),
+    "a strategy": (Policy, "plan_pass", failing, True),
     "a placeholder, and its extractor": (Placeholders, "write", failing, True),
     "a pass": (ContextManager, "prepare_async", failing_later, True),
     "rendering": (MessageEncoder, "encode_messages", failing, True),

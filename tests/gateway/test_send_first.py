@@ -116,7 +116,7 @@ def test_a_first_request_waits_for_nothing_of_ours(api: Any, monkeypatch: pytest
         assert [(served.how, served.cause, len(served.step_diagnostics)) for served in front.told] == [
             ("same", "", 1)
         ] * 2
-        assert front.log == [("Called", 1), ("Answered", 1), ("Called", 2), ("Answered", 2)]
+        assert front.log == [("RequestSent", 1), ("UsageReported", 1), ("RequestSent", 2), ("UsageReported", 2)]
         assert got.headers["x-elision-session"] == front.told[0].session == front.told[1].session
 
     run(test, answer_always(render_response(render_whole(api), "200 OK", JSON)))
@@ -155,7 +155,7 @@ def test_a_pass_that_fails_behind_the_answer(monkeypatch: pytest.MonkeyPatch, ca
         assert [(served.how, served.cause, served.status) for served in front.told] == [("failed", "prepare", 200)]
         assert (await front.ask(make_body("openai", 1))).status == 200
         await front.until(lambda: len(front.told) == 2)
-        assert front.log == [("Called", 2), ("Answered", 2)]
+        assert front.log == [("RequestSent", 2), ("UsageReported", 2)]
 
     run(test)
     assert "prepare failed" in caplog.text
@@ -171,7 +171,7 @@ def test_a_refusal_is_the_providers(status: int) -> None:
         assert (got.status, got.body) == (status, told)
         await front.until(lambda: front.told)
         assert front.told[0].cause == f"upstream-{status}"
-        assert front.log == [("Called", 1)]
+        assert front.log == [("RequestSent", 1)]
         assert len(front.upstream.requests) == 1
 
     run(test, answer_always(render_response(told, f"{status} No", JSON)))
@@ -189,7 +189,7 @@ def test_a_client_that_leaves_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> 
             client.close()
             await front.until(lambda: front.told)
         assert [served.cause for served in front.told] == ["client-gone"]
-        assert front.log == [("Called", 1)]
+        assert front.log == [("RequestSent", 1)]
         assert not any(
             live.requests_in_flight or live.requests_unanswered for live in front.gateway.worker.gateway.sessions
         )

@@ -1,7 +1,7 @@
-"""The gateway door: an agent changes its base URL, nothing else.
+"""The gateway: an agent changes its base URL, nothing else.
 
-    ASGI -> route -> limits -> body -> who asks -> session -> view -> upstream -> answer, read on its way by
+    ASGI -> route -> limits -> body -> client -> session -> view -> upstream -> response, observed on its way
 
-Untouched messages keep their very bytes, credentials pass and are never kept, and whatever fails in here, the request
-goes out as it came (I9). `proxy.py` is the path of one request; read it first.
+Messages that are not hidden keep their bytes. Credentials pass and are never stored. Whatever fails here, the request
+is forwarded unchanged (I9). `proxy.py` is the path of one request; read it first.
 """

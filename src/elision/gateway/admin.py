@@ -1,8 +1,8 @@
-"""Our own pages: the dashboard, `/metrics`, `/healthz`, `/readyz`, and who may see them.
+"""The gateway's own pages: the dashboard, `/metrics`, `/healthz`, `/readyz`, and access to them.
 
-Health is open: it says nothing. The rest shows what agents read and write. On loopback it is for whoever sits at the
-machine, so a page elsewhere must not reach it through a name that was bound anew (DNS rebinding): the Host must be one
-of this machine. Beyond loopback, and wherever a token is set, it takes the token.
+Health is open: it reveals nothing. The other pages show what agents read and write. On loopback they are for the user
+of this machine. A page of another site must not reach them through a name that now resolves to it (DNS rebinding), so
+the Host must be one of this machine. Beyond loopback, and wherever a token is set, they need the token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COOKIE_SECONDS: Final = 30 * 86_400
 def make_admin_app(
     settings: GatewaySettings, health: HealthChecks, metrics: MetricsSource | None, dashboard: Sequence[BaseRoute]
 ) -> ASGIApp:
-    """All of it, guarded. metrics: the page for Prometheus, None where its client is not installed."""
+    """Make the guarded application of all pages. metrics: the page for Prometheus, None without its client."""
 
     async def alive(request: Request) -> Response:
         return Response(health.render_alive(), media_type="application/json")
@@ -58,7 +58,7 @@ def make_admin_app(
 
 
 class AdminGuard:
-    """Lets through who may see the pages of `app`."""
+    """Lets only authorized requests reach the pages of `app`."""
 
     def __init__(self, app: ASGIApp, settings: GatewaySettings) -> None:
         self._app = app
@@ -74,7 +74,7 @@ class AdminGuard:
         await (refused or self._app)(scope, receive, send)
 
     def _check_access(self, request: Request) -> Response | None:
-        """What whoever may not see the page gets instead; None for who may."""
+        """Return the refusal of a request; None where it may see the page."""
         if self._is_local and not is_loopback(_get_host(request)):
             return PlainTextResponse("this page is for this machine: open it at http://127.0.0.1\n", 403)
         if request.method not in ("GET", "HEAD") and not _is_same_origin(request):
@@ -98,7 +98,7 @@ class AdminGuard:
         return _is_same_secret(_read_cookie(request.headers), _derive_cookie(self._token))
 
     def _redirect_signed_in(self, request: Request) -> Response:
-        """The same page without the token in its address, which histories and logs would keep."""
+        """Redirect to the address without the token, which histories and logs would keep."""
         assert self._token is not None
         rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
         # One slash: behind two, a browser would read the name of a machine.
@@ -121,7 +121,7 @@ def _make_unauthorized() -> Response:
 
 
 def _get_host(request: Request) -> str:
-    """The name in the Host header, without its port."""
+    """Return the name in the Host header, without its port."""
     told = request.headers.get("host", "")
     if told.startswith("["):
         return told.partition("]")[0] + "]"
@@ -129,7 +129,7 @@ def _get_host(request: Request) -> str:
 
 
 def _is_same_origin(request: Request) -> bool:
-    """Whether no page of another site sent it."""
+    """Return whether no page of another site sent the request."""
     origin = request.headers.get("origin")
     return origin is None or origin.partition("://")[2] == request.headers.get("host", "")
 
@@ -145,7 +145,7 @@ def _read_cookie(headers: Mapping[str, str]) -> str:
 
 
 def _derive_cookie(token: str) -> str:
-    """What stands in the cookie: the token itself is not left in a browser."""
+    """Return the cookie's value: the token itself is not left in a browser."""
     return hmac.new(token.encode(), b"elision admin cookie", "sha256").hexdigest()
 
 

@@ -1,9 +1,9 @@
-"""The gateway as an ASGI application: requests for a provider go to the proxy, pages of our own to the admin side.
+"""The gateway as an ASGI application: requests for a provider go to the proxy, its own pages to the admin side.
 
-    scope -> ours? -> admin
+    scope -> own path? -> admin
           -> room, body in time -> proxy -> reply
 
-No framework on that path: a request for a provider is read, handed on, and answered chunk by chunk.
+No framework on that path: a request for a provider is read, passed on, and answered chunk by chunk.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GatewayApp:
         return len(self._exchanges)
 
     async def drain(self, seconds: float) -> int:
-        """Wait at most so many seconds until every response is complete; cut the others with an error, and count them."""
+        """Wait at most so many seconds for open responses; cut the others with an error, and return their count."""
         if self._exchanges:
             self._idle.clear()
             try:
@@ -179,7 +179,7 @@ class _ClientExchange:
         self._watch_task: asyncio.Task[None] | None = None
 
     async def serve_with(self, service: RequestService) -> None:
-        """Serve it. Raises RequestRefused and ClientDisconnected, and CancelledError where the client left or the server stops."""
+        """Serve it. Raises RequestRefused and ClientDisconnected, and CancelledError where it is cancelled."""
         self._body = RequestBodyReader(self._receive, self._limits, self._headers)
         await self._limits.request_gate.acquire()
         try:

@@ -1,4 +1,4 @@
-"""The parts of a gateway, put together: one store, one pool of connections, a context manager for each session."""
+"""Put a gateway together: one store, one pool of connections, a context manager for each session."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ OfferTime: TypeAlias = Literal["first", "start", "never"]
 
 
 def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferTime:
-    """When the recall tools enter a session's tools: with its first gap, where nothing is bound to what stands in front
-    of it."""
+    """Return when recall is offered: with the first hidden result, unless thinking is bound to the tools before it."""
     if not settings.recall:
         return "never"
     if api == "anthropic" and find_capabilities(model).binds_thinking:
@@ -36,7 +35,7 @@ def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferT
 
 
 def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFactory:
-    """Makes context managers over `store`, as the settings say."""
+    """Return a factory of context managers over `store`, as the settings say."""
 
     def make(name: str, family: str, api: Api, model: str) -> ContextManager:
         return ContextManager.from_settings(
@@ -68,26 +67,27 @@ class Gateway:
     sessions: SessionRegistry
     upstream: Upstream
 
-    @classmethod
-    def of(cls, settings: GatewaySettings, store: Store, watch: RequestListener) -> Gateway:
-        """The door that `settings` describe, over `store`, which stays the caller's. Raises StoreError."""
-        sessions = SessionRegistry(
-            make_context_factory(settings, store),
-            max_sessions=settings.max_sessions,
-            memory_bytes=settings.session_memory_bytes,
-            idle_seconds=settings.session_idle_seconds,
-        )
-        upstream = Upstream(
-            connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
-        )
-        budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
-        secret = load_gateway_secret(settings, store)
-        return cls(Proxy(settings, secret, sessions, upstream, budgets, watch), sessions, upstream)
-
     async def close(self) -> None:
-        """Write what is not written yet, and let go of the connections."""
+        """Write pending events, and close the connections."""
         await self.sessions.close()
         await self.upstream.close()
+
+
+def build_gateway(settings: GatewaySettings, store: Store, listener: RequestListener) -> Gateway:
+    """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError."""
+    sessions = SessionRegistry(
+        make_context_factory(settings, store),
+        max_sessions=settings.max_sessions,
+        memory_bytes=settings.session_memory_bytes,
+        idle_seconds=settings.session_idle_seconds,
+    )
+    upstream = Upstream(
+        connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
+    )
+    budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
+    secret = load_gateway_secret(settings, store)
+    proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
+    return Gateway(proxy, sessions, upstream)
 
 
 def _log_unreadable_store(error: ElisionError) -> None:

@@ -44,9 +44,9 @@ LimitCheck: TypeAlias = Callable[[SessionStatus], str]
 
 @dataclass(slots=True)
 class SessionSpend:
-    """One session's bill, as far as it was read. price_model: what calls of a model are billed at.
+    """One session's bill, as far as its log was read. price_model: the prices of a model.
 
-    records: read. calls: requests made. is_own: whether what is its own, and not its parent's, has begun.
+    records: events read. calls: requests made. is_own: whether the session's own events have begun, after its parent's.
     """
 
     price_model: Callable[[str], Prices]
@@ -57,13 +57,13 @@ class SessionSpend:
 
     @property
     def usd(self) -> float:
-        """Each call as the provider reported it, else (a chat stream without usage) as its prompt costs."""
+        """Return its cost: each call as reported, or its prompt's price (a chat stream without usage)."""
         if self._ledger is not None:
             return self._ledger.due_usd
         return 0.0
 
     def add_events(self, info: SessionInfo, events: Sequence[Event]) -> None:
-        """What stands behind what was read."""
+        """Add the events after those that were read."""
         self.records += len(events)
         for event in events:
             # A fork begins with a copy of its parent's log, which is on the parent's bill.
@@ -108,7 +108,7 @@ class _KeySpend:
 
 
 class Budgets:
-    """Says when a limit is reached. unread: told of a store that could not be read; nothing is stopped for that."""
+    """Checks limits. on_store_error: called where a store cannot be read; nothing is refused for that."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Budgets:
 
     @property
     def session_check(self) -> LimitCheck | None:
-        """What is asked with each session as it stands; None where sessions have no limits."""
+        """Return the check of a session's limits; None where sessions have no limits."""
         settings = self._settings
         if settings.session_max_cost_usd is not None or settings.session_max_turns:
             return self._check_session
@@ -147,9 +147,9 @@ class Budgets:
         )
 
     async def check_key(self, namespace: str, *, is_logged: bool = True) -> str:
-        """The limit that a key has reached, in a sentence; "" for none. Raises LimitError where it goes no further.
+        """Return the limit that a key has reached, as a sentence; "" for none. Raises LimitError where it is refused.
 
-        is_logged: whether the call that is asked for will be in a log.
+        is_logged: whether this call will be in a log.
         """
         settings = self._settings
         if settings.key_max_cost_usd is None and settings.key_max_turns is None:
@@ -183,7 +183,7 @@ class Budgets:
         return key
 
     def _read_sessions(self, namespace: str, key: _KeySpend) -> None:
-        """Read what is new of the key's sessions."""
+        """Read what is new in the key's sessions."""
         now = self._clock()
         everything = key.newest_change is None or now - key.full_look_at >= FULL_LOOK_SECONDS
         if everything or key.newest_change is None:

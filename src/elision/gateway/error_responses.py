@@ -1,8 +1,7 @@
-"""Errors of our own, in the shape of the provider that the client believes it speaks to.
+"""The gateway's own errors, in the format of the provider that the client addresses.
 
-A client's SDK turns them into the exception that it has for the status, with our words as its message: that they are
-the gateway's, what happened, and what to do. They hold nothing of a request. `x-elision-error` tells them from the
-provider's.
+A client's SDK turns them into the exception for that status, with our message: that it is the gateway's, what happened,
+and what to do. They hold nothing of a request. `x-elision-error` distinguishes them from the provider's.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ MAX_MESSAGE_CHARS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StatusText:
-    """How a status is said.
+    """The texts of a status.
 
-    kind: in one word, where whoever refuses has none. anthropic: the type of Anthropic's errors; openai: of OpenAI's.
-    remedy: what to do, where the message has no word of it.
+    kind: one word, where the cause has none. anthropic: the type of Anthropic's errors; openai: of OpenAI's.
+    remedy: what to do, where the message does not say it.
     """
 
     kind: str
@@ -133,10 +132,7 @@ def make_error_response(
 
 
 def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> bytes:
-    """An event that says, in the midst of a stream, that it will not be completed; clients raise it.
-
-    sequence: the number of the event, for Responses.
-    """
+    """Return an event that ends an incomplete stream; clients raise it. sequence: its number, for Responses."""
     body = _make_error_body(
         api, _STATUS_TEXTS[502], _make_sentence(message, "The answer is not complete: send the request again."), "cut"
     )
@@ -157,7 +153,7 @@ def _make_error_body(api: Api | None, words: _StatusText, sentence: str, kind: s
 
 
 def _make_sentence(message: str, remedy: str) -> str:
-    """Printable, and of bounded length: the message may quote others."""
+    """Return a printable sentence of bounded length: the message may quote others."""
     told = " ".join("".join(each if each.isprintable() else " " for each in message[: 2 * MAX_MESSAGE_CHARS]).split())
     if len(told) <= MAX_MESSAGE_CHARS:
         told = told

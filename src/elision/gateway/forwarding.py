@@ -20,7 +20,7 @@ from elision.manager.offload import INLINE_BYTES, choose_executor
 async def forward_unmodified(
     upstream: Upstream, request: ClientRequest, reply: ClientReply, url: str, api: Api | None, record: RequestRecord
 ) -> None:
-    """Forward `request` byte for byte, and relay its response; an unreachable provider is an error in its own format."""
+    """Forward `request` byte for byte, and relay its response; a provider's failure is an error in its own format."""
     record.added_seconds = time.perf_counter() - request.received_at
     record.bytes_up = len(request.body)
     record.rounds = 1
@@ -98,8 +98,8 @@ async def reply_upstream_error(
 async def end_cut_reply(reply: ClientReply, api: Api | None, message: str) -> None:
     """End a reply that has begun and cannot continue: with an error event of the API, where one can be sent.
 
-    Any other reply is left unfinished, which cuts the connection. So is one that broke off within an event: half an event
-    cannot be taken back, and a client that parses it fails there and never reads the error event.
+    Any other reply is left unfinished, which cuts the connection. So is one that broke off within an event: half an
+    event cannot be taken back, and a client that parses it fails there and never reads the error event.
     """
     if api is not None and reply.can_send_event:
         await reply.send(make_stream_error(api, message))

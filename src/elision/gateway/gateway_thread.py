@@ -21,7 +21,7 @@ START_SECONDS: Final = 10.0
 
 
 class GatewayThread:
-    """One worker, whatever the settings say of several. `url` is its address, `worker` what it is made of."""
+    """One worker in a thread, whatever number the settings have. `url` is its address, `worker` its parts."""
 
     worker: Worker
 
@@ -34,7 +34,7 @@ class GatewayThread:
         self.url = ""
 
     def start(self) -> None:
-        """Serve. Raises ElisionError where it cannot listen, and what a Worker raises."""
+        """Start serving. Raises ElisionError where it cannot listen, and what a Worker raises."""
         self._listening_socket = bind_socket(self._settings.host, self._settings.port)
         self.url = format_url(self._listening_socket)
         self._thread = threading.Thread(target=self._run, name="elision-gateway", daemon=True)
@@ -46,12 +46,12 @@ class GatewayThread:
             raise self._start_error
 
     def begin_stop(self) -> None:
-        """Begin to stop, and wait for nothing."""
+        """Begin to stop, without waiting."""
         if self._server is not None:
             self._server.begin_stop()
 
     def stop(self) -> None:
-        """Stop gracefully: answers under way come to their end, or are cut when their time is up."""
+        """Stop gracefully: open responses are completed, or cut when their time is over."""
         self.begin_stop()
         if self._thread is not None:
             self._thread.join(self._settings.drain_seconds + START_SECONDS)

@@ -1,7 +1,7 @@
-"""Header fields on their way through: what is for one connection only stays behind, all else passes as it came.
+"""Filter header fields: those for one connection are dropped, all others pass unchanged.
 
-Order, case and doubles of what passes are kept. Names of a request are in lower case already (ASGI), those of an answer
-as the provider wrote them.
+Order, case and repetition are kept. A request's names are in lower case already (ASGI), a response's as the provider
+wrote them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ READABLE_CODINGS: Final = frozenset([b"gzip", b"x-gzip", b"deflate", b"zstd", b"
 
 
 def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read: bool = False) -> Headers:
-    """A request's fields as the provider gets them, without `Host`: the address says that.
+    """Return a request's fields for the provider, without `Host`, which the address determines.
 
-    is_changed: whether the body is another than came: what is said of its bytes is left out, its length included.
-    is_read: whether the answer is read on its way by: codings that cannot be are no longer asked for.
+    is_changed: whether the body was changed: then fields about its bytes are dropped, its length included.
+    is_read:    whether the response is read on the way: then unreadable codings are not asked for.
     """
     kept = [pair for pair in _iterate_passing(headers, is_changed=is_changed) if pair[0].lower() != b"host"]
     if is_read:
@@ -51,7 +51,7 @@ def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read
 
 
 def filter_response_fields(headers: Headers, *, is_changed: bool = False) -> Headers:
-    """An answer's fields as the client gets them. is_changed: whether its body is another than came."""
+    """Return a response's fields for the client. is_changed: whether its body was changed."""
     return list(_iterate_passing(headers, is_changed=is_changed))
 
 
@@ -64,7 +64,7 @@ def _iterate_passing(headers: Headers, *, is_changed: bool) -> Iterator[tuple[by
 
 
 def _list_connection_fields(headers: Headers) -> frozenset[bytes]:
-    """Fields that are said to be for this connection only."""
+    """Return the fields that `Connection` names as hop-by-hop."""
     told = (value for name, value in headers if name.lower() == b"connection")
     return frozenset(name.strip().lower() for value in told for name in value.split(b","))
 
@@ -73,7 +73,7 @@ def _list_connection_fields(headers: Headers) -> frozenset[bytes]:
 
 
 def _limit_accept_encoding(headers: Headers) -> Headers:
-    """Answers are asked for in codings that can be read; who asks for none of them is sent plain bytes."""
+    """Ask only for codings that the gateway can read; for none where the client accepts none of those."""
     asked = [pair for pair in headers if pair[0].lower() == b"accept-encoding"]
     if not asked:
         return headers
@@ -89,7 +89,7 @@ def _limit_accept_encoding(headers: Headers) -> Headers:
 
 
 def _keep_readable(value: bytes) -> bytes:
-    """`value` as it came where all of it can be read; "*", which is any coding, becomes one of them."""
+    """Return `value` unchanged where all of it can be read; "*", which is any coding, becomes one of them."""
     codings = [each.strip() for each in value.split(b",") if each.strip()]
     kept = [each for each in map(_replace_coding, codings) if each]
     if kept == codings:
@@ -107,7 +107,7 @@ def _replace_coding(coding: bytes) -> bytes:
 
 
 def _drop_repeats(codings: Iterable[bytes]) -> Iterator[bytes]:
-    """Without a coding that is named before."""
+    """Yield each coding once."""
     seen: set[bytes] = set()
     for coding in codings:
         name = coding.partition(b";")[0].strip().lower()

@@ -1,4 +1,4 @@
-"""Whether a worker lives, and whether it should be sent requests: for load balancers, and no more than that."""
+"""Report whether a worker lives, and whether it should be sent requests, to load balancers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Checks = dict[str, bool]
 
 
 class HealthChecks:
-    """draining: whether the server is about to stop. reached: whether the newest request reached its provider."""
+    """Health and readiness. is_draining: whether the server stops. is_upstream_reached: of the newest request."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class HealthChecks:
         self._lock = asyncio.Lock()
 
     def render_alive(self) -> bytes:
-        """/healthz: that this is answered at all is the answer."""
+        """Return the body of /healthz: any response means alive."""
         return b'{"alive": true}\n'
 
     async def check_ready(self) -> tuple[bool, bytes]:
-        """/readyz: whether all is as it should be, and which of it is not.
+        """Return whether the worker is ready, and the body of /readyz, which says what is not.
 
-        Whether the provider is reached is said and changes nothing: a worker that is sent no requests for that would
-        never notice that it is reached again, and its clients would get no answer instead of one that says why.
+        Whether the provider is reached is only reported. A worker that gets no requests would never notice that
+        the provider is back, and its clients would get no response instead of an error with its cause.
         """
         checks: Checks = {
             "store": await self._check_store(),
@@ -70,7 +70,7 @@ class HealthChecks:
 
 
 async def is_store_reachable(store: Store) -> bool:
-    """Whether the store answers in time."""
+    """Return whether the store answers in time."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             await asyncio.to_thread(store.length, _MISSING_SESSION)

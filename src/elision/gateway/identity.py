@@ -34,17 +34,17 @@ MAX_ID_CHARS: Final = 128
 
 
 class BodyFields(Protocol):
-    """What is read of a request's body: a decoded top-level field, None where there is none."""
+    """A request's body: a decoded top-level field, None where there is none."""
 
     def get_field(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """Whose a request is.
+    """Whose request it is.
 
     namespace: "k" and 32 hex digits, or "anonymous".
-    session:   the client's own id of the conversation, of one agent where it has several; "" where it says none.
+    session:   the client's own id of the conversation, of one agent where it has several; "" where it gives none.
     """
 
     namespace: str
@@ -52,7 +52,7 @@ class ClientIdentity:
 
     @property
     def family(self) -> str:
-        """Histories of it are looked up among themselves."""
+        """Return the family: only its histories are compared."""
         if self.session:
             return f"{self.namespace}/{self.session}"
         return self.namespace
@@ -122,7 +122,7 @@ def _read_codex_id(value: Any) -> str:
 
 
 def _read_conversation_id(value: Any) -> str:
-    """Responses: an id, or an object that has one."""
+    """Return the id in a Responses `conversation`: a string, or an object that has one."""
     return text_in(value) or text_in(mapping_in(value).get("id"))
 
 
@@ -137,13 +137,13 @@ _SESSION_FIELDS: Final = (
 
 
 def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, secret: bytes) -> ClientIdentity:
-    """Whose a request is. headers: names in lower case, the values of one name in one; secret: the hash's key."""
+    """Identify the client. headers: names in lower case, repeated fields joined. secret: the key of the hash."""
     session = _add_agent_id(_find_session_id(api, headers, body), headers.get("x-claude-code-agent-id", ""))
     return ClientIdentity(namespace=derive_namespace(headers, secret), session=_bound_length(session))
 
 
 def derive_namespace(headers: _Headers, secret: bytes) -> str:
-    """The namespace of whoever holds the request's credentials. Raises ValueError where `secret` is empty."""
+    """Return the namespace of the request's credentials. Raises ValueError where `secret` is empty."""
     if not secret:
         raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
     given = _find_credentials(headers)
@@ -159,7 +159,7 @@ def derive_namespace(headers: _Headers, secret: bytes) -> str:
 
 
 def list_credentials(headers: _Headers) -> list[str]:
-    """The request's own, which nothing here is to tell anybody."""
+    """Return the request's credentials, which must not be shown."""
     return [value.strip() for _, value in _find_credentials(headers)]
 
 
@@ -171,7 +171,7 @@ def _find_credentials(headers: _Headers) -> list[tuple[str, str]]:
 
 
 def _find_session_id(api: Api | None, headers: _Headers, body: BodyFields | None) -> str:
-    """The id as the client wrote it; "" where it says none."""
+    """Return the id as the client wrote it; "" where it gives none."""
     agent = headers.get("user-agent", "").lstrip()
     for name, believed in _SESSION_HEADERS:
         value = headers.get(name, "").strip()
@@ -191,14 +191,14 @@ def _find_session_id_in_body(api: Api | None, body: BodyFields, agent: str) -> s
 
 
 def _add_agent_id(session: str, agent: str) -> str:
-    """Claude Code's sub-agents share its session id and have one more of their own, for as long as they live."""
+    """Return the id with that of Claude Code's sub-agent: sub-agents share a session id and have their own one."""
     if session and agent.strip():
         return f"{session}:{agent.strip()}"
     return session
 
 
 def _bound_length(told: str) -> str:
-    """Any text is an id; what no store should have to take (long, unprintable) is named by its hash."""
+    """Return a printable id of bounded length: any other is replaced by its hash."""
     if len(told) <= MAX_ID_CHARS and told.isprintable():
         return told
     return f"h{blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

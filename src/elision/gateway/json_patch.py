@@ -1,7 +1,7 @@
-"""JSON that was changed as a value, written so that whatever did not change keeps its very bytes.
+"""Write a changed JSON value so that everything unchanged keeps its bytes.
 
-Numbers beyond a float, escapes, white space and fields nobody here knows of survive in a message of which one part was
-hidden. How the parts of both values are matched decides only what is kept; what is written says `after` in any case.
+Numbers beyond a float, escapes, white space and unknown fields survive in a message of which one part was hidden. How
+parts of the two values are matched only decides what is kept; the result always means `after`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ABSENT: Final = object()
 
 
 def patch_json(raw: bytes, before: Any, after: Any, sources: Sequence[tuple[Any, bytes]] = ()) -> bytes:
-    """The bytes of `after`; where a part of it equals the part of `before` at its place, the bytes that stand there.
+    """Return the bytes of `after`, with the bytes of `raw` wherever a part equals the part of `before` at its place.
 
-    raw:     JSON text that says `before`.
-    sources: other messages and their bytes, where parts of `after` may come from as well.
-    Raises Unreadable where `raw` is no JSON or `after` cannot be said in it.
+    raw:     JSON text of `before`.
+    sources: other messages and their bytes, from which parts of `after` may come as well.
+    Raises UnreadableBody where `raw` is no JSON or `after` has no JSON.
     """
     try:
         return _Patcher(sources).patch_value(raw, before, after)
@@ -44,7 +44,7 @@ def patch_json(raw: bytes, before: Any, after: Any, sources: Sequence[tuple[Any,
 
 
 def append_elements(raw_array: bytes | None, items: Sequence[bytes]) -> bytes:
-    """A JSON array with more elements at its end; None and null are taken for an empty one. Raises Unreadable."""
+    """Return a JSON array with more elements at its end; None and null count as empty. Raises UnreadableBody."""
     if raw_array is None or raw_array == b"null":
         return b"[" + b",".join(items) + b"]"
     try:
@@ -55,7 +55,7 @@ def append_elements(raw_array: bytes | None, items: Sequence[bytes]) -> bytes:
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON. Raises ValueError or TypeError where `value` cannot be said in it."""
+    """Return compact JSON. Raises ValueError or TypeError where `value` has none."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -136,12 +136,12 @@ class _Patcher:
 
     @cached_property
     def _source_texts(self) -> dict[str, bytes]:
-        """Texts that are a source's whole content, and its bytes."""
+        """Return texts that are a source's whole content, with its bytes."""
         return {content: raw for content, raw in self._iterate_contents() if isinstance(content, str)}
 
     @cached_property
     def _source_blocks(self) -> list[tuple[Any, int, bytes]]:
-        """Content blocks of sources, the place of each, and the source's bytes."""
+        """Return content blocks of sources, with the index of each and the source's bytes."""
         listed = ((content, raw) for content, raw in self._iterate_contents() if isinstance(content, list))
         return [(block, place, raw) for content, raw in listed for place, block in enumerate(content)]
 
@@ -152,13 +152,13 @@ class _Patcher:
 
 
 def _find_content(raw: bytes) -> bytes:
-    """The bytes of a message's content."""
+    """Return the bytes of a message's content."""
     place = next(each for each in reversed(json_spans.parse_fields(raw)) if each.name == "content")
     return raw[place.start : place.end]
 
 
 def _is_same_json(one: Any, other: Any) -> bool:
-    """Whether both are the same JSON, which `==` does not say: 1, 1.0 and True are equal in Python."""
+    """Return whether both are the same JSON, which `==` does not check: 1, 1.0 and True are equal in Python."""
     if one is other:
         return True
     return bool(one == other) and (isinstance(one, str) or encode_json(one) == encode_json(other))
@@ -168,7 +168,7 @@ def _is_same_json(one: Any, other: Any) -> bool:
 
 
 def _match_elements(before: Sequence[Any], after: Sequence[Any]) -> list[int | None]:
-    """For each element of `after` the one of `before` that it is, or else was made of; None for a new one."""
+    """Return for each element of `after` the index of its source in `before`; None for a new one."""
     partners: dict[int, int] = {}
     for fits in (_is_same_json, _is_same_block):
         at = 0

@@ -1,8 +1,8 @@
-"""Where the parts of a JSON text stand, so that some can be replaced while all others keep their very bytes.
+"""Find where the parts of a JSON text are, so that some can be replaced while all others keep their bytes.
 
-msgspec takes one level of a text apart in C: the values of an object, the elements of an array, each as the bytes that
-stand there. Their places follow by looking for those very bytes behind what came before, so a place that is not theirs
-is noticed. Loops in Python run over fields and elements, and in `check_size` over strings; none runs over bytes.
+msgspec splits one level of a text in C: the values of an object, the elements of an array, each as its bytes. Their
+places are found by looking for those bytes after the previous part, so a wrong place is noticed. Loops in Python run
+over fields and elements, and in `check_size` over strings; none runs over bytes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _SCANNER: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 
 
 class UnreadableBody(ElisionError):  # noqa: N818 - reads as what it is at the call site
-    """Bytes that cannot be taken apart here; they pass as they came."""
+    """Bytes that cannot be parsed here; they pass unchanged."""
 
 
 class Edit(NamedTuple):
-    """`new` in place of the bytes from `start` to `end`; the same place twice means in front of it."""
+    """`new` replaces the bytes from `start` to `end`; equal ends insert it there."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class Edit(NamedTuple):
 
 
 class JsonField(NamedTuple):
-    """One field of an object: its name decoded, where its name begins, and from where to where its value stands."""
+    """One field of an object: its decoded name, where its name begins, and the span of its value."""
 
     name: str
     key_start: int
@@ -70,7 +70,7 @@ class JsonField(NamedTuple):
 
 
 def apply_edits(raw: bytes, edits: Iterable[Edit]) -> bytes:
-    """`raw` with every edit made; they do not overlap."""
+    """Return `raw` with every edit made; they do not overlap."""
     view = memoryview(raw)
     at = 0
     parts: list[bytes | memoryview] = []
@@ -83,9 +83,9 @@ def apply_edits(raw: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def check_size(raw: bytes, start: int = 0) -> None:
-    """Raise Unreadable where the JSON text behind `start` has more values than are read, or a longer string.
+    """Raise UnreadableBody where the JSON text after `start` has too many values, or too long a string.
 
-    For what is large, before C takes it apart in one go. Where `raw` is no JSON nothing needs to be noticed.
+    For large bodies, before a C parser takes them in one call. Text that is no JSON needs no error here.
     """
     values = 0
     at = start
@@ -106,7 +106,7 @@ def check_size(raw: bytes, start: int = 0) -> None:
 
 
 def _find_string_end(raw: bytes, start: int) -> int:
-    """Where the string ends whose first letter is at `start`. Raises Unreadable where it is too long."""
+    """Return where the string ends whose first character is at `start`. Raises UnreadableBody where it is too long."""
     at = start
     while at < len(raw):
         end = _match_at(_STRING, raw, at, min(at + _STRING_PIECE_BYTES, len(raw))).end()
@@ -122,7 +122,7 @@ def _find_string_end(raw: bytes, start: int) -> int:
 
 
 def parse_fields(raw: bytes) -> list[JsonField]:
-    """The fields of an object in their order, doubles included. Raises ValueError, RecursionError or Unreadable."""
+    """Return an object's fields in order, repeated ones too. Raises ValueError, RecursionError or UnreadableBody."""
     values = _OBJECT.decode(raw)
     if values:
         return list(_iterate_fields(raw, values))
@@ -155,7 +155,7 @@ def _decode_name(key: bytes) -> str:
 
 
 def _find_last_end(raw: bytes, start: int, value: msgspec.Raw) -> int | None:
-    """Where the value at `start` ends if it is `value`, the last of its name; else None."""
+    """Return where the value at `start` ends if it is `value`, the last of its name; else None."""
     end = start + len(memoryview(value))
     # A number may begin like another.
     if raw.startswith(value, start) and raw[end] in _AFTER_VALUE:
@@ -170,7 +170,7 @@ def _match_at(pattern: re.Pattern[bytes], raw: bytes, at: int, end: int = sys.ma
 
 
 def remove_fields(all_fields: Sequence[JsonField], names: Iterable[str]) -> Iterator[Edit]:
-    """The edits that remove the fields so named, each with the comma in front of it or, at the front, behind it."""
+    """Yield the edits that remove these fields, each with the comma before it or, at the start, after it."""
     gone = set(names)
     kept = next((place for place, field in enumerate(all_fields) if field.name not in gone), None)
     if kept is None:
@@ -187,7 +187,7 @@ def remove_fields(all_fields: Sequence[JsonField], names: Iterable[str]) -> Iter
 def add_fields(
     raw: bytes, all_fields: Sequence[JsonField], new: Iterable[tuple[str, bytes]], *, first: bool
 ) -> Iterator[Edit]:
-    """The edit that puts new fields behind all others. first: whether no other is left in front of them."""
+    """Yield the edit that adds fields at the end. first: whether no other field is left before them."""
     told = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
     if told and first:
         if all_fields:
@@ -203,17 +203,17 @@ def add_fields(
 
 
 def parse_elements(raw: bytes) -> list[bytes]:
-    """The bytes of each element of an array. Raises ValueError or RecursionError."""
+    """Return the bytes of each element of an array. Raises ValueError or RecursionError."""
     return copy_values(_ARRAY.decode(raw))
 
 
 def copy_values(values: Iterable[msgspec.Raw]) -> list[bytes]:
-    """The bytes of each; a loop in Python, so that other threads get their turn between two."""
+    """Return the bytes of each value; a loop in Python, so that other threads can run between two."""
     return [bytes(value) for value in values]
 
 
 def find_array_start(raw: bytes, at: int) -> int | None:
-    """Where the array opens that is the value of the name that ends at `at`; None if there is none."""
+    """Return where the array opens that is the value of the name that ends at `at`; None if there is none."""
     found = _ARRAY_START.match(raw, at)
     if found is not None:
         return found.end() - 1
@@ -221,7 +221,7 @@ def find_array_start(raw: bytes, at: int) -> int | None:
 
 
 def find_array_end(raw: bytes, start: int, values: Sequence[bytes]) -> int | None:
-    """Where an array of `values` that opens at `start` ends; None if no such array stands there.
+    """Return where an array of `values` that opens at `start` ends; None if there is no such array.
 
     Only arrays with the same white space between any two elements are recognised, by one comparison in C.
     """
@@ -237,7 +237,7 @@ def find_array_end(raw: bytes, start: int, values: Sequence[bytes]) -> int | Non
 
 
 def _find_gap(raw: bytes, at: int) -> bytes:
-    """What stands behind an element that ends at `at`, up to the next one."""
+    """Return the separator after an element that ends at `at`."""
     gap = _GAP.match(raw, at)
     if gap is not None:
         return gap[0]
@@ -245,7 +245,7 @@ def _find_gap(raw: bytes, at: int) -> bytes:
 
 
 class ArrayLayout(NamedTuple):
-    """Where each element of an array ends, and what stands between any two of them; None where that differs."""
+    """Where each element of an array ends, and the separator of its elements; None where they differ."""
 
     ends: list[int]
     gap: bytes | None
@@ -262,7 +262,7 @@ class JsonArray:
 
     @property
     def ends(self) -> list[int]:
-        """Where each element ends."""
+        """Return where each element ends."""
         return self.layout.ends
 
     @cached_property
@@ -281,8 +281,10 @@ class JsonArray:
         return ArrayLayout(list(self._walk_ends(first)), None)
 
     def extend_layout(self, shared: int, rest: JsonArray, by: int) -> ArrayLayout:
-        """How an array is laid that shares so many elements with this one, and goes on like `rest` behind its first,
-        `by` bytes further on."""
+        """Return the layout of an array with the first `shared` elements of this one and all but the first of `rest`.
+
+        by: how many bytes later the latter are.
+        """
         own = self.layout
         more = rest.layout
         ends = [*own.ends[:shared], *(end + by for end in more.ends[1:])]
@@ -297,7 +299,7 @@ class JsonArray:
             at = gap.end() if gap is not None else at
 
     def make_edits(self, new: Sequence[bytes]) -> list[Edit]:
-        """What makes it an array of `new`: elements in common at both ends stay, and so do those that keep a place."""
+        """Return the edits that make it an array of `new`: equal elements at both ends stay, and those in place."""
         old = self.values
         most = min(len(old), len(new))
         front = next(compress(range(most), map(ne, old, new)), most)
@@ -312,7 +314,7 @@ class JsonArray:
         return [self._replace_elements(front, len(old) - back, new[front : len(new) - back])]
 
     def _replace_elements(self, start: int, stop: int, new: Sequence[bytes]) -> Edit:
-        """Elements `start` to `stop` become `new`; one of the two may be none."""
+        """Return the edit that replaces elements `start` to `stop` with `new`; one of the two may be empty."""
         if self.ends:
             gap = _find_gap(self.raw, self.ends[0])
         else:
@@ -335,7 +337,7 @@ class JsonArray:
 
 
 def decode_json(raw: bytes) -> Any:
-    """A JSON value. Raises Unreadable, also for what Python holds no value for: 1e400, half of a surrogate pair."""
+    """Return a JSON value. Raises UnreadableBody, also for values that Python lacks: 1e400, a lone surrogate."""
     try:
         return msgspec.json.decode(raw)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The secret that API keys are hashed with: made once, kept where all gateways on one store find it."""
+"""The secret key of API-key hashes: made once, kept where all gateways on one store find it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES: Final = 32
 
 
 def load_gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
-    """Return the setting `load_gateway_secret`, or a random secret that is made once.
+    """Return the setting `gateway_secret`, or a random secret that is made once.
 
     It is kept beside a store in files, or in a database; for a store in memory it is not kept. Raises StoreError where
     it cannot be kept.
@@ -35,7 +35,7 @@ def load_gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
 
 
 def keep_in_file(path: Path, fresh: bytes) -> bytes:
-    """`fresh`, kept at `path` for its owner alone, or what stands there already. Raises StoreError."""
+    """Store `fresh` at `path` for its owner alone; return it, or what is there already. Raises StoreError."""
     try:
         if not path.exists():
             _write_once(path, fresh)
@@ -56,7 +56,7 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
 
 
 def _write_once(path: Path, fresh: bytes) -> None:
-    """Whole or not at all, and never over another's."""
+    """Write the whole file or nothing, and never over another's."""
     beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -33,7 +33,7 @@ class RequestRefused(Exception):  # noqa: N818 - reads as what it is at the call
 
 
 class CapacityGate:
-    """A capacity that requests share, first come first served. max_waiting: how many may wait. seconds: how long each waits."""
+    """A capacity that requests share, first come first served. max_waiting: how many may wait. seconds: how long."""
 
     def __init__(self, capacity: int, *, max_waiting: int, seconds: float) -> None:
         self.capacity = capacity
@@ -108,7 +108,7 @@ class AdmissionLimits:
         self.memory_gate = CapacityGate(settings.memory_bytes, max_waiting=waiting, seconds=seconds)
 
     def read_content_length(self, headers: Mapping[bytes, bytes]) -> int | None:
-        """Return the length that a request states; None if it states none. Raises RequestRefused where it is too large."""
+        """Return the length that a request states; None without one. Raises RequestRefused where it is too large."""
         said = headers.get(b"content-length", b"")
         if not said.isdigit():
             return None

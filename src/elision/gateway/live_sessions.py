@@ -143,7 +143,7 @@ class LiveSession:
 
 
 class SessionRegistry:
-    """The live sessions of this process. The least recently used ones are closed where there are too many or too large ones.
+    """The live sessions of this process. The least recently used ones are closed where they are too many or too large.
 
     All methods run on the event loop without waiting, so a request finds and claims its session in one step.
     """
@@ -196,7 +196,7 @@ class SessionRegistry:
     ) -> LiveSession:
         """Return the session that `body` continues, claimed: call `release_session` when the response is complete.
 
-        before: the session whose newest request was parsed before. incoming: the messages of `body`, if they are parsed.
+        before: the session whose newest request was parsed before. incoming: the messages of `body`, if parsed.
         Raises UnreadableBody where a message is no JSON object.
         """
         family = identity.family
@@ -225,12 +225,12 @@ class SessionRegistry:
         return session
 
     def mark_answered(self, session: LiveSession) -> None:
-        """Note that a response has reached its end: its client may send the next request before everything is stored."""
+        """Note that a response has reached its end: the next request may come before everything is stored."""
         session.requests_unanswered -= 1
         session.is_answered = True
 
     def release_session(self, session: LiveSession, *, answered: bool, already_marked: bool = False) -> None:
-        """Release a claim: the response is complete, or never will be. already_marked: whether `mark_answered` was called."""
+        """Release a claim, whether the response is complete or not. already_marked: `mark_answered` was called."""
         session.requests_in_flight -= 1
         session.requests_unanswered -= not already_marked
         session.is_answered = answered

@@ -1,4 +1,4 @@
-"""What a provider says of a request that it refused, fit for a log: it likes to quote what it was sent."""
+"""Make a provider's error fit for a log: providers like to quote the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIN_CREDENTIAL_CHARS: Final = 4
 
 
 def sanitize_error(error: str, headers: Headers) -> str:
-    """`error` without the credentials of the request and without the words that were quoted of it."""
+    """Return `error` without the request's credentials and without words quoted of it."""
     names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
     for value in list_credentials(names):
         # "Bearer sk-…": the key alone may be quoted.

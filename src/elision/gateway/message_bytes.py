@@ -1,4 +1,4 @@
-"""A view's messages as bytes: what was not touched in the client's very own, the rest as near to them as it can be."""
+"""Encode a view's messages: unchanged ones keep the client's bytes, the others as many of them as possible."""
 
 from __future__ import annotations
 

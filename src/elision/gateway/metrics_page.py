@@ -1,6 +1,6 @@
-"""`/metrics`: the library's metrics and the gateway's, on a page that Prometheus scrapes. Needs the extra `prometheus`.
+"""`/metrics`: the library's metrics and the gateway's, for Prometheus. Needs the extra `prometheus`.
 
-Several workers report as one: each writes into files of a folder that all share, and whichever is asked adds them up.
+Several workers report as one: each writes files into a shared folder, and any of them adds all files up.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class MetricsPage:
         }
 
     def add_request(self, record: RequestRecord) -> None:
-        """Add what one request says."""
+        """Add what one request counts."""
         for sample in request_metrics.make_samples(record):
             self._record_sample(sample)
         for each in record.step_diagnostics:
             self._library(self._limit_model(each, answered=200 <= record.status < 300))
 
     def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
-        """Note how much there is just now."""
+        """Set the gauges of this worker."""
         for sample in request_metrics.make_gauge_samples(
             in_flight=in_flight, waiting=waiting, held_bytes=held_bytes, sessions=sessions
         ):
             self._record_sample(sample)
 
     def render(self) -> bytes:
-        """All of it, over all workers, in Prometheus's text format."""
+        """Return the metrics of all workers in Prometheus's text format."""
         if not os.environ.get(FOLDER_VARIABLE):
             return bytes(generate_latest(self._registry))
         together = CollectorRegistry()
@@ -65,8 +65,11 @@ class MetricsPage:
         return bytes(generate_latest(together))
 
     def _limit_model(self, diagnostics: Diagnostics, *, answered: bool) -> Diagnostics:
-        """A pass, of `other` where nobody vouches for its model. Whoever reaches the gateway may ask for any name, with
-        no valid key, and as many as are told apart would soon be taken by names that no provider has."""
+        """Return the diagnostics, with the model `other` unless it has prices or an answer.
+
+        Anyone who reaches the gateway may send any model name, without a valid key. The number of labels is limited,
+        and such names would use it up.
+        """
         name = clean_model_name(diagnostics.model)
         if name not in self._models:
             # Priced ones never take all room: one model's price is found under many spellings.

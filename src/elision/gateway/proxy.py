@@ -1,10 +1,10 @@
 """The path of one request. Read this first.
 
-    request -> route -> body -> who asks -> session -> `RequestHandler` -> client
+    request -> route -> body -> client -> session -> `RequestHandler` -> client
 
-What is not ours to decide on (another path, the off switch, a body that cannot be taken apart) is passed through as it
-came, and so is everything in which something of ours fails before the provider was asked (I9). What a model is asked
-counts towards its key's limits all the same, unless it is switched off.
+Some requests pass unchanged: another path, the off switch, a body that cannot be parsed, and everything in which
+something of ours fails before the provider was asked (I9). A request to a model counts towards its key's limits all
+the same, unless it is switched off.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Final
 from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.errors import LimitError
 from elision.gateway import json_spans
-from elision.gateway.body_decompression import decompress_body
 from elision.gateway.budgets import Budgets
+from elision.gateway.decompression import decompress_body
 from elision.gateway.error_responses import make_error_response
 from elision.gateway.forwarding import forward_unmodified
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
@@ -377,9 +377,10 @@ def _parse_large_request(
     before: RequestBody | None,
     known: ClientTranscript | None,
 ) -> _ModelRequest | None:
-    """Do the same from the bytes on, with everything that is slow for a large one; in any thread. Raises UnreadableBody.
+    """Do the same from the bytes on, with everything that is slow for a large one, in any thread.
 
-    before, known: the newest request of the session that it probably continues, and its transcript.
+    before, known: the newest request of the session that it probably continues, and its transcript. Raises
+    UnreadableBody.
     """
     assert route.api is not None
     if before is None:

@@ -1,7 +1,7 @@
-"""A request's body, taken apart so that whatever is not touched keeps its very bytes.
+"""A request's parsed body, in which everything unchanged keeps its bytes.
 
-Messages are bytes until somebody asks what one says. A body is read in one pass of a C parser, and the next one of the
-same conversation only from where it goes on: what it shares with the one before is found by comparing memory.
+Messages stay bytes until one is decoded. A body is parsed in one pass in C. The next one of the same conversation is
+parsed only from its first new byte: the shared part is found by comparing memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INPUT: Final = msgspec.json.Decoder(_Input)
 
 
 def decode_message(raw: bytes) -> dict[str, Any]:
-    """One message. Raises Unreadable where it is no JSON object, or holds what Python has no value for."""
+    """Return one message. Raises UnreadableBody where it is no JSON object, or has a value that Python lacks."""
     found = json_spans.decode_json(raw)
     if not isinstance(found, dict):
         raise UnreadableBody("a message is no JSON object")
@@ -57,8 +57,10 @@ def decode_message(raw: bytes) -> dict[str, Any]:
 
 
 class _BodyParts(NamedTuple):
-    """A body: all its fields, the one that holds the messages, and these. is_text: whether it is one string instead.
-    layout: where they stand, if that is known."""
+    """All fields of a body, the one with the messages, and their bytes. is_text: whether it is a string instead.
+
+    layout: of the messages, if that is known.
+    """
 
     fields: list[JsonField]
     list_field: JsonField | None
@@ -68,11 +70,11 @@ class _BodyParts(NamedTuple):
 
 
 class RequestBody:
-    """The body of one request; `parse` makes them. Nothing that it returns is to be changed.
+    """The body of one request; `parse` makes them. Do not change what its methods return.
 
-    raw:      as it came. api: whose shape it has.
-    messages: the bytes of each message (Responses: item), in order; all of them are JSON objects. The very objects of
-              the body before where they are the same. Where Responses gives a string, the item that it stands for.
+    raw:      its bytes. api: its format.
+    messages: the bytes of each message (Responses: item), in order; all of them are JSON objects. Those that equal the
+              previous body's are the same objects. A string of Responses is one item.
     model, stream: "" and False where they are absent or of another type.
     """
 
@@ -130,8 +132,7 @@ class RequestBody:
     def parse_if_small(
         cls, raw: bytes, api: Api, previous: RequestBody | None, max_new_bytes: int
     ) -> RequestBody | None:
-        """The same where at most `most` bytes of `raw` are to be read anew; None where there is more. Raises
-        Unreadable."""
+        """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
         if len(raw) <= max_new_bytes:
             return cls.parse(raw, api, previous)
         if previous is None or previous.api != api or len(raw) - previous._find_shared_end(raw) > max_new_bytes:
@@ -145,18 +146,18 @@ class RequestBody:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
 
     def check_size(self, raw: bytes) -> None:
-        """Raise Unreadable where what `raw` says behind what it shares with this body is more than is read."""
+        """Raise UnreadableBody where the part of `raw` that is not shared with this body is too large."""
         json_spans.check_size(raw, self._find_shared_end(raw))
 
     def _find_shared_end(self, raw: bytes) -> int:
-        """Where the last leading message ends that stands in `raw` as it stands here; 0 if none does."""
+        """Return where the last shared leading message ends; 0 if none is shared."""
         shared = self._count_shared(raw)
         if shared and self._array is not None:
             return self._array.ends[shared - 1]
         return 0
 
     def locate_messages(self) -> None:
-        """Find the places of all messages now, which would else be done when they are first asked for."""
+        """Locate all messages now, instead of at their first use."""
         if self._array is not None:
             _ = self._array.layout
 
@@ -168,14 +169,14 @@ class RequestBody:
     # -- what it says ----------------------------------------------------------------------------------------------
 
     def get_raw_field(self, name: str) -> bytes | None:
-        """The bytes of a top-level field's value, of the last one where there are several; None where there is none."""
+        """Return the bytes of a top-level field's value, of its last one; None where there is none."""
         found = self._fields_by_name.get(name)
         if found is None:
             return None
         return self.raw[found.start : found.end]
 
     def get_field(self, name: str) -> Any:
-        """A top-level field, decoded once; None where there is none. Raises Unreadable where it cannot be decoded."""
+        """Return a top-level field, decoded once; None without one. Raises UnreadableBody."""
         if name not in self._decoded:
             raw = self.get_raw_field(name)
             if raw is None:
@@ -184,11 +185,11 @@ class RequestBody:
         return self._decoded[name]
 
     def _keep_decoded(self, other: RequestBody) -> dict[str, Any]:
-        """What was decoded here and stands in `other` in the same bytes."""
+        """Return the decoded fields that have the same bytes in `other`."""
         return {name: value for name, value in self._decoded.items() if self._has_same_field(other, name)}
 
     def _has_same_field(self, other: RequestBody, name: str) -> bool:
-        """Whether a top-level field stands in both in the same bytes; compared where they stand."""
+        """Return whether a top-level field has the same bytes in both, compared in place."""
         own = self._fields_by_name.get(name)
         found = other._fields_by_name.get(name)
         if own is None or found is None or own.end - own.start != found.end - found.start:
@@ -200,10 +201,10 @@ class RequestBody:
     def render_changes(
         self, *, messages: Sequence[bytes] | None = None, fields: Mapping[str, bytes] = MappingProxyType({})
     ) -> bytes:
-        """The body with these messages, and with top-level fields set to these bytes; new ones stand at the end.
+        """Return the body with these messages, and with top-level fields set to these bytes; new ones come last.
 
-        Everything else keeps its very bytes, white space, order and doubles included; of a field that is there several
-        times the last one is set. Raises ValueError where the list of messages is given in both ways.
+        Everything else keeps its bytes: white space, order and repeated fields, of which the last is set. Raises
+        ValueError where the list of messages is given in both ways.
         """
         name = _LIST_FIELDS[self.api]
         if messages is not None and name in fields:
@@ -226,7 +227,7 @@ class RequestBody:
     # -- the next of its conversation ------------------------------------------------------------------------------
 
     def is_prefix_of(self, raw: bytes) -> bool:
-        """Whether `raw` probably goes on from this body: all but the newest messages stand there in the same bytes."""
+        """Return whether `raw` probably continues this body: all but the newest messages have the same bytes there."""
         if self._array is not None:
             ends = self._array.ends
         else:
@@ -236,7 +237,7 @@ class RequestBody:
         return raw.startswith(memoryview(self.raw)[: ends[max(len(ends) - _UNSETTLED_MESSAGES, (len(ends) - 1) // 2)]])
 
     def _count_shared(self, raw: bytes) -> int:
-        """How many leading messages stand in `raw` in the same bytes and at the same place, as all in front of them."""
+        """Count the leading messages that have the same bytes at the same place in `raw`, with all before them."""
         ends = self._array.ends if self._array is not None else []
         view = memoryview(self.raw)
         if ends and raw.startswith(view[: ends[-1]]):
@@ -254,10 +255,10 @@ class RequestBody:
         return shared
 
     def _parse_continued(self, raw: bytes, name: str) -> _BodyParts | None:
-        """`raw` read from the end of the last message that it shares with this body; None where that does not do.
+        """Parse `raw` from the end of the last shared message; None where that is impossible.
 
-        A parser that has come to the same place by the same bytes goes on in the same way, so what is read there is the
-        rest behind the beginning of a body in which one empty message stands for all that are shared.
+        A parser that has reached the same place by the same bytes continues in the same way. So the rest is parsed
+        after the start of a body in which one empty message replaces all shared ones.
         """
         shared = self._count_shared(raw)
         if not shared or self._array is None or self._list_field is None:
@@ -283,7 +284,7 @@ def _decode_cached(raw: bytes) -> Any:
 
 
 def _decode_field(raw: bytes) -> Any:
-    """What a field says. The sessions of an agent begin with the same tools and prompts, which are read once."""
+    """Decode a field. An agent's sessions begin with the same tools and prompts, which are decoded once."""
     if _SMALL < len(raw) < _LARGE:
         return _decode_cached(raw)
     return json_spans.decode_json(raw)
@@ -294,10 +295,10 @@ def _move_field(field: JsonField, by: int) -> JsonField:
 
 
 def _parse_at_once(raw: bytes, name: str) -> _BodyParts | None:
-    """A body whose messages are found in one pass; None where that cannot be.
+    """Parse a body whose messages are found in one pass; None where they are not.
 
-    The parser gives the elements of the list and says nothing of its place. That is looked for by its bytes, and
-    proven: with 0 in that place, the small body that is left has the 0 in its only field of that name.
+    The parser returns the list's elements without their place. The place is found by their bytes, and proven: with 0 in
+    that place, the small body that is left has the 0 in its only field of that name.
     """
     values = _decode_elements(raw, name)
     if values is None:
@@ -329,7 +330,7 @@ def _decode_elements(raw: bytes, name: str) -> list[bytes] | None:
 
 
 def _locate_array(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:
-    """From where to where an array of `values` stands behind this name, at whatever level."""
+    """Return the span of an array of `values` after this name, at any level."""
     key = b'"%b"' % name.encode()
     at = -1
     for _ in range(_MAX_TRIES):
@@ -348,7 +349,7 @@ def _locate_array(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, 
 
 
 def _parse_by_fields(raw: bytes, name: str) -> _BodyParts:
-    """Any body: first its fields, then the list."""
+    """Parse any body: first its fields, then the list."""
     fields = json_spans.parse_fields(raw)
     own = next((field for field in reversed(fields) if field.name == name), None)
     if own is not None:

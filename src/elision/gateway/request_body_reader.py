@@ -60,7 +60,7 @@ class RequestBodyReader:
     async def _reserve_room(self) -> bool:
         """Reserve memory for what arrived; return whether there was some.
 
-        A request that holds memory does not wait for more: all of them would wait for each other. It then passes unread.
+        A request that holds memory does not wait for more: all of them would wait for each other. It passes unread.
         """
         memory = self._limits.memory_gate
         more = self._size - self._held_bytes

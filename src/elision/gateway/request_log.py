@@ -1,4 +1,4 @@
-"""One line for each request on the logger `elision.gateway.requests`: what became of it, never what was in it."""
+"""Write one line for each request on the logger `elision.gateway.requests`: its outcome, never its content."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FOREIGN_FACTS: Final = ("path", "session", "model", "cache_miss", "cause", "why
 
 
 class RequestLog:
-    """Writes each request: WARNING where something went wrong, else INFO. The facts also stand at `record.elision`.
+    """Logs each request: WARNING where something went wrong, else INFO. The facts are also `record.elision`.
 
-    form: "text" (key=value) or "json". redaction: of secrets in whatever text others chose.
+    form: "text" (key=value) or "json". redaction: of secrets in text that others chose.
     """
 
     def __init__(self, form: Literal["text", "json"], *, redaction: Redaction = DEFAULT) -> None:
@@ -44,7 +44,7 @@ class RequestLog:
 
 @dataclass(frozen=True, slots=True)
 class _LogLine:
-    """Facts as a line, written where somebody reads it."""
+    """Facts as a line, formatted when a handler needs it."""
 
     facts: Mapping[str, Any]
     form: Literal["text", "json"]
@@ -54,7 +54,7 @@ class _LogLine:
 
 
 def collect_facts(record: RequestRecord) -> dict[str, Any]:
-    """What a line says, in its order; what is nothing is left out. Tokens, bytes, milliseconds."""
+    """Return the facts of a line in order; empty ones are left out. Tokens, bytes, milliseconds."""
     diagnostics = record.diagnostics
     usage = record.usage
     facts: dict[str, Any] = {
@@ -108,7 +108,7 @@ def choose_form(form: Literal["auto", "none", "text", "json"]) -> Literal["none"
 
 
 def log_to_stderr(form: Literal["none", "text", "json"]) -> None:
-    """Write everything on `elision` to standard error, a line each. none: warnings and errors alone."""
+    """Write all logs of `elision` to standard error, a line each. `none` writes only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter(form))
     logger = logging.getLogger("elision")
@@ -120,7 +120,7 @@ def log_to_stderr(form: Literal["none", "text", "json"]) -> None:
 
 
 class _LineFormatter(logging.Formatter):
-    """Records as lines: the facts of those that have some; of others the message, and a trace in the same line."""
+    """Formats records as lines: their facts, or else the message and a trace in the same line."""
 
     def __init__(self, form: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The gateway's metrics as a table, and what each served request adds to them."""
+"""The gateway's metrics as a table, and what each request adds to them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def label_cause(word: str) -> str:
-    """The label of a cause."""
+    """Return the label of a cause."""
     if word in _CAUSES:
         return word
     if word.startswith("upstream-"):
@@ -167,13 +167,13 @@ def label_cause(word: str) -> str:
 
 
 def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> Iterator[Sample]:
-    """How much there is just now, of one worker."""
+    """Yield the gauges of one worker."""
     for metric, value in zip(GAUGES, (in_flight, waiting, held_bytes, sessions), strict=True):
         yield Sample(metric, value, {})
 
 
 def make_samples(record: RequestRecord) -> Iterator[Sample]:
-    """What one request adds to each metric."""
+    """Yield what one request adds to each metric."""
     api: dict[str, str] = {"api": record.api or "none"}
     if record.status:
         status = f"{record.status // 100}xx"

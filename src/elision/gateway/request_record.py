@@ -1,4 +1,4 @@
-"""One request that was served, as a value: the same facts for metrics, the log line and the dashboard."""
+"""The record of one request: the same facts for metrics, the log line and the dashboard."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RequestRecord:
 
     @property
     def diagnostics(self) -> Diagnostics | None:
-        """Of its newest pass."""
+        """Return those of its newest step."""
         if self.step_diagnostics:
             return self.step_diagnostics[-1]
         return None

@@ -1,9 +1,9 @@
-"""Reads an answer on its way by: what it cost, and what the provider says about the context. Changes nothing.
+"""Observe a response on its way: its cost, and what the provider reports about the context. Nothing is changed.
 
-Usage, cache misses, applied edits, dropped thinking and the numbers in "prompt is too long" are ground truth that costs
-nothing but reading. So an answer is read from a copy, plain or compressed, whole or as a stream of events; of a stream
-only the few events that can hold such a thing are decoded, found by name or by a few bytes. Memory is bounded, and
-whatever the bytes are, nothing is raised: what cannot be read is not heard.
+Usage, cache misses, applied edits, dropped thinking and the numbers in "prompt is too long" are facts that cost nothing
+but reading. So a copy of the response is read, plain or compressed, whole or as a stream of events. Of a stream only
+the few events with such facts are decoded, found by name or by a few bytes. Memory is bounded, and nothing is raised:
+what cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ResponseFacts:
 
 
 class ResponseObserver:
-    """Listens to one answer. Made with its head, fed with its body as it comes, asked at the end.
+    """Observes one response: made with its head, fed with its body, finished at its end.
 
     status: of HTTP. content_type, encoding: the headers `content-type` and `content-encoding`, "" where absent.
     limit:  bytes that are kept at most. Nothing here raises.
@@ -91,7 +91,7 @@ class ResponseObserver:
         self._is_disabled = False
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the body."""
+        """Take the next bytes of the body."""
         if self._is_disabled or not chunk:
             return
         try:
@@ -106,13 +106,13 @@ class ResponseObserver:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that `finish` has yet to read."""
+        """Return how many bytes `finish` has yet to read."""
         if self._reader is not None:
             return self._reader.held_bytes
         return 0
 
     def finish(self) -> ResponseFacts:
-        """What was heard; the body is over, or nothing more of it will come. A second time says the same."""
+        """Return the facts; the body is over, or no more of it will come. A second call returns the same."""
         try:
             if self._reader is not None:
                 reader = self._reader
@@ -132,7 +132,7 @@ class ResponseObserver:
         self._reader.feed(plain)
 
     def _make_reader(self, first: bytes) -> _BodyReader:
-        """By what the body begins with: some servers answer with an error of the other type than they name."""
+        """Choose a reader by the body's first bytes: some servers name another type than they send."""
         begun = first.lstrip()[:6]
         stream = begun.startswith((b"data:", b"event:", b":")) or (self._is_stream and not begun.startswith(b"{"))
         if stream:
@@ -140,7 +140,7 @@ class ResponseObserver:
         return _JsonBodyReader(self._findings, self._api, self._limit)
 
     def _disable(self, error: Exception) -> None:
-        """From here on the answer is not heard. It may be anything, so it is nobody's fault."""
+        """Stop observing. A response may be anything, so this is no error."""
         self._is_disabled = True
         self._reader = None
         _log.debug("an answer that passes is not read further: %s", type(error).__name__)
@@ -151,10 +151,10 @@ class ResponseObserver:
 
 @dataclass(slots=True)
 class _Findings:
-    """What an answer said so far, in the provider's words.
+    """What a response has reported so far, in the provider's words.
 
-    is_refused: the status is an error's. usage: its counts, later ones over earlier ones. has_ended: its end was there.
-    failure: the error as it came, None while there is none.
+    is_refused: the status is an error's. usage: its counts, later ones over earlier ones. has_ended: it is complete.
+    failure:    the error's body, None while there is none.
     """
 
     is_refused: bool
@@ -169,11 +169,11 @@ class _Findings:
     cleared: ClearingReport | None = None
 
     def add_counts(self, usage: object) -> None:
-        """Counts that a provider leaves out, or null, are as they were."""
+        """Add counts; those that a provider leaves out, or sends as null, keep their value."""
         self.usage |= {name: count for name, count in mapping_in(usage).items() if count is not None}
 
     def add_response(self, body: Json) -> None:
-        """What stands at the top of an answer in every API, or of the events that stand for it."""
+        """Add the fields that responses of every API have at the top."""
         self.add_counts(body.get("usage"))
         self.response_id = text_in(body.get("id")) or self.response_id
         self.model = text_in(body.get("model")) or self.model
@@ -205,7 +205,7 @@ class _Findings:
 
 
 def _extract_error(failure: Any) -> str:
-    """The sentence of an error, however it is nested."""
+    """Return the message of an error, however it is nested."""
     if isinstance(failure, Mapping):
         inner = failure.get("error") or mapping_in(failure.get("response")).get("error") or failure
         if isinstance(inner, str):
@@ -237,7 +237,7 @@ class _BodyReader(Protocol):
 
 
 class _JsonBodyReader:
-    """An answer in one piece, read when it is whole."""
+    """Reads a response in one piece, when it is complete."""
 
     def __init__(self, notes: _Findings, api: Api | None, limit: int) -> None:
         self._findings = notes
@@ -274,7 +274,7 @@ class _JsonBodyReader:
 
 
 class _EventStreamReader:
-    """An answer as a stream of events."""
+    """Reads a response as a stream of events."""
 
     def __init__(self, notes: _Findings, api: Api | None, limit: int) -> None:
         self._findings = notes
@@ -296,7 +296,7 @@ class _EventStreamReader:
 
 
 def _decode_object(data: bytes) -> Json | None:
-    """A JSON object; None if these bytes are none."""
+    """Return a JSON object; None if these bytes are none."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -307,7 +307,7 @@ def _decode_object(data: bytes) -> Json | None:
 
 
 def _decode_without_text(data: bytes) -> Json | None:
-    """The same of a large body, without the fields that hold what the model said: parts of choices, content, output."""
+    """Do the same of a large body, without the fields with the model's text: parts of choices, content, output."""
     try:
         fields = _FIELDS.decode(data)
         body = {name: msgspec.json.decode(value) for name, value in fields.items() if len(memoryview(value)) <= _SMALL}
@@ -319,12 +319,12 @@ def _decode_without_text(data: bytes) -> Json | None:
 
 
 def _is_never_useful(notes: _Findings, raw: bytes) -> bool:
-    """Of an API that nobody here knows."""
+    """Return that no frame of an unknown API is worth reading."""
     return False
 
 
 def _ignore_event(notes: _Findings, frame: SseFrame) -> None:
-    """What may come behind the last blank line of such a stream."""
+    """Ignore the last event of a stream of an unknown API."""
 
 
 # -- chat completions --------------------------------------------------------------------------------------------------
@@ -334,7 +334,10 @@ _COUNTED: Final = re.compile(rb'"usage"\s*:\s*\{')
 
 
 def _is_useful_chat_frame(notes: _Findings, raw: bytes) -> bool:
-    """The first chunk, counts, a reason to stop, an error, the end. Text has its quotes escaped, so it says none."""
+    """Return whether it is the first chunk, or has counts, a finish reason, an error or the end.
+
+    Text inside a chunk has its quotes escaped, so it matches none of these.
+    """
     if not notes.response_id or b'"error"' in raw:
         return True
     counts = not raw.endswith(b'"usage":null}\n\n') and b'"usage"' in raw and _COUNTED.search(raw) is not None
@@ -387,7 +390,7 @@ def _read_responses_event(notes: _Findings, frame: SseFrame) -> None:
 
 
 def _read_responses_body(notes: _Findings, body: Json) -> None:
-    """`status` says how it ended; what is queued or in progress did not."""
+    """Read `status`, which says how the response ended; one that is queued or in progress did not."""
     status = text_in(body.get("status"))
     notes.stop_reason = text_in(mapping_in(body.get("incomplete_details")).get("reason")) or status
     notes.has_ended = status in ("completed", "incomplete")
@@ -413,7 +416,7 @@ def _read_message_start(notes: _Findings, event: Json) -> None:
 
 
 def _read_message_delta(notes: _Findings, event: Json) -> None:
-    """`message_delta`: the counts and edits in the event itself, the reason to stop in its delta."""
+    """Read `message_delta`: counts and edits are in the event itself, the stop reason in its delta."""
     notes.add_response(event)
     notes.stop_reason = text_in(mapping_in(event.get("delta")).get("stop_reason")) or notes.stop_reason
 

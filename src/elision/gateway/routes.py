@@ -1,8 +1,7 @@
-"""Where a request goes: which API it speaks, whose it is, and the address it is sent on to.
+"""Route a request: its API, its provider, and the address to forward it to.
 
-What is matched is what the path means (percent signs decoded, slashes doubled or at the end passed over); what is
-sent on are the path and the query as they came, byte for byte. A path with a `.` or `..` segment is nobody's: it could
-leave the place that the provider's address names, or end at a page of ours.
+Matching uses the decoded path, without repeated or trailing slashes. Path and query are forwarded byte for byte. A path
+with a `.` or `..` segment has no route: it could leave the provider's address, or end at a page of ours.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ RequestKind: TypeAlias = Literal["complete", "count", "pass"]
 class Route:
     """Where one request goes.
 
-    api:      whose messages its body holds; None where it is passed on as it is.
+    api:      the API of its body; None where it is forwarded unread.
     upstream: which of the two providers gets it.
     kind:     what it asks for.
-    path:     as the client wrote it, from behind `/v1` (or, where `is_rooted`, from the provider's root).
+    path:     as the client wrote it, without `/v1` (or, where `is_rooted`, from the provider's root).
     query:    as the client wrote it, without the "?".
     """
 
@@ -61,7 +60,7 @@ _SAFE: Final = "!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
 def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
-    """Where a request goes; None if it is for no provider. headers: their names, in lower case."""
+    """Return where a request goes; None if it is for no provider. headers: their names, in lower case."""
     first, slash, rest = raw_path[1:].partition(b"/")
     if raw_path[:1] != b"/" or first not in _PREFIXES or _has_dot_segment(raw_path):
         return None
@@ -79,12 +78,12 @@ def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[st
 
 
 def build_url(base: str, route: Route) -> str:
-    """The address of `find_route` at the provider whose address is `base`.
+    """Return the address of `route` at the provider whose address is `base`.
 
     base: an http or https address as the provider's own clients take it: with or without `/v1`, with or without a path
-    in front (`https://host/api/v1`). A version in an OpenAI base stands for our `/v1` wherever it is, as behind
-    `/v1beta/openai` or `/v1/ACCOUNT/GATEWAY/openai`; Anthropic's clients always write `/v1` themselves, so there it
-    counts as the last segment alone.
+    before it (`https://host/api/v1`). A version in an OpenAI base replaces our `/v1` wherever it is, as in
+    `/v1beta/openai` or `/v1/ACCOUNT/GATEWAY/openai`. Anthropic's clients always write `/v1` themselves, so there only
+    the last segment counts.
     """
     root, version = _split_base(base, route.upstream)
     place = (root if route.is_rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
@@ -103,7 +102,7 @@ def _has_dot_segment(path: bytes) -> bool:
 
 
 def _guess_provider(meant: bytes, headers: Container[str]) -> Provider:
-    """Whose a request below /v1 is that no table knows: `/v1/models` and `/v1/files` exist at both."""
+    """Return the provider of an unknown path below /v1: `/v1/models` and `/v1/files` exist at both."""
     if (meant + b"/").startswith(b"/messages/") or any(name in headers for name in _ANTHROPIC):
         return "anthropic"
     return "openai"
@@ -111,7 +110,7 @@ def _guess_provider(meant: bytes, headers: Container[str]) -> Provider:
 
 @lru_cache(maxsize=64)
 def _split_base(base: str, provider: Provider) -> tuple[str, str]:
-    """(root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
+    """Return (root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
     base = base.rstrip("/")
     segments = urlsplit(base).path.split("/")
     if _VERSION.fullmatch(segments[-1]):

@@ -1,4 +1,4 @@
-"""What a gateway needs from elsewhere, tried: its providers, its store, its port."""
+"""Check what a gateway needs from elsewhere: its providers, its store, its port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADERS: Final[dict[Provider, list[tuple[bytes, bytes]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One thing that was tried. address: its address, without secrets. message: how it went, in words."""
+    """The result of one check. address: without secrets. message: what happened."""
 
     subject: str
     address: str
@@ -38,7 +38,7 @@ class CheckResult:
 
 
 async def run_checks(settings: GatewaySettings) -> list[CheckResult]:
-    """Everything, at once."""
+    """Run all checks at once."""
     upstream = Upstream(
         connect_seconds=min(settings.connect_seconds, PROVIDER_TIMEOUT_SECONDS),
         read_seconds=PROVIDER_TIMEOUT_SECONDS,
@@ -62,7 +62,7 @@ def _list_providers(settings: GatewaySettings) -> Iterator[tuple[Provider, str]]
 
 
 async def _check_provider(upstream: Upstream, name: Provider, base: str) -> CheckResult:
-    """Ask for its models without a key: whoever refuses that was reached."""
+    """Ask for the provider's models without a key: a refusal means that it was reached."""
     url = build_url(base, Route(api=None, upstream=name, kind="pass", path=b"/models"))
     try:
         async with await upstream.open("GET", url, _HEADERS[name]) as answer:
@@ -103,9 +103,9 @@ async def _check_store(settings: GatewaySettings) -> CheckResult:
 
 
 def _explain_missing_store(address: str) -> str | None:
-    """Of a store in files that is not there yet, why it cannot be made, "" if it can; None for any other.
+    """Return why a missing store in files cannot be made, "" if it can; None for any other store.
 
-    A store makes its file or folder, and not the folders that it is to stand in.
+    A store makes its file or folder, but not the folder around it.
     """
     scheme, _, rest = address.partition(":")
     if scheme not in ("sqlite", "linear-hash") or (path := Path(parse_path(rest, scheme))).exists():

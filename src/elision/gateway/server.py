@@ -1,6 +1,4 @@
-"""The sockets under one worker: uvicorn, with patience for whoever is slow within limits, and an end that cuts nobody
-short without a word.
-"""
+"""The sockets of one worker: uvicorn, with time limits for slow clients, and a graceful stop."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ TICK_SECONDS: Final = 1.0
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket at that address. Raises ElisionError where it cannot be had."""
+    """Return a socket at that address. Raises ElisionError where it cannot be bound."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
@@ -70,7 +68,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def format_url(listening_socket: socket.socket) -> str:
-    """http://HOST:PORT."""
+    """Return http://HOST:PORT."""
     host, port = listening_socket.getsockname()[:2]
     if ":" in host:
         return f"http://[{host}]:{port}"
@@ -80,7 +78,7 @@ def format_url(listening_socket: socket.socket) -> str:
 class GatewayServer(uvicorn.Server):
     """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
 
-    up: called when it listens. A second signal ends it at once.
+    on_listening: called when it listens. A second signal ends it at once.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class GatewayServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin_stop(self) -> None:
-        """Stop, gracefully; from any thread."""
+        """Stop gracefully; from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._handle_stop)
 
@@ -122,7 +120,7 @@ class GatewayServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals wake the loop, where a handler of uvicorn's would wait for its next look."""
+        """Let signals wake the loop: uvicorn's handler would wait for its next tick."""
         self._loop = loop = asyncio.get_running_loop()
         signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
         try:
@@ -154,7 +152,7 @@ class GatewayServer(uvicorn.Server):
                     await self._stop_requested.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """No new connections; answers under way come to their end, or are cut with an error when time is up."""
+        """Accept no connections; open responses are completed, or cut with an error when time is over."""
         app = self._worker.app
         app.is_draining = True
         for server in self.servers:
@@ -184,7 +182,7 @@ class GatewayServer(uvicorn.Server):
 
 
 class _BoundedHttpProtocol(HttpToolsProtocol):
-    """HTTP/1.1 as uvicorn speaks it, with a limit on how long and how large the head of a request may be."""
+    """uvicorn's HTTP/1.1, with a limit on the time and size of a request's head."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -242,7 +240,7 @@ class _BoundedHttpProtocol(HttpToolsProtocol):
 def serve_worker(
     settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None] = lambda: None
 ) -> None:
-    """Run one worker in this process, until it is told to stop."""
+    """Run one worker in this process until it is stopped."""
 
     async def run() -> None:
         worker = Worker(settings)

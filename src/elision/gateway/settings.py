@@ -1,4 +1,4 @@
-"""What a gateway goes by, as one frozen value: its own settings, and those that every session of it has."""
+"""The settings of a gateway as one frozen value: its own, and those of all its sessions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GatewaySettings:
             )
 
     def _name_setting(self, name: str) -> str:
-        """A setting of the gateway's as whoever gave it knows it: an option, or the setting's own name."""
+        """Return a setting's name as the user gave it: the option, or the setting."""
         place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
         if place.startswith(OPTION):
             return place
@@ -82,26 +82,28 @@ class GatewaySettings:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes are to be reckoned with that serve the same sessions."""
+        """Return whether other processes may serve the same sessions."""
         return self.workers > 1 or self.library.store.startswith("postgres")
 
     @property
     def recall(self) -> bool:
-        """Whether what is hidden can be asked for again."""
+        """Return whether the model can recall what is hidden."""
         return self.library.recall
 
 
 def gateway_settings(
     environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
 ) -> GatewaySettings:
-    """The settings in force, as `elision.config.load_settings` finds them: arguments have the names that
-    `elision config` shows, such as gateway_port and store. Raises SettingError."""
+    """Return the effective settings, as `elision.config.load_settings` finds them.
+
+    arguments: named as `elision config` shows them, such as gateway_port and store. Raises SettingError.
+    """
     found = load_settings(environ, folder, **arguments)
     return GatewaySettings(**found.gateway, library=found)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`: an address of it, or the name localhost."""
+    """Return whether only this machine reaches `host`: a loopback address, or the name localhost."""
     name = host.strip("[]").lower().rstrip(".")
     try:
         return name == "localhost" or name.endswith(".localhost") or ipaddress.ip_address(name).is_loopback

@@ -22,12 +22,12 @@ _USUAL_FRAME: Final = re.compile(rb"(?:event: ?([^\r\n]*)\n)?data: ?([^\r\n]*)\n
 
 
 class SseFrame(NamedTuple):
-    """One event of a stream, or a comment that stands where one could stand. A tuple, which is quickly made.
+    """One event of a stream, or a comment between events. A tuple, since it is quick to make.
 
-    raw:      its bytes, the blank line that ends it included (and blank lines in front of it).
-    event:    its type; "" where it names none, which is "message" to a browser.
-    data:     its data, the lines of it joined by LF; b"" where it has none.
-    is_readable: False for a frame, or a piece of one, that was too large to be kept: its bytes are passed on, unread.
+    raw:         its bytes, with the blank line that ends it (and blank lines before it).
+    event:       its type; "" where it has none, which browsers call "message".
+    data:        its data, lines joined by LF; b"" where it has none.
+    is_readable: False for a frame, or a piece of one, that was too large to be held: its bytes pass unread.
     """
 
     raw: bytes
@@ -37,7 +37,7 @@ class SseFrame(NamedTuple):
 
     @classmethod
     def parse_frame(cls, raw: bytes) -> SseFrame:
-        """The frame that these bytes are, with or without the blank line that ends it."""
+        """Parse a frame's bytes, with or without the blank line that ends it."""
         if usual := _USUAL_FRAME.fullmatch(raw):
             named, told = usual.groups(b"")
             return cls(raw, named.decode("utf-8", "replace"), told)
@@ -53,17 +53,16 @@ class SseFrame(NamedTuple):
 
 
 def format_event(data: bytes, event: str = "") -> bytes:
-    """The bytes of one event; `event` is one line. Data of several lines becomes several fields."""
+    """Return the bytes of one event; `event` is one line. Data of several lines becomes several fields."""
     named = f"event: {event}\n".encode() if event else b""
     return named + b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
 
 
 class FrameSplitter:
-    """Cuts a stream into frames as it comes.
+    """Splits a stream into frames.
 
-    A frame is given out with the first byte that shows its end; where that is a CR, an LF behind it that comes later
-    opens the next frame, as a blank line without meaning. limit: bytes of one frame beyond which it is passed on
-    unread, piece by piece.
+    A frame is returned with the first byte that shows its end. Where that is a CR, an LF that comes later opens the
+    next frame, as a blank line without meaning. limit: bytes of a frame; a larger one passes unread, piece by piece.
     """
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
@@ -74,14 +73,14 @@ class FrameSplitter:
         self._searched = 0
 
     def feed(self, chunk: bytes) -> list[SseFrame]:
-        """The frames that this chunk completes, in order; also pieces of one that grew too large."""
+        """Return the frames that this chunk completes, in order; also pieces of one that grew too large."""
         return [
             SseFrame.parse_frame(raw) if whole else SseFrame(raw, is_readable=False)
             for raw, whole in self.split_raw(chunk)
         ]
 
     def split_raw(self, chunk: bytes) -> list[tuple[bytes, bool]]:
-        """The same as bytes, for whoever reads few of them: (raw, readable)."""
+        """Do the same without parsing, for callers that read few of them: (raw, readable)."""
         if not self._held_bytes and self._is_single_frame(chunk):
             return [(chunk, True)]
         self._held_bytes += chunk
@@ -100,12 +99,12 @@ class FrameSplitter:
         return left
 
     def _is_single_frame(self, chunk: bytes) -> bool:
-        """Whether it is one frame and nothing else, as most chunks are."""
+        """Return whether the chunk is exactly one frame, as most chunks are."""
         size = len(chunk)
         return 2 <= size <= self._limit and chunk.find(b"\n\n") == size - 2 and b"\r" not in chunk
 
     def _take_frames(self, ends: list[int]) -> list[tuple[bytes, bool]]:
-        """The frames that end there."""
+        """Return the frames that end at these places."""
         text = bytes(self._held_bytes)
         frames = []
         start = self._given_out
@@ -118,7 +117,7 @@ class FrameSplitter:
         return frames
 
     def _take_oversized(self) -> tuple[bytes, bool]:
-        """All that is held, of a frame that is too large; its last byte stays behind, to find the end by."""
+        """Return what is held of a frame that is too large, and keep its last byte, to find the end."""
         raw = bytes(self._held_bytes[self._given_out :])
         del self._held_bytes[:-1]
         self._given_out = 1

@@ -1,4 +1,4 @@
-"""Several processes behind one socket. One that dies is replaced; all stop together, and finish what they are at."""
+"""Run several worker processes behind one socket. A dead one is replaced; all stop together and finish their work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 def supervise(
     settings: GatewaySettings, listening_socket: socket.socket, on_serving: Callable[[], None] = lambda: None
 ) -> int:
-    """Run `load_settings.workers` processes until SIGTERM or SIGINT; return the exit code.
+    """Run `settings.workers` processes until SIGTERM or SIGINT; return the exit code.
 
     listening_socket: closed when they stop. on_serving: called when the first worker serves. Raises ElisionError where
     no worker starts.
@@ -62,7 +62,7 @@ def supervise(
 
 @dataclass(slots=True)
 class _WorkerProcess:
-    """pipe: on which it says that it serves; None when it has, or will not."""
+    """pipe: on which the worker reports that it serves; None after that, or when it will not."""
 
     process: SpawnProcess
     pipe: Connection | None
@@ -97,7 +97,7 @@ class _WorkerPool:
         self._next_start = 0.0
 
     def run(self, count: int, stop_signal: socket.socket) -> None:
-        """Keep `count` of them alive until a byte can be read from `told`."""
+        """Keep `count` workers alive until a byte can be read from `stop_signal`."""
         while True:
             if len(self._workers) < count and time.monotonic() >= self._next_start:
                 try:
@@ -120,7 +120,7 @@ class _WorkerPool:
                 self._handle_exit(worker)
 
     def stop_all(self, seconds: float) -> None:
-        """Have them end; whoever has not in time is killed."""
+        """Stop all workers; kill those that have not stopped in time."""
         for worker in self._workers:
             worker.close_pipe()
             worker.process.terminate()
@@ -171,7 +171,7 @@ class _WorkerPool:
         )
 
     def _schedule_restart(self, how: str, *, last: bool = False) -> None:
-        """Another one is started when it is time. last: whether that is known to be of no use."""
+        """Schedule another worker. last: whether that is known to be useless."""
         self._failures += 1
         # As long as one serves there is a gateway, and what keeps others from it may pass.
         serving = any(each.is_serving for each in self._workers)
@@ -182,14 +182,14 @@ class _WorkerPool:
         self._next_start = time.monotonic() + (min(doubled, MAX_PAUSE_SECONDS) if self._failures > 1 else 0.0)
 
     def _ensure_folder(self) -> None:
-        """The folder of metrics, anew where somebody tidied it up; a worker does without where there is none."""
+        """Make the folder of metrics again where it was removed; workers can do without it."""
         try:
             os.makedirs(self._metrics_folder, mode=0o700, exist_ok=True)
         except OSError as error:
             _log.error("workers share no metrics: %s", error)
 
     def _mark_metrics_dead(self, process: SpawnProcess) -> None:
-        """What a worker had under way when it died is under way no longer; what it counted stays counted."""
+        """Drop the gauges of a dead worker; its counters stay."""
         with suppress(ImportError, OSError):
             from prometheus_client.multiprocess import mark_process_dead
 
@@ -197,7 +197,7 @@ class _WorkerPool:
 
 
 def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe: Connection) -> None:
-    """A worker's process."""
+    """Run in a worker's process."""
 
     def up() -> None:
         pipe.send(True)
@@ -212,13 +212,13 @@ def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe
 
 
 def _strip_entries(settings: GatewaySettings) -> GatewaySettings:
-    """Without what only people look at, which other processes could not be given."""
+    """Return the settings without what is only displayed, which cannot be sent to another process."""
     return replace(settings, library=replace(settings.library, entries=()))
 
 
 @contextmanager
 def _share_metrics_folder() -> Iterator[str]:
-    """A folder for the workers' metrics, for as long as they live."""
+    """Make a folder for the workers' metrics; remove it at the end."""
     folder = tempfile.mkdtemp(prefix="elision-metrics-")
     before = os.environ.get(_METRICS_VARIABLE)
     os.environ[_METRICS_VARIABLE] = folder
@@ -234,7 +234,7 @@ def _share_metrics_folder() -> Iterator[str]:
 
 @contextmanager
 def _watch_signals() -> Iterator[socket.socket]:
-    """A socket on which there is a byte to read when a signal came that ends this process."""
+    """Return a socket that has a byte to read after a signal that ends this process."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     with ours, theirs:
@@ -249,4 +249,4 @@ def _watch_signals() -> Iterator[socket.socket]:
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """The byte on the socket says it; without a handler the process would end."""
+    """Do nothing: the byte on the socket is the message. Without a handler the process would end."""

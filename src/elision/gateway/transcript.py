@@ -1,8 +1,8 @@
-"""What one client has sent so far, message by message: which of a new request is known, and the objects it was read to.
+"""What one client has sent so far: which messages of a request are known, and the objects that they were decoded to.
 
-A message is known by its bytes (a comparison in C), and where those differ by what it says, so moved cache markers,
-dropped nulls and new ids are no change. A known message keeps the object it was decoded to, which is how the library
-tells in O(1) that it is the same.
+A message is known by its bytes (a comparison in C), and where those differ by its content, so moved cache markers,
+dropped nulls and new ids are no change. A known message keeps its object, which is how the library recognises it in
+constant time.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ClientTranscript:
         return next((place for place, entry in enumerate(self.entries) if entry.is_from_assistant), len(self))
 
     def flag_assistant_messages(self, incoming: IncomingMessages, known: int) -> list[bool]:
-        """Return for each message of a request whether the assistant said it. known: how many of them this transcript has.
+        """Return for each message of a request whether the assistant said it. known: how many of them are here.
 
         Raises UnreadableBody where a message is no object.
         """

@@ -1,4 +1,4 @@
-"""One process's gateway, put together: a store, the door over it, pages, metrics and log around it."""
+"""Put one process's gateway together: a store, the gateway over it, pages, metrics and log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from elision.errors import MissingExtra
 from elision.gateway.admin import make_admin_app
 from elision.gateway.app import GatewayApp
-from elision.gateway.assembly import Gateway
+from elision.gateway.assembly import build_gateway
 from elision.gateway.dashboard.pages import make_routes
 from elision.gateway.health import HealthChecks
 from elision.gateway.live_sessions import LiveSession
@@ -29,17 +29,17 @@ _log: Final = logging.getLogger("elision.gateway")
 
 
 class Worker:
-    """`app` is what a server runs; `update_gauges` it now and then, and `close` it at the end.
+    """One process's gateway. `app` is what a server runs; call `update_gauges` regularly, and `close` at the end.
 
-    Raises StoreError, MissingExtra and SettingError where what the settings name cannot be had.
+    Raises StoreError, MissingExtra and SettingError where something that the settings name is missing.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
         # A gateway that only passes on keeps nothing, and needs no place for it.
         self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
         self._metrics_page = _make_metrics_page()
-        watch = _ListenerGroup(_make_listeners(self._metrics_page, settings))
-        self.gateway = Gateway.of(settings, self.store, watch)
+        listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings))
+        self.gateway = build_gateway(settings, self.store, listeners)
         health = HealthChecks(
             settings, self.store, lambda: self.app.is_draining, lambda: self.gateway.upstream.is_reached
         )
@@ -47,14 +47,15 @@ class Worker:
             self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._list_busy_sessions
         )
         scraped = None if self._metrics_page is None else self._render_metrics
-        self.app = GatewayApp(settings, self.gateway.proxy, make_admin_app(settings, health, scraped, dashboard), watch)
+        admin = make_admin_app(settings, health, scraped, dashboard)
+        self.app = GatewayApp(settings, self.gateway.proxy, admin, listeners)
         if not settings.off:
             # Loading a vocabulary takes a second, and so do lists of prices, which no request should.
             make_counter(settings.library.tokens).count("warm")
             list_models()
 
     def update_gauges(self) -> None:
-        """Note how things stand, for whichever worker is scraped next."""
+        """Update the gauges of this worker: any worker may be scraped next."""
         if self._metrics_page is not None:
             turns = self.app.limits.request_gate
             memory = self.app.limits.memory_gate
@@ -71,7 +72,7 @@ class Worker:
         return self._metrics_page.content_type, self._metrics_page.render()
 
     async def close(self) -> None:
-        """Write what is not written, and let go of everything."""
+        """Write pending events, and close everything."""
         await self.gateway.close()
         self.store.close()
 
@@ -84,15 +85,17 @@ class Worker:
         return frozenset(name if newest is None else newest.branch for newest, name in busy)
 
     def _copy_sessions(self) -> list[LiveSession]:
-        """The sessions of this moment. A thread of the dashboard's asks, while the event loop adds and removes some:
-        where that falls into the midst of copying, it is begun anew."""
+        """Return the current sessions. A thread of the dashboard calls this while the event loop adds and removes some.
+
+        A copy that is disturbed by that is made again.
+        """
         while True:
             with suppress(RuntimeError):
                 return list(self.gateway.sessions)
 
 
 class _ListenerGroup:
-    """Tells several of a served request; what fails in one is logged, and no reason to fail the request."""
+    """Calls several listeners. A failing listener is logged, and does not fail the request."""
 
     def __init__(self, listeners: list[RequestListener]) -> None:
         self._listeners = listeners

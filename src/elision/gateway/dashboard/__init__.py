@@ -1,6 +1,6 @@
-"""The page that shows a gateway's owner what it saved: figures from the store, an API of JSON, one page.
+"""The page that shows what a gateway saved: totals from the store, an API of JSON, one page.
 
-    store -> readings (logs folded as they grow) -> figures (sums) -> told (JSON) -> pages (routes) -> page.html
+    store -> session_cache (logs as they grow) -> totals (sums) -> json_views (JSON) -> pages (routes) -> page.html
 
-Everything it says is in the store, so any process shows what all of them did.
+Everything it shows is in the store, so any process shows what all of them did.
 """

@@ -1,4 +1,4 @@
-"""What the dashboard's figures are as JSON. Text of sessions goes through as it is; the page shows it as text."""
+"""Render the dashboard's values as JSON. Text of sessions passes unchanged; the page displays it as text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MAX_CALLS: Final = 500
 
 
 def encode_key(key: str) -> str:
-    """A session's key, any text, as a piece of a path."""
+    """Return a session's key, any text, as a segment of a path."""
     return "k" + base64.urlsafe_b64encode(key.encode("utf-8", "surrogatepass")).decode().rstrip("=")
 
 
 def decode_key(name: str) -> str:
-    """The key that `encode_key` made `name` of. Raises UnknownHandle."""
+    """Return the key of which `encode_key` made `name`. Raises UnknownHandle."""
     text = name.removeprefix("k")
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -43,8 +43,10 @@ def decode_key(name: str) -> str:
 
 
 def render_totals(found: SavingsTotals) -> dict[str, Any]:
-    """Tokens, as the provider counts them; USD. `hit` and `simulated` are shares of prompt tokens read from cache, as
-    billed and as simulated."""
+    """Render totals: tokens as the provider counts them, USD.
+
+    `hit` and `simulated` are shares of prompt tokens read from cache, as billed and as simulated.
+    """
     usage = found.usage
     return {
         "calls": found.calls,
@@ -72,7 +74,7 @@ def render_totals(found: SavingsTotals) -> dict[str, Any]:
 
 
 def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Collection[str]) -> dict[str, Any]:
-    """A session in a line; without figures while it was not read yet."""
+    """Render a session in one line; without totals while it is not read yet."""
     told = {
         **_render_info(info),
         "live": now - info.changed < LIVE_SECONDS,
@@ -97,9 +99,9 @@ def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Coll
 def render_session(
     account: SessionReport, branches: Iterable[SessionInfo], amendments: int, after: int
 ) -> dict[str, Any]:
-    """A session and its calls behind the first `after`, at most `MAX_CALLS` of them.
+    """Render a session and its calls after the first `after`, at most `MAX_CALLS` of them.
 
-    edition: where it is another one than before, calls that were told before may have changed.
+    edition: where it differs from before, earlier calls may have changed.
     """
     prices = account.prices
     info = account.info
@@ -125,7 +127,7 @@ def render_session(
 
 
 def render_call(made: CallReport) -> dict[str, Any]:
-    """A call as `elision show --json` tells it, and what the page needs beside it."""
+    """Render a call as `elision show --json` does, with what the page needs beside it."""
     usage = made.usage
     summary = made.summary
     return {
@@ -139,7 +141,7 @@ def render_call(made: CallReport) -> dict[str, Any]:
 
 
 def render_observation(observation: Observation, start: int) -> dict[str, Any]:
-    """A stretch of a hidden text, from letter `start` on. parts: what of it is no text, such as images."""
+    """Render a part of a hidden text, from character `start` on. parts: content that is no text, such as images."""
     text = observation.text
     return {
         "tool": observation.tool,

@@ -1,9 +1,9 @@
-"""The dashboard's routes: one page, its files, and an API of JSON that it asks again and again.
+"""The dashboard's routes: one page, its files, and an API of JSON that the page polls.
 
-Questions are cheap to repeat: an answer bears an ETag, and what did not change is answered with 304 and no body. That
-works over any number of processes on one store, and no connection is held open that a shutdown would have to wait for.
+Polling is cheap: a response has an ETag, and an unchanged one is answered with 304 and no body. That works with any
+number of processes on one store, and a shutdown has no open connection to wait for.
 
-Nothing in here guards who may ask: whoever mounts the routes does.
+Nothing here checks who may ask: the caller that mounts the routes does.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def make_routes(
     busy: Callable[[], Collection[str]] = frozenset,
     clock: Callable[[], float] = time.time,
 ) -> list[BaseRoute]:
-    """`/` and everything below `/elision/`.
+    """Return the routes of `/` and of everything below `/elision/`.
 
     guards: of the sessions. prices: instead of each model's own. shadow: whether this gateway changes nothing.
-    busy: keys of the sessions that this process answers just now. clock: seconds since the epoch.
+    busy: keys of the sessions that this process serves now. clock: seconds since the epoch.
     """
     asked = _DashboardApi(SessionCache(store, guards, prices), shadow, busy, clock)
     return [
@@ -98,7 +98,7 @@ def make_routes(
 
 
 class _DashboardApi:
-    """What the API answers, as JSON values."""
+    """The API's responses, as JSON values."""
 
     def __init__(
         self, readings: SessionCache, shadow: bool, busy: Callable[[], Collection[str]], clock: Callable[[], float]
@@ -109,7 +109,7 @@ class _DashboardApi:
         self._clock = clock
 
     def get_totals(self, request: Request) -> dict[str, Any]:
-        """All sessions of the store in sum, as far as they were read; those of shadow mode in a sum of their own."""
+        """Return the totals of all sessions that are read; those of shadow mode apart."""
         infos = self._cache.list_sessions()
         now = self._clock()
         rows = list(self._cache.iterate_rows(infos, READ_SECONDS))
@@ -126,8 +126,10 @@ class _DashboardApi:
         }
 
     def get_sessions(self, request: Request) -> dict[str, Any]:
-        """Sessions, the one changed last first. Asks `search` (part of a name), `after` (how many to pass over) and
-        `limit`."""
+        """Return sessions, the one changed last first.
+
+        Parameters: `search` (part of a name), `after` (how many to skip) and `limit`.
+        """
         wanted = request.query_params.get("search", "").casefold()
         found = [info for info in self._cache.list_sessions() if wanted in info.key.casefold()]
         after = _parse_number(request, "after", 0)
@@ -140,7 +142,7 @@ class _DashboardApi:
         return {"found": len(found), "after": after, "sessions": told}
 
     def get_session(self, request: Request) -> dict[str, Any]:
-        """One session, and its calls behind the first `after`."""
+        """Return one session, and its calls after the first `after`."""
         key = decode_key(request.path_params["name"])
         account, amendments = self._cache.load_account(key)
         branches = (info for info in self._cache.list_sessions() if info.parent == key and info.key != key)
@@ -148,7 +150,7 @@ class _DashboardApi:
         return {**told, "live": self._clock() - account.info.changed < LIVE_SECONDS, "busy": key in self._busy()}
 
     def get_observation(self, request: Request) -> dict[str, Any]:
-        """What was hidden under a handle, from letter `start` on."""
+        """Return what was hidden under a handle, from character `start` on."""
         key = decode_key(request.path_params["name"])
         handle = _parse_handle(request.path_params["handle"])
         observation = self._cache.store.observation(key, handle)
@@ -156,7 +158,7 @@ class _DashboardApi:
 
 
 def _make_endpoint(ask: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Response]:
-    """The endpoint of a question; starlette runs it on a thread of its own, as stores and logs take their time."""
+    """Return the endpoint of a method; starlette runs it in a thread, since stores and logs take time."""
 
     def endpoint(request: Request) -> Response:
         try:
@@ -177,7 +179,7 @@ def _respond_json(request: Request, value: dict[str, Any], status: int = 200) ->
 
 
 def _respond_tagged(request: Request, body: bytes, kind: str, status: int = 200) -> Response:
-    """The answer, or that it is the one the asker has."""
+    """Return the response, or 304 if the client has it."""
     tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
     headers = {**HEADERS, "etag": tag, "content-type": kind}
     if status == 200 and request.headers.get("if-none-match") == tag:
@@ -190,7 +192,7 @@ def _serve_page(request: Request) -> Response:
 
 
 def _serve_icon(request: Request) -> Response:
-    """Answer a browser that asks for an icon, as it does for every page without one: there is none."""
+    """Answer a browser's request for an icon, which it sends for every page without one: there is none."""
     return Response(status_code=204, headers=HEADERS)
 
 
@@ -207,7 +209,7 @@ def _read_file(name: str) -> bytes:
 
 
 def _parse_number(request: Request, name: str, usual: int) -> int:
-    """A whole number that was asked with, 0 or more. Raises SpecError."""
+    """Return a parameter as an integer, 0 or more. Raises SpecError."""
     text = request.query_params.get(name, "")
     if not text:
         return usual

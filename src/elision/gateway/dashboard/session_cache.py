@@ -1,8 +1,8 @@
-"""Every session of a store as an account, kept up to date at the price of what is new.
+"""Keep the report of every session of a store up to date by reading only what is new.
 
-A session's totals stay; its account, which holds its whole log, is kept for as many as fit and read again from the
-store when it is asked for. Other processes write to the same store: what it holds now is looked up on every question,
-at most once in `LISTING_SECONDS`.
+A session's totals are kept. Its report, which holds its whole log, is kept if there is room, and read again from the
+store when it is needed. Other processes write to the same store: it is listed again on every question, at most once in
+`LISTING_SECONDS`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SessionRow:
 
 
 class SessionCache:
-    """The sessions of `store`. Safe to be asked by several threads; they wait for one another.
+    """The sessions of `store`. Several threads may use it; they wait for one another.
 
     prices: instead of each model's own. clock: seconds, for `LISTING_SECONDS` and time limits.
     """
@@ -86,11 +86,11 @@ class SessionCache:
 
     @property
     def kept_count(self) -> int:
-        """Accounts that are kept."""
+        """Return how many reports are kept."""
         return len(self._kept)
 
     def list_sessions(self) -> list[SessionInfo]:
-        """All sessions, the one changed last first. Raises StoreError."""
+        """Return all sessions, the one changed last first. Raises StoreError."""
         with self._lock:
             if self._clock() - self._listed_at >= LISTING_SECONDS:
                 self._listing = self.store.sessions()
@@ -99,7 +99,7 @@ class SessionCache:
             return self._listing
 
     def load_account(self, key: str) -> tuple[SessionReport, int]:
-        """A session by now, and how often a turn of it came again: where that grew, earlier calls may have changed.
+        """Return a session's report, and its number of amended turns: where that grew, earlier calls may have changed.
 
         Raises UnknownHandle, StoreError; CorruptError where its log is no session's.
         """
@@ -109,7 +109,7 @@ class SessionCache:
             return reading.build_report(info), reading.amendments
 
     def iterate_rows(self, infos: Sequence[SessionInfo], seconds: float) -> Iterator[SessionRow | None]:
-        """Each session's row; None for those that were not read yet, and not within `seconds` either."""
+        """Yield each session's row; None for those that are not read yet, and not within `seconds` either."""
         end = self._clock() + seconds
         for info in infos:
             with self._lock:
@@ -146,7 +146,7 @@ class SessionCache:
         )
 
     def _read_log(self, info: SessionInfo) -> LogReader:
-        """The session's log, gone through to its end as it is now."""
+        """Read the session's log to its end."""
         kept, _ = self._kept.pop(info.key, (None, 0))
         if kept is not None and kept.info.begun == info.begun:
             new = list(self.store.events(info.key, kept.records))
@@ -158,21 +158,21 @@ class SessionCache:
         return self._keep_reading(info, reading)
 
     def _keep_reading(self, info: SessionInfo, reading: LogReader) -> LogReader:
-        """The newest ones asked for stay, as many as fit, and at least this one."""
+        """Keep the newest readers, as many as there is room for, and at least this one."""
         self._kept[info.key] = reading, info.raw_bytes
         while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._kept_bytes:
             self._kept.popitem(last=False)
         return reading
 
     def _forget_deleted(self, keys: set[str]) -> None:
-        """What the store has deleted."""
+        """Forget sessions that the store has deleted."""
         for kept in (self._kept, self._rows):
             for key in [key for key in kept if key not in keys]:
                 del kept[key]
 
 
 def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
-    """The largest context of each stretch of calls, as many stretches as there are points."""
+    """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches."""
     sizes = [(max(each.raw_tokens, each.sent_tokens), each.sent_tokens) for each in account.calls]
     step = max(1, -(-len(sizes) // MAX_POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]

@@ -1,4 +1,4 @@
-"""What a session cost by part, beside what it would have cost had everything been sent; sums over many sessions."""
+"""What a session cost by part, beside what it would have cost with nothing hidden; sums over many sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elision.trajectory.usage_cost import cost_reported_usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
-    """A bill in USD by what is paid for. input: prompt tokens that touch no cache."""
+    """A bill in USD by what is paid for. input: prompt tokens that were neither read from nor written to a cache."""
 
     input: float = 0.0
     cache_write: float = 0.0
@@ -29,7 +29,7 @@ class CostParts:
         return self.input + self.cache_write + self.cache_read + self.output + self.summarizer
 
     def without_prompt_cost(self, usd: float) -> CostParts:
-        """Without `usd` of prompts: what recalls added is read from cache first of all, then written to it."""
+        """Return the bill without `usd` of prompts: recalled text is read from cache first, then written to it."""
         left = usd
         taken = {}
         for name in ("cache_read", "cache_write", "input"):
@@ -40,13 +40,13 @@ class CostParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsTotals:
-    """Calls in sum. Tokens of prompts, as the provider counts them; USD.
+    """Sums over calls. Tokens of prompts, as the provider counts them; USD.
 
-    ours, raw:  what was sent, and what would have been; both priced by the same simulated cache.
+    ours, raw:     what was sent, and what would have been; both priced by the same simulated cache.
     cached_tokens: tokens of our prompts that the simulated cache would serve.
-    recalls_usd: part of `ours` that reading again added.
-    caching_usd: part of what was saved that cache breakpoints of ours did, where the client sets none.
-    usage:      what providers reported, summed over `reported` calls. billed_usd: its cost, None where there is none.
+    recalls_usd:   the part of `ours` that recalls added.
+    caching_usd:   the part of the saving by our cache breakpoints, where the client sets none.
+    usage:         what providers reported, summed over `reported_calls`. billed_usd: its cost, None without one.
     """
 
     calls: int = 0
@@ -76,7 +76,7 @@ class SavingsTotals:
 
     @property
     def saved_usd(self) -> float:
-        """Net USD, by hiding and by caching; negative where it cost more."""
+        """Return the net saving in USD, by hiding and by caching; negative where it cost more."""
         return self.raw.total - self.ours.total
 
     @property
@@ -86,7 +86,7 @@ class SavingsTotals:
 
 
 def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
-    """Of the calls behind the first `after` ones, with everything that was booked since."""
+    """Return the totals of the calls after the first `after` ones, with everything booked since."""
     passes = account.calls[after:]
     end = account.final
     if end is None or not passes:
@@ -120,7 +120,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
 
 
 def count_shared_calls(account: SessionReport) -> int:
-    """Calls at the front of a fork's log that its parent made; they count there."""
+    """Count the calls at the start of a fork's log that its parent made; they count there."""
     if account.info.relation not in ("fork", "replaced"):
         return 0
     begun = account.info.begun
@@ -131,7 +131,7 @@ def count_shared_calls(account: SessionReport) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BookedCosts:
-    """What stood in the books before a call."""
+    """The costs that were booked before a call."""
 
     ours: float = 0.0
     raw: float = 0.0
@@ -142,7 +142,7 @@ class _BookedCosts:
 
 
 def _read_booked_before(account: SessionReport, place: int) -> _BookedCosts:
-    """The books in front of pass `place`, the answer to the one before it included."""
+    """Return the costs booked before call `place`, with the response to the one before it."""
     if not place:
         return _BookedCosts()
     told = account.calls[place].diagnostics
