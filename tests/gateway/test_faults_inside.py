@@ -46,7 +46,7 @@ COLD = "exchanges of the store"
 #: What fails, and whether the request goes out as it came then.
 PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
     "a strategy": (Policy, "plan_pass", failing, True),
-    "a placeholder, and its extractor": (Placeholders, "write", failing, True),
+    "a placeholder, and its extractor": (Placeholders, "write_placeholder", failing, True),
     "a pass": (ContextManager, "prepare_async", failing_later, True),
     "rendering": (MessageEncoder, "encode_messages", failing, True),
     "reading": (RequestBody, "parse_if_small", failing, True),
