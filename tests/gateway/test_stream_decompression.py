@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.response_decompression import StreamDecompressor
+from elision.gateway.decompression import StreamDecompressor
 
 
 def _raw_deflate(data: bytes) -> bytes:

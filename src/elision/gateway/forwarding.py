@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from elision.gateway import header_fields as fields
+from elision.gateway.decompression import ENCODINGS, StreamDecompressor
 from elision.gateway.error_responses import make_error_response, make_stream_error
 from elision.gateway.request_record import RequestRecord
-from elision.gateway.response_decompression import ENCODINGS, StreamDecompressor
 from elision.gateway.response_observer import ResponseFacts, ResponseObserver
 from elision.gateway.routes import Api
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse

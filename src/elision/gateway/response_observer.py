@@ -19,7 +19,7 @@ import msgspec
 
 from elision.dialects import Json, mapping_in, mappings_in, signals, text_in
 from elision.dialects.server_clearing import ClearingReport, parse_clearing_report
-from elision.gateway.response_decompression import StreamDecompressor
+from elision.gateway.decompression import StreamDecompressor
 from elision.gateway.routes import Api
 from elision.gateway.sse import FrameSplitter, SseFrame
 from elision.manager.reported_usage import find_usage
