@@ -32,16 +32,16 @@ def find_damage(connection: sqlite3.Connection, path: Path, packer: Packer) -> I
     yield from _catch_unreadable(str(path), _check_use_counts(connection, path, uses))
 
 
-def _catch_unreadable(place: str, found: Iterator[Finding]) -> Iterator[Finding]:
+def _catch_unreadable(place: str, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
-        yield from found
+        yield from findings
     except sqlite3.DatabaseError as error:
         yield Finding(place=place, what=f"cannot be read: {error}", lost=True)
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
-    for (said,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
-        for line in said.splitlines():
+    for (text,) in connection.execute(f"PRAGMA integrity_check({_LISTED})"):
+        for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
                 yield Finding(place=str(path), what=line, lost=True)
 
@@ -49,8 +49,8 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding
 def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
     for session, key, records in connection.execute(_SESSIONS).fetchall():
         name = rows.decode_key(key)
-        found = _SessionCheck(connection, packer, session, name, uses).find_damage(records)
-        yield from _catch_unreadable(f"session {name!r}", found)
+        findings = _SessionCheck(connection, packer, session, name, uses).find_damage(records)
+        yield from _catch_unreadable(f"session {name!r}", findings)
 
 
 def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:

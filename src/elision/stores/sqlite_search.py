@@ -46,10 +46,10 @@ def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
     return entries
 
 
-def add_entries(connection: sqlite3.Connection, session: int, found: Iterable[tuple[int, str]], covered: int) -> None:
-    """Put `build_entries` of session `session` into the index, whose leading `covered` records that makes."""
+def add_entries(connection: sqlite3.Connection, session: int, entries: Iterable[tuple[int, str]], covered: int) -> None:
+    """Put `entries` of session `session` into the index, which then covers its first `covered` records."""
     run_script(connection, read_script("sqlite_search.sql"))
-    connection.executemany(_INSERT, found)
+    connection.executemany(_INSERT, entries)
     connection.execute(_COVERED, (covered, session))
 
 
@@ -59,7 +59,7 @@ def find_candidates(connection: sqlite3.Connection, words: Sequence[str], first:
     if last < first or not asked or not can_index(connection):
         return None
     query = " AND ".join(f'"{letters}"' for letters in asked)
-    return {found for (found,) in connection.execute(_FOUND, (query, first, last))}
+    return {record for (record,) in connection.execute(_FOUND, (query, first, last))}
 
 
 def drop_index(connection: sqlite3.Connection) -> None:

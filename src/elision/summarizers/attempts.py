@@ -50,10 +50,10 @@ class Attempt:
 
 def parse_attempt(line: str) -> Attempt | None:
     """Return the attempt that `str()` wrote as `line`; None if it is none."""
-    found = _LINE.fullmatch(line)
-    if not found:
+    match = _LINE.fullmatch(line)
+    if not match:
         return None
-    count, action, error, first, last, worked = found.groups()
+    count, action, error, first, last, worked = match.groups()
     return Attempt(
         action=action,
         error=error,

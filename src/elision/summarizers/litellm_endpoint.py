@@ -57,10 +57,10 @@ class LiteLLMEndpoint:
             )
         except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
             return _convert_error(error)
-        found = parse_completion(reply.model_dump())
-        if isinstance(found, EndpointFault):
-            return found
-        return _add_cost(found, reply)
+        answer = parse_completion(reply.model_dump())
+        if isinstance(answer, EndpointFault):
+            return answer
+        return _add_cost(answer, reply)
 
 
 def _convert_error(error: Exception) -> EndpointFault:

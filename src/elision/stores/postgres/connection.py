@@ -195,12 +195,12 @@ class PostgresDatabase:
     def _prepare_connection(self, connection: Connection) -> None:
         """Set what every transaction relies on, whatever server, database and user have for a default."""
         milliseconds = str(int(self.address.timeout_seconds * 1_000))
-        given = {"schema": self.address.schema, "statement": milliseconds, "idle": str(int(IDLE_SECONDS * 1_000))}
-        connection.execute(find_statement("settings"), given)
-        found = connection.execute(find_statement("server")).fetchone()
+        settings = {"schema": self.address.schema, "statement": milliseconds, "idle": str(int(IDLE_SECONDS * 1_000))}
+        connection.execute(find_statement("settings"), settings)
+        row = connection.execute(find_statement("server")).fetchone()
         connection.commit()
-        assert found is not None
-        self._check_server(*found[:3])
+        assert row is not None
+        self._check_server(*row[:3])
 
     def _check_server(self, version: int, encoding: str, fsync: str) -> None:
         if version < OLDEST_VERSION:
@@ -230,21 +230,21 @@ class PostgresDatabase:
 
     def _describe_error(self, error: psycopg.Error) -> str:
         """Return the error in one line, without the password, should server or libpq quote it."""
-        said = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+        message = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
         password = str(self._parameters.get("password") or "")
         if password:
-            return said.replace(password, "…")
-        return said
+            return message.replace(password, "…")
+        return message
 
 
 def create_schema(cursor: Cursor, name: str) -> None:
-    """The one statement whose name is not known beforehand, and cannot be a parameter."""
+    """Create the schema `name`: the one statement with a name, which cannot be a parameter, in it."""
     cursor.execute(psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(name)))
 
 
 def _parse_parameters(address: PostgresAddress) -> dict[str, Any]:
     try:
-        given = psycopg.conninfo.conninfo_to_dict(address.libpq)
+        parameters = psycopg.conninfo.conninfo_to_dict(address.libpq)
     except psycopg.Error:
         # libpq quotes the URL, password and all; the cause is cut off for the same reason.
         raise StoreError(
@@ -254,7 +254,7 @@ def _parse_parameters(address: PostgresAddress) -> dict[str, Any]:
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": int((address.timeout_seconds + GRACE_SECONDS) * 1_000),
     }
-    return {"application_name": "elision", **limits, **given, "client_encoding": "utf8"}
+    return {"application_name": "elision", **limits, **parameters, "client_encoding": "utf8"}
 
 
 def _describe_place(parameters: dict[str, Any]) -> str:

@@ -17,16 +17,16 @@ from elision.stores.store import Finding, SessionInfo
 _TEXTS = 100
 
 
-def find_damage(link: PostgresDatabase, packer: Packer, sessions: Sequence[SessionInfo]) -> Iterator[Finding]:
+def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[SessionInfo]) -> Iterator[Finding]:
     """Yield what is wrong with the logs of `sessions`, the tables made from them, and all texts; nothing is changed."""
     if (
-        link.address.allows_unsafe
-        and link.read(lambda cursor: cursor.execute(find_statement("server")).fetchall())[0][2] != "on"
+        database.address.allows_unsafe
+        and database.read(lambda cursor: cursor.execute(find_statement("server")).fetchall())[0][2] != "on"
     ):
         yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
     for info in sessions:
-        yield from _check_log(link, packer, info)
-    yield from _check_texts(link, packer)
+        yield from _check_log(database, packer, info)
+    yield from _check_texts(database, packer)
 
 
 def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
@@ -52,8 +52,10 @@ def _check_batch(batch: RecordBatch, packer: Packer, place: str) -> Iterator[Fin
             yield Finding(place=f"{place}, record {position}", what=str(error), lost=True)
 
 
-def _check_counts(link: PostgresDatabase, id: int, place: str) -> Iterator[Finding]:
-    row = link.read(lambda cursor: cursor.execute(find_statement("check_counts"), {"id": id}).fetchone(), patient=True)
+def _check_counts(database: PostgresDatabase, id: int, place: str) -> Iterator[Finding]:
+    row = database.read(
+        lambda cursor: cursor.execute(find_statement("check_counts"), {"id": id}).fetchone(), patient=True
+    )
     if row is None:
         return
     records, kept_records, turns, shown = row

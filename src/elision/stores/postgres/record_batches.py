@@ -40,16 +40,16 @@ def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> Reco
 
 
 def read_batches(
-    link: PostgresDatabase, find_session: Callable[[Cursor], int], after: int, last: int
+    database: PostgresDatabase, find_session: Callable[[Cursor], int], after: int, last: int
 ) -> Iterator[RecordBatch]:
     """Yield the log from record `after` + 1 to `last` of the session that `find_session` returns.
 
     Each batch is a short transaction of its own.
     """
     while after < last:
-        batch = link.read(lambda cursor, after=after: read_batch(cursor, find_session(cursor), after, last))  # type: ignore[misc]
+        batch = database.read(lambda cursor, after=after: read_batch(cursor, find_session(cursor), after, last))  # type: ignore[misc]
         if not batch.bodies or batch.bodies[0][0] != after + 1:
-            raise CorruptError(f"{link.name}: record {after + 1} of a log of {last} is not there")
+            raise CorruptError(f"{database.name}: record {after + 1} of a log of {last} is not there")
         yield batch
         after = batch.bodies[-1][0]
 

@@ -14,15 +14,15 @@ FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)
 
 
-def ensure_tables(link: PostgresDatabase) -> None:
-    """The newest tables are there; any number of processes may ask at once. Raises StoreError for newer ones."""
-    schema = link.address.schema
-    found = link.read(lambda cursor: read_version(cursor, schema))
-    if found < VERSION:
-        found = link.write(lambda cursor: _migrate_tables(cursor, schema), patient=True)
-    if found > VERSION:
+def ensure_tables(database: PostgresDatabase) -> None:
+    """Make or migrate the tables; any number of processes may do so at once. Raises StoreError for newer tables."""
+    schema = database.address.schema
+    version = database.read(lambda cursor: read_version(cursor, schema))
+    if version < VERSION:
+        version = database.write(lambda cursor: _migrate_tables(cursor, schema), patient=True)
+    if version > VERSION:
         raise StoreError(
-            f"{link.name}: the tables in schema {schema!r} are version {found}, this Elision knows {VERSION}; "
+            f"{database.name}: the tables in schema {schema!r} are version {version}, this Elision knows {VERSION}; "
             "update elision, or name another schema: ?schema=NAME"
         )
 

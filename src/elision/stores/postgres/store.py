@@ -48,17 +48,17 @@ _TURNS = 50
 
 def open_postgres(rest: str) -> PostgresStore:
     """Open the store at `postgresql:` + `rest`. Raises StoreError, MissingExtra."""
-    link = PostgresDatabase(parse_address(rest))
+    database = PostgresDatabase(parse_address(rest))
     try:
-        ensure_tables(link)
+        ensure_tables(database)
     except BaseException:
-        link.close()
+        database.close()
         raise
-    return PostgresStore(link)
+    return PostgresStore(database)
 
 
 class PostgresStore:
-    """Sessions in the tables that `link` reaches; any number of processes at once."""
+    """Sessions in the tables that `database` reaches; any number of processes at once."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
