@@ -7,7 +7,7 @@ the type that it promises, for any input, and never raises.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -91,6 +91,16 @@ def mappings_in(value: object) -> list[Json]:
     return []
 
 
+def list_in(value: object) -> list[Any]:
+    """Return `value` if it is a list, else []."""
+    return value if isinstance(value, list) else []
+
+
+def bool_in(value: object) -> bool | None:
+    """Return `value` if it is true or false, else None."""
+    return value if isinstance(value, bool) else None
+
+
 def count_in(value: object) -> int:
     """Return `value` if it is a whole number from 1 up to a plausible size, else 0."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER:
@@ -103,6 +113,11 @@ def number_in(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST_NUMBER:
         return None
     return float(value)
+
+
+def join_lines(texts: Iterable[str]) -> str:
+    """Join the texts that are not empty, each on its own line."""
+    return "\n".join(text for text in texts if text)
 
 
 def dump_json(value: object) -> str:

@@ -9,9 +9,11 @@ from elision.dialects import (
     AssistantMessage,
     Json,
     ToolResult,
+    bool_in,
     count_in,
     dump_arguments,
     dump_json,
+    join_lines,
     make_sealed,
     mapping_in,
     mappings_in,
@@ -81,7 +83,7 @@ def parse_assistant(message: Json) -> AssistantMessage:
     summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
     return AssistantMessage(
         content=tuple(part for block in blocks for part in _parse_block(block)),
-        reasoning="\n".join(filter(None, map(_read_thinking, blocks))),
+        reasoning=join_lines(map(_read_thinking, blocks)),
         actions=tuple(_parse_action(block) for block in blocks if block.get("type") == "tool_use"),
         summary=summaries[-1] if summaries else None,
     )
@@ -135,7 +137,7 @@ def _parse_result(block: Json) -> ToolResult:
     return ToolResult(
         action_id=text_in(block.get("tool_use_id")),
         content=parse_content(block.get("content")),
-        error=error if isinstance(error, bool) else None,
+        error=bool_in(error),
         tags=KEEP_OUTPUT if loads else frozenset(),
     )
 

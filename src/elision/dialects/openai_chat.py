@@ -10,6 +10,7 @@ from elision.dialects import (
     AssistantMessage,
     Json,
     ToolResult,
+    bool_in,
     count_in,
     dump_arguments,
     mapping_in,
@@ -77,7 +78,7 @@ def parse_result(message: Json) -> ToolResult:
         action_id=text_in(message.get("tool_call_id")) or name,
         content=parse_content(message.get("content")),
         tool=name,
-        error=error if isinstance(error, bool) else None,
+        error=bool_in(error),
     )
 
 

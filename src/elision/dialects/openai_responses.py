@@ -17,6 +17,7 @@ from elision.dialects import (
     count_in,
     dump_arguments,
     dump_json,
+    join_lines,
     make_opaque,
     make_sealed,
     mapping_in,
@@ -103,7 +104,7 @@ def _read_reasoning(item: Json) -> str:
     """Return the reasoning text if it was sent (open models), else its summary."""
     texts = [text_in(part.get("text")) for part in mappings_in(item.get("content"))]
     texts = texts or [text_in(part.get("text")) for part in mappings_in(item.get("summary"))]
-    return "\n".join(filter(None, texts))
+    return join_lines(texts)
 
 
 def _keep_sealed_reasoning(item: Json) -> Content:
@@ -161,7 +162,7 @@ def _parse_entry(entry: object) -> Part:
         return Text(dump_json(entry))
     text = text_in(entry.get("logs")) or text_in(entry.get("text"))
     if text:
-        return Text("\n".join(filter(None, (text_in(entry.get("filename")), text))))
+        return Text(join_lines((text_in(entry.get("filename")), text)))
     return _keep_unreadable(entry)
 
 
@@ -217,7 +218,7 @@ def _parse_command_output(run: Json) -> Content:
     else:
         ending = ""
     texts = (text_in(run.get("stdout")), text_in(run.get("stderr")), ending)
-    return make_content("\n".join(filter(None, texts)))
+    return make_content(join_lines(texts))
 
 
 def _has_failed(item: Json) -> bool | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elision.dialects import join_lines
 from elision.dialects.render import BaseRenderer, JsonMessage, TurnCalls, describe_part, find_image
 from elision.trajectory.content import Content, Opaque, Part, Text
 from elision.trajectory.turn import Action, Message
@@ -74,7 +75,7 @@ def _render_call(id: str, action: Action) -> JsonMessage:
 
 def _join_words(parts: Content) -> str:
     """Join content that can hold only text."""
-    return "\n".join(filter(None, (part.text if isinstance(part, Text) else describe_part(part) for part in parts)))
+    return join_lines(part.text if isinstance(part, Text) else describe_part(part) for part in parts)
 
 
 def _render_parts(parts: Content) -> Any:

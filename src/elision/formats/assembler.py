@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from elision.dialects import join_lines
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
@@ -117,7 +118,7 @@ class Assembler:
         known = {action.id for action in draft.actions}
         fresh = tuple(action for action in self._name_calls(actions, self.turn_count) if action.id not in known)
         draft.content += content
-        draft.reasoning = "\n".join(filter(None, (draft.reasoning, reasoning)))
+        draft.reasoning = join_lines((draft.reasoning, reasoning))
         draft.actions += fresh
         for action in fresh:
             self._calls[action.id] = draft

@@ -15,8 +15,10 @@ from typing import ClassVar
 
 from elision.dialects import (
     Json,
+    bool_in,
     count_in,
     dump_arguments,
+    list_in,
     mapping_in,
     mappings_in,
     number_in,
@@ -69,7 +71,7 @@ def _is_atif(value: Json) -> bool:
 
 def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[RunOrProblem]:
     recorded = root.get("steps")
-    steps = recorded if isinstance(recorded, list) else []
+    steps = list_in(recorded)
     run = _AtifRun(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
     for number, step in enumerate(steps, start=1):
         run.feed_step(step, number)
@@ -156,7 +158,7 @@ class _AtifRun:
                 self.assembler.add_user(parse_content(result.get("content")))
             else:
                 error = mapping_in(result.get("extra")).get("is_error")
-                verdict = error if isinstance(error, bool) else None
+                verdict = bool_in(error)
                 self.assembler.add_result(call, parse_content(result.get("content")), error=verdict, line=number)
 
 

@@ -13,7 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from elision.dialects import Json, ToolResult, anthropic, count_in, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import (
+    Json,
+    ToolResult,
+    anthropic,
+    count_in,
+    join_lines,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
 from elision.formats.assembler import Assembler
 from elision.formats.branches import RecordedBranch, TreeNode, split_branches
 from elision.formats.claude_code_attachments import find_rendering_versions, read_sent_content, read_system_prompt
@@ -343,7 +353,7 @@ class _TranscriptRun:
         usages = list(filter(None, (anthropic.parse_usage(message.get("usage")) for message in messages)))
         self.assembler.add_assistant(
             tuple(part for fragment in said for part in fragment.content),
-            reasoning="\n".join(filter(None, (fragment.reasoning for fragment in said))),
+            reasoning=join_lines(fragment.reasoning for fragment in said),
             actions=[action for fragment in said for action in fragment.actions],
             # Every fragment repeats the usage of the whole message; only the last one's output count is final.
             usage=usages[-1] if usages else None,

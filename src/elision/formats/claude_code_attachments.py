@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from elision.dialects import Json, dump_json, make_opaque, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import Json, dump_json, join_lines, make_opaque, mapping_in, mappings_in, parse_content, text_in
 from elision.trajectory.content import Content, make_content
 
 #: Events whose hooks' plain output the model is sent.
@@ -52,7 +52,7 @@ def _join_fields(*names: str) -> Callable[[Json], Content]:
     """Return a reader that joins the texts of some fields. Lists of texts and of objects with a text are flattened."""
 
     def texts_of(attachment: Json) -> Content:
-        return make_content("\n".join(filter(None, (_flatten_text(attachment.get(name)) for name in names))))
+        return make_content(join_lines(_flatten_text(attachment.get(name)) for name in names))
 
     return texts_of
 
@@ -61,12 +61,12 @@ def _flatten_text(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_flatten_text, value)))
+        return join_lines(map(_flatten_text, value))
     held = mapping_in(value)
     names = [text_in(held.get(name)) for name in ("path", "name", "uri")]
     said = [_flatten_text(held[name]) for name in ("content", "text", "contents", "file") if name in held]
     if said:
-        return "\n".join(filter(None, (*names, *said)))
+        return join_lines((*names, *said))
     if held:
         return dump_json(held)
     return ""
@@ -78,7 +78,7 @@ def _read_file_content(attachment: Json) -> Content:
     name = text_in(attachment.get("filename")) or text_in(attachment.get("displayPath"))
     if held.get("type") == "image":
         return (*make_content(name), make_opaque("image", held))
-    return make_content("\n".join(filter(None, (name, _flatten_text(attachment.get("content"))))))
+    return make_content(join_lines((name, _flatten_text(attachment.get("content")))))
 
 
 def _read_hook_output(attachment: Json) -> Content:

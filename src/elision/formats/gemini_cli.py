@@ -13,7 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import Json, count_in, dump_arguments, dump_json, make_opaque, mapping_in, mappings_in, text_in
+from elision.dialects import (
+    Json,
+    count_in,
+    dump_arguments,
+    dump_json,
+    join_lines,
+    list_in,
+    make_opaque,
+    mapping_in,
+    mappings_in,
+    text_in,
+)
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
@@ -90,7 +101,7 @@ def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
         return
     yield JsonLine(1, {name: held for name, held in value.items() if name != "messages"})
     messages = value["messages"]
-    for number, message in enumerate(messages if isinstance(messages, list) else [], start=1):
+    for number, message in enumerate(list_in(messages), start=1):
         if isinstance(message, dict):
             yield JsonLine(number, {"id": f"message {number}", **message})
         else:
@@ -223,7 +234,7 @@ def _add_model_message(assembler: Assembler, line: JsonLine, parts: list[Json], 
         return  # begun and given up: nothing was answered
     assembler.add_assistant(
         said,
-        reasoning="\n".join(filter(None, (*thoughts, *_list_thoughts(parts)))),
+        reasoning=join_lines((*thoughts, *_list_thoughts(parts))),
         actions=calls.values(),
         usage=usage,
         at=parse_timestamp(message.get("timestamp")) if clock is None else clock,

@@ -15,6 +15,8 @@ from elision.dialects import (
     Json,
     count_in,
     dump_arguments,
+    join_lines,
+    list_in,
     make_sealed,
     mapping_in,
     mappings_in,
@@ -98,7 +100,7 @@ def _read_member_json(members: ZipMembers, document: Document, name: str) -> Any
 
 def _read_json_samples(log: Json, document: Document) -> Iterator[_Sample | Problem]:
     samples = log.get("samples")
-    for number, sample in enumerate(samples if isinstance(samples, list) else [], start=1):
+    for number, sample in enumerate(list_in(samples), start=1):
         if isinstance(sample, dict):
             yield _Sample(document.path, number, sample)
         else:
@@ -148,7 +150,7 @@ def _read_sequence(members: ZipMembers, document: Document, prefix: str) -> list
 
 
 def _read_ranges(refs: object) -> Iterator[tuple[int, int]]:
-    for ref in refs if isinstance(refs, list) else []:
+    for ref in list_in(refs):
         if isinstance(ref, list) and len(ref) == 2:
             yield count_in(ref[0]), count_in(ref[1])
 
@@ -196,7 +198,7 @@ class _SampleFeeder:
 
     def feed_sample(self) -> None:
         self._assembler.add_tools(self._find_tools())
-        for message in self._messages if isinstance(self._messages, list) else []:
+        for message in list_in(self._messages):
             if isinstance(message, dict):
                 self._add_message(self._resolve_attachments(message))
             else:
@@ -310,10 +312,10 @@ def _read_usage(value: object) -> Usage | None:
 
 def _parse_assistant(message: Json) -> AssistantMessage:
     value = message.get("content")
-    parts = value if isinstance(value, list) else []
+    parts = list_in(value)
     return AssistantMessage(
         content=tuple(part for item in parts for part in _parse_parts(item)) if parts else parse_content(value),
-        reasoning="\n".join(filter(None, (_read_reasoning(mapping_in(item)) for item in parts))),
+        reasoning=join_lines(_read_reasoning(mapping_in(item)) for item in parts),
         actions=tuple(_parse_action(call) for call in mappings_in(message.get("tool_calls"))),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import Json, anthropic, dump_arguments, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import Json, anthropic, bool_in, dump_arguments, mapping_in, mappings_in, parse_content, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
@@ -211,7 +211,7 @@ class _AgentThread:
         error = event.get("is_error")
         shown = parse_content(event.get("content")) or (Text(""),)
         self._answered.add(call)
-        self.assembler.add_result(call, shown, error=error if isinstance(error, bool) else None, line=line)
+        self.assembler.add_result(call, shown, error=bool_in(error), line=line)
 
     def note_confirmation(self, event: Json, line: int) -> None:
         """Note that the user forbade a call: it is answered with the reason, unless a result follows."""

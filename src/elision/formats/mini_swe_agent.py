@@ -13,6 +13,7 @@ from typing import Any
 from elision.dialects import (
     AssistantMessage,
     Json,
+    join_lines,
     mapping_in,
     mappings_in,
     number_in,
@@ -172,7 +173,7 @@ def _parse_assistant(message: Json) -> AssistantMessage:
         items = [openai_responses.parse_item(item) for item in mappings_in(message.get("output"))]
         return AssistantMessage(
             content=tuple(part for item in items for part in item.content),
-            reasoning="\n".join(filter(None, (item.reasoning for item in items))),
+            reasoning=join_lines(item.reasoning for item in items),
             actions=tuple(action for item in items for action in item.actions),
         )
     spoken = openai_chat.parse_assistant(message)

@@ -18,6 +18,8 @@ from elision.dialects import (
     Json,
     count_in,
     dump_arguments,
+    join_lines,
+    list_in,
     make_opaque,
     mapping_in,
     mappings_in,
@@ -83,7 +85,7 @@ class _StoredSession:
 def _list_messages(value: Any) -> list[Any]:
     """Return the messages of an export, or of a list of them as the server returns it."""
     held = value if isinstance(value, list) else mapping_in(value).get("messages")
-    return held if isinstance(held, list) else []
+    return list_in(held)
 
 
 def _is_message(value: Any) -> bool:
@@ -156,7 +158,7 @@ class _SessionRun:
 
     def _add_summary(self, info: Json, parts: list[Json]) -> None:
         usage = self._read_usage([*_list_finish_parts(parts), info][0])
-        summary = "\n".join(filter(None, (text_in(part.get("text")) for part in parts if part.get("type") == "text")))
+        summary = join_lines(text_in(part.get("text")) for part in parts if part.get("type") == "text")
         self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
     def _add_assistant(self, info: Json, parts: list[Json], number: int) -> None:
@@ -174,7 +176,7 @@ class _SessionRun:
                 usage = None
             tools = [part for part in step if part.get("type") == "tool"]
             said = tuple(part for each in step for part in _read_text(each))
-            reasoning = "\n".join(filter(None, map(_read_reasoning, step)))
+            reasoning = join_lines(map(_read_reasoning, step))
             if not (said or reasoning or tools or usage):
                 continue
             self.assembler.add_assistant(

@@ -14,6 +14,7 @@ from typing import Any
 from elision.dialects import (
     Json,
     dump_arguments,
+    join_lines,
     make_opaque,
     mapping_in,
     mappings_in,
@@ -249,7 +250,7 @@ def _read_reasoning(holder: Json) -> str:
     item = mapping_in(holder.get("responses_reasoning_item"))
     summary = item.get("content") or item.get("summary")
     texts = (text_in(each) for each in summary) if isinstance(summary, list) else ()
-    return parse_reasoning(holder) or "\n".join(filter(None, (*blocks, *texts)))
+    return parse_reasoning(holder) or join_lines((*blocks, *texts))
 
 
 def _read_observation(observation: Json) -> Content:
@@ -261,9 +262,7 @@ def _read_observation(observation: Json) -> Content:
         if isinstance(value, list):
             return parse_content(value) + make_content(format_shell_output("", metadata).strip("\n"))
         if isinstance(value, str):
-            return make_content(
-                "\n".join(filter(None, (format_shell_output(value, metadata), error)))
-            ) + _read_screenshot(observation)
+            return make_content(join_lines((format_shell_output(value, metadata), error))) + _read_screenshot(observation)
     rest = {key: value for key, value in observation.items() if key != "kind"}
     return make_content(error or (json.dumps(rest, ensure_ascii=False) if rest else ""))
 

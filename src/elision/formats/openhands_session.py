@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from elision.dialects import list_in
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value
@@ -71,7 +72,7 @@ def _read_events(assembler: Assembler, document: Document) -> Mapping[int, Any]:
         if found is None or all(number in events for number in range(int(found[1]), int(found[2]))):
             continue
         page = read_member(assembler, document, name)
-        for number, value in enumerate(page if isinstance(page, list) else [], start=int(found[1])):
+        for number, value in enumerate(list_in(page), start=int(found[1])):
             if value is not None:
                 events.setdefault(number, value)
     return events

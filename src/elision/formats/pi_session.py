@@ -13,6 +13,7 @@ from elision.dialects import (
     Json,
     count_in,
     dump_arguments,
+    join_lines,
     make_sealed,
     mapping_in,
     mappings_in,
@@ -155,7 +156,7 @@ def _add_assistant(assembler: Assembler, message: Json, line: JsonLine) -> None:
     blocks = mappings_in(message.get("content"))
     assembler.add_assistant(
         _parse_content(message.get("content")),
-        reasoning="\n".join(filter(None, (text_in(b.get("thinking")) for b in blocks if b.get("type") == "thinking"))),
+        reasoning=join_lines(text_in(b.get("thinking")) for b in blocks if b.get("type") == "thinking"),
         actions=_parse_actions(message),
         usage=_read_usage(message.get("usage")),
         at=_read_start_time(message, line),

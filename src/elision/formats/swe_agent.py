@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from elision.dialects import AssistantMessage, Json, count_in, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import (
+    AssistantMessage,
+    Json,
+    count_in,
+    join_lines,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
 from elision.dialects.openai_chat import parse_assistant
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
@@ -115,7 +124,7 @@ def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
     command = text_in(turn.step.get("action")) or text_in(turn.message.get("action"))
     actions = spoken.actions or ((Action(id="", name="bash", arguments=command, implicit=True),) if command else ())
     thoughts = (text_in(block.get("thinking")) for block in mappings_in(turn.message.get("thinking_blocks")))
-    reasoning = spoken.reasoning or "\n".join(filter(None, thoughts))
+    reasoning = spoken.reasoning or join_lines(thoughts)
     assembler.add_assistant(spoken.content, reasoning=reasoning, actions=actions, line=turn.line)
     shown, *rest = turn.answers or ({},)
     if spoken.actions:

@@ -11,6 +11,7 @@ from typing import Any
 
 from elision.dialects import (
     Json,
+    bool_in,
     count_in,
     dump_arguments,
     mapping_in,
@@ -150,7 +151,7 @@ def _add_result(assembler: Assembler, result: Json, number: int) -> None:
     assembler.add_result(
         text_in(result.get("id")),
         parse_content(result.get("content")),
-        error=error if isinstance(error, bool) else None,
+        error=bool_in(error),
         line=number,
     )
 

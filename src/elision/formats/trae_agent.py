@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from elision.dialects import Json, dump_arguments, dump_json, mapping_in, mappings_in, number_in, parse_content, text_in
+from elision.dialects import (
+    Json,
+    dump_arguments,
+    dump_json,
+    join_lines,
+    mapping_in,
+    mappings_in,
+    number_in,
+    parse_content,
+    text_in,
+)
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
@@ -114,7 +124,7 @@ def _add_result(assembler: Assembler, result: Json, answered: set[str], number: 
 def _join_result(result: Json) -> Content:
     said = text_in(result.get("result"))
     error = text_in(result.get("error"))
-    return make_content("\n".join(filter(None, (said, f"Tool call failed with error:\n{error}" if error else ""))))
+    return make_content(join_lines((said, f"Tool call failed with error:\n{error}" if error else "")))
 
 
 # -- the port ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from elision.dialects import join_lines
 from elision.dialects.live.pieces import Location, Piece
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.turn import Action, Message, Observation, Turn
@@ -135,7 +136,7 @@ class LiveConversation:
         draft = live.draft
         known = {action.id for action in draft.actions}
         draft.content += said.content
-        draft.reasoning = "\n".join(filter(None, (draft.reasoning, said.reasoning)))
+        draft.reasoning = join_lines((draft.reasoning, said.reasoning))
         draft.actions += tuple(self._name_calls(live, said.actions, known))
         live.assistant.append(piece.location)
 
