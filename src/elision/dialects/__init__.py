@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, make_content
@@ -120,6 +121,11 @@ def join_lines(texts: Iterable[str]) -> str:
     return "\n".join(text for text in texts if text)
 
 
+def join_contents(contents: Iterable[Iterable[Part]]) -> Content:
+    """Join contents, one after the other."""
+    return tuple(chain.from_iterable(contents))
+
+
 def dump_json(value: object) -> str:
     """Return `value` as JSON text. A string is taken to be JSON text, or to stand for it, already."""
     if isinstance(value, str):
@@ -129,7 +135,9 @@ def dump_json(value: object) -> str:
 
 def dump_arguments(value: object) -> str:
     """Return a call's arguments as JSON text, in whatever form the provider has them; {} if there are none."""
-    return dump_json({} if value is None else value)
+    if value is None:
+        return "{}"
+    return dump_json(value)
 
 
 def make_opaque(kind: str, part: Json) -> Opaque:
@@ -153,7 +161,7 @@ def parse_content(value: object) -> Content:
     if isinstance(value, str):
         return make_content(value)
     if isinstance(value, list):
-        return tuple(part for item in value for part in _parse_parts(item))
+        return join_contents(_parse_parts(item) for item in value)
     if isinstance(value, dict):
         return tuple(_parse_parts(value))
     if value is None:

@@ -13,6 +13,7 @@ from elision.dialects import (
     count_in,
     dump_arguments,
     dump_json,
+    join_contents,
     join_lines,
     make_sealed,
     mapping_in,
@@ -55,11 +56,11 @@ def has_dialect_signs(messages: Iterable[Json], outer: Json) -> bool:
 
     outer: the object that holds the messages.
     """
-    return (
-        isinstance(outer.get("system"), str | list)
-        or any("input_schema" in tool for tool in mappings_in(outer.get("tools")))
-        or any(_is_own_block(block) for message in messages for block in mappings_in(message.get("content")))
-    )
+    if isinstance(outer.get("system"), str | list):
+        return True
+    if any("input_schema" in tool for tool in mappings_in(outer.get("tools"))):
+        return True
+    return any(any(map(_is_own_block, mappings_in(message.get("content")))) for message in messages)
 
 
 def _is_own_block(block: Json) -> bool:
@@ -82,7 +83,7 @@ def parse_assistant(message: Json) -> AssistantMessage:
     blocks = list_blocks(message.get("content"))
     summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
     return AssistantMessage(
-        content=tuple(part for block in blocks for part in _parse_block(block)),
+        content=join_contents(map(_parse_block, blocks)),
         reasoning=join_lines(map(_read_thinking, blocks)),
         actions=tuple(_parse_action(block) for block in blocks if block.get("type") == "tool_use"),
         summary=summaries[-1] if summaries else None,
@@ -106,7 +107,7 @@ def _keep_hidden_thinking(block: Json) -> Content:
     return (make_sealed("thinking", block, text_in(block.get("signature"))),)
 
 
-#: Block type -> what of it belongs to the content of an assistant message.
+#: Block type -> reads the part of it that belongs to the content of an assistant message.
 _CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
     "thinking": _keep_hidden_thinking,
     "redacted_thinking": lambda block: (make_sealed("redacted_thinking", block, text_in(block.get("data"))),),
@@ -131,13 +132,12 @@ def parse_results(message: Json) -> list[ToolResult]:
 
 
 def _parse_result(block: Json) -> ToolResult:
-    error = block.get("is_error")
     # A tool that a result refers to may be called from then on, and may not where the reference is hidden.
     loads = any(part.get("type") == "tool_reference" for part in mappings_in(block.get("content")))
     return ToolResult(
         action_id=text_in(block.get("tool_use_id")),
         content=parse_content(block.get("content")),
-        error=bool_in(error),
+        error=bool_in(block.get("is_error")),
         tags=KEEP_OUTPUT if loads else frozenset(),
     )
 
@@ -145,7 +145,7 @@ def _parse_result(block: Json) -> ToolResult:
 def parse_user_words(message: Json) -> Content:
     """Return what a user message says beside its tool results."""
     blocks = list_blocks(message.get("content"))
-    return tuple(part for block in blocks if block.get("type") != "tool_result" for part in parse_content(block))
+    return join_contents(parse_content(block) for block in blocks if block.get("type") != "tool_result")
 
 
 def parse_usage(value: object) -> Usage | None:

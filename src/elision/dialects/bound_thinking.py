@@ -1,4 +1,4 @@
-"""Thinking that is bound to what stood in front of it, and the ways to keep a context small all the same.
+"""Keep a context small where thinking is bound to the messages before it: four policies.
 
 Anthropic's newest models check each signed thinking block against the messages it was thought behind. "Clear or shorten
 an earlier tool result … invalid for every later thinking block" (preserved thinking, Nov 2026): HTTP 400, or the block
@@ -6,7 +6,7 @@ is dropped where the request asks for that. Cache markers may move, and what the
 
 The policies, `THINKING_POLICIES`:
 
-- `defer`: our edits stay behind the newest bound thinking. Safe everywhere; saves little where every turn thinks.
+- `defer`: we edit only what comes after the newest bound thinking. It saves little where every turn thinks.
 - `native`: our messages stay whole, and the server clears old results up to our frontier (`server_clearing.py`). Its
   placeholder is the provider's: no gist, no handle, no rule on arguments, and only a run of the oldest results.
 - `drop_block`: we edit, and every request from then on asks for invalid thinking to be dropped. Thoughts are lost.
@@ -62,7 +62,9 @@ def has_bound_thinking(turn: Turn) -> bool:
 
     Reasoning text is enough: the text of a thinking block is kept as `reasoning`, apart from its signature.
     """
-    return bool(turn.reasoning) or any(isinstance(part, Opaque) and part.kind in _BLOCKS for part in turn.content)
+    if turn.reasoning:
+        return True
+    return any(isinstance(part, Opaque) and part.kind in _BLOCKS for part in turn.content)
 
 
 def find_newest_thinking(turns: Sequence[Turn]) -> int:
@@ -70,7 +72,10 @@ def find_newest_thinking(turns: Sequence[Turn]) -> int:
 
     Results of that turn come after its thinking, so they may change, and so may those of every later turn.
     """
-    return next((turn.index for turn in reversed(turns) if has_bound_thinking(turn)), 0)
+    for turn in reversed(turns):
+        if has_bound_thinking(turn):
+            return turn.index
+    return 0
 
 
 def find_editable_from(turns: Sequence[Turn]) -> int:
@@ -103,4 +108,6 @@ def ask_to_drop_thinking(request: Mapping[str, Any], capabilities: Capabilities)
 def add_beta(header: str, beta: str) -> str:
     """Add `beta` to an `anthropic-beta` header, after what the client asked for."""
     asked = [each.strip() for each in header.split(",") if each.strip()]
-    return ",".join(asked if beta in asked else [*asked, beta])
+    if beta not in asked:
+        asked.append(beta)
+    return ",".join(asked)

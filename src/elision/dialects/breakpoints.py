@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from elision.dialects import Json, mapping_in, text_in
+from elision.dialects import Json, list_in, mapping_in, text_in
 from elision.dialects.rules.anthropic import (
     MAX_BREAKPOINTS,
     THINKING_TYPES,
@@ -33,7 +33,7 @@ LOOK_BACK: Final = 20
 class BreakpointPlace:
     """message, block: 0-based; a content that is one text is block 0 of its message.
 
-    ttl: "1h" where a breakpoint behind it lives an hour, since longer lives must come first; else "5m".
+    ttl: "1h" where a later breakpoint lives an hour, since longer lives must come first; else "5m".
     """
 
     message: int
@@ -55,17 +55,13 @@ def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, i
         (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
         nothing.
     """
-    messages = request.get("messages")
-    if isinstance(messages, list):
-        messages = messages
-    else:
-        messages = []
+    messages = list_in(request.get("messages"))
     marks = find_breakpoints(request)
     free = MAX_BREAKPOINTS - len(marks) - has_automatic_breakpoint(request)
     ends = {mark.place for mark in marks if mark.is_on_message_block}
     taken: list[tuple[int, int]] = []
     for place in wanted:
-        bearer = next((at for at, bears in _walk_back(messages, place) if bears), None)
+        bearer = _find_bearer(messages, place)
         if bearer is not None and bearer not in ends and len(taken) < free:
             taken.append(bearer)
             ends.add(bearer)
@@ -73,11 +69,6 @@ def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, i
         ends |= {at for at, _ in islice(_walk_back(messages, _END), 1)}
     taken += _fill_gap(messages, sorted(ends), free - len(taken))
     return [BreakpointPlace(*at, ttl=_choose_ttl(request, marks, at)) for at in taken]
-
-
-def list_breakpoints(request: Mapping[str, Any]) -> list[Breakpoint]:
-    """Return the breakpoints that a request bears."""
-    return find_breakpoints(request)
 
 
 def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace]) -> dict[str, Any]:
@@ -95,7 +86,7 @@ def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace
     return {**request, "messages": messages}
 
 
-#: Behind every block.
+#: After every block.
 _END: Final = (sys.maxsize, sys.maxsize)
 
 
@@ -120,6 +111,14 @@ def _can_bear_breakpoint(part: Json) -> bool:
     return bool(kind) and kind not in THINKING_TYPES and (kind != "text" or bool(text_in(part.get("text")).strip()))
 
 
+def _find_bearer(messages: Sequence[Any], place: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the nearest block from `place` back that can bear a mark."""
+    for at, bears in _walk_back(messages, place):
+        if bears:
+            return at
+    return None
+
+
 def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
     """Return up to `free` blocks that shorten the last gap between two breakpoints to 20 blocks."""
     found: list[tuple[int, int]] = []
@@ -138,8 +137,8 @@ def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: in
 
 def _choose_ttl(request: Mapping[str, Any], marks: Sequence[Breakpoint], place: tuple[int, int]) -> str:
     """Return how long a breakpoint at `place` must live: as long as any after it."""
-    behind = any(mark.ttl == "1h" and mark.place >= place for mark in marks)
+    is_before_long = any(mark.ttl == "1h" and mark.place >= place for mark in marks)
     automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and has_automatic_breakpoint(request)
-    if behind or automatic:
+    if is_before_long or automatic:
         return "1h"
     return "5m"

@@ -30,18 +30,16 @@ class Capabilities:
     """One row: what holds for every model whose name begins with `model`.
 
     model:         beginning of the bare name, as `normalize_model` writes it; "" fits all.
-    binds_thinking: thinking is valid only behind the very prefix that it was thought behind (prefix-bound thinking).
+    binds_thinking: thinking is valid only after the very prefix that preceded it (prefix-bound thinking).
     can_drop_block: a request may ask for invalid thinking to be dropped instead of being refused.
     clears_results: the server clears old tool results itself (`clear_tool_uses_20250919`).
     mark_field:    how a cache breakpoint is set.
     max_breakpoints: how many a request may set, automatic ones included; 0 where there are none.
-    look_back:     content blocks that a breakpoint looks back for an entry; 0: no limit.
     caches_automatically: prefixes are cached without being marked, or where the request asks for it as a whole.
-    choice_splits: another `tool_choice` loses the cache of the messages.
     takes_temperature: a `temperature` of one's own is taken.
     takes_audio:   a message may hold audio; True where it is not known.
     takes_prefill: a request may end with the beginning of the answer; True where it is not known.
-    thinking:      whether it thinks; what it thinks behind is what `bound` is about.
+    thinking:      whether it thinks.
     trust, source: of the row as a whole; the weakest of its facts.
     """
 
@@ -51,9 +49,7 @@ class Capabilities:
     clears_results: bool = False
     mark_field: MarkField = ""
     max_breakpoints: int = 0
-    look_back: int = 0
     caches_automatically: bool = True
-    choice_splits: bool = False
     takes_temperature: bool = True
     takes_audio: bool = True
     takes_prefill: bool = True
@@ -86,8 +82,6 @@ def _describe_claude(
         clears_results=clears_results,
         mark_field="cache_control",
         max_breakpoints=4,
-        look_back=20,
-        choice_splits=True,
         takes_temperature=takes_temperature,
         # The models that think without a budget begin their answers themselves (release notes of Opus 4.6, reports).
         takes_prefill=thinking in ("no", "manual"),
@@ -163,8 +157,6 @@ TABLE: Final[Sequence[Capabilities]] = (
         binds_thinking=True,
         mark_field="cache_control",
         max_breakpoints=4,
-        look_back=20,
-        choice_splits=True,
         takes_temperature=False,
         takes_prefill=False,
         thinking="default",
@@ -190,13 +182,13 @@ TABLE: Final[Sequence[Capabilities]] = (
     _describe_other("kimi", "price tables", trust="L"),
     _describe_other("glm", "price tables", trust="L"),
 )
-#: A model behind a name that says nothing may be any: nothing is asked of it, and signed thinking is taken for bound,
+#: An unknown name may be any model: nothing is asked of it, and signed thinking is taken for bound,
 #: which costs nothing where there is none.
 UNKNOWN: Final = Capabilities(
     model="", binds_thinking=True, takes_temperature=False, thinking="default", caches_automatically=False, trust="-"
 )
 
-# What behind a name that ends with a digit makes it another version: a digit, or one or two behind a dash.
+# What makes a name that ends with a digit another version: a further digit, or one or two after a dash.
 _OTHER_VERSION = re.compile(r"[\da-z]|-\d{1,2}(?!\w)")
 # What routers, clouds and Bedrock put around a name.
 _CLOUD_PREFIX = re.compile(r"(?:[a-z-]+\.)?(?:anthropic|openai)\.")

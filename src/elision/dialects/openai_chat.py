@@ -13,6 +13,7 @@ from elision.dialects import (
     bool_in,
     count_in,
     dump_arguments,
+    join_lines,
     mapping_in,
     mappings_in,
     number_in,
@@ -30,15 +31,8 @@ def parse_reasoning(message: Json) -> str:
         value = message.get(name)
         if isinstance(value, str) and value:
             return value
-    return "\n".join(
-        filter(
-            None,
-            (
-                text_in(part.get("text")) or text_in(part.get("summary"))
-                for part in mappings_in(message.get("reasoning_details"))
-            ),
-        )
-    )
+    details = mappings_in(message.get("reasoning_details"))
+    return join_lines(text_in(part.get("text")) or text_in(part.get("summary")) for part in details)
 
 
 def parse_actions(message: Json) -> tuple[Action, ...]:
@@ -51,7 +45,7 @@ def parse_actions(message: Json) -> tuple[Action, ...]:
 
 
 def _parse_action(call: Json) -> Action:
-    # A custom tool (free-form input) stands under "custom"; some recorders leave the envelope out.
+    # A custom tool (free-form input) is under "custom"; some recorders leave the envelope out.
     inner = mapping_in(call.get("function")) or mapping_in(call.get("custom")) or call
     if "arguments" not in inner:
         arguments = inner.get("input")

@@ -17,6 +17,7 @@ from elision.dialects import (
     count_in,
     dump_arguments,
     dump_json,
+    join_contents,
     join_lines,
     make_opaque,
     make_sealed,
@@ -179,10 +180,10 @@ _INLINE_PARSERS: Mapping[str, Callable[[Json], ToolResult | None]] = {
 
 def parse_result(item: Json) -> ToolResult:
     """Read an output item."""
-    found = next((item[name] for name in ("output", "result", "tools") if item.get(name) is not None), None)
+    outputs = [item[name] for name in ("output", "result", "tools") if item.get(name) is not None]
     return ToolResult(
         action_id=read_call_id(item),
-        content=_parse_output(found),
+        content=_parse_output(outputs[0] if outputs else None),
         tool=text_in(item.get("name")),
         error=_has_failed(item),
         tags=KEEP_OUTPUT if text_in(item.get("type")) in _UNHIDABLE else frozenset(),
@@ -199,12 +200,13 @@ def replace_output(item: Json, text: str) -> dict[str, Any]:
         else:
             outcome = {"type": "exit", "exit_code": 0}
         return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
-    return {**item, "result" if kind == "program_output" else "output": text}
+    field = "result" if kind == "program_output" else "output"
+    return {**item, field: text}
 
 
 def _parse_output(value: object) -> Content:
     if isinstance(value, list) and value and all(isinstance(part, dict) and "stdout" in part for part in value):
-        return tuple(part for run in value for part in _parse_command_output(run))
+        return join_contents(map(_parse_command_output, value))
     if isinstance(value, dict) and "type" not in value:
         return make_content(dump_json(value))
     return parse_content(value)

@@ -28,7 +28,7 @@ from elision.trajectory.view import Segment, View
 #: One message of a request, as JSON.
 JsonMessage: TypeAlias = dict[str, Any]
 
-#: What stands for the result of a call that has none.
+#: Sent as the result of a call that has none.
 NO_RESULT_TEXT = "[No result was recorded.]"
 
 
@@ -85,7 +85,7 @@ def _match_results(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[
 
 
 class BaseRenderer(ABC):
-    """A renderer but for the dialect: which messages stand for a segment, and how they are joined.
+    """A renderer but for the dialect: which messages a segment becomes, and how they are joined.
 
     no_result_text: result of a call that has none; "" leaves the call open.
     """
@@ -240,7 +240,7 @@ def _get_error(segment: Segment) -> bool | None:
 
 # -- opaque parts ---------------------------------------------------------------------------------------------------
 
-#: Reasoning that only the provider that sealed it can read; nothing stands for it in another dialect.
+#: Reasoning that only the provider that sealed it can read; other dialects leave it out.
 SEALED_KINDS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 #: Fields that hold the bytes of a media part, or say where they are.
 _PAYLOAD_FIELDS = frozenset(

@@ -1,7 +1,7 @@
-"""Views as Anthropic messages: the system prompt apart, roles taking turns, results first in the message behind a call.
+"""Render views as Anthropic messages: the system prompt apart, roles alternating, results first in the next message.
 
 Reasoning in clear text is left out: its signature was not recorded, and a thinking block without it is rejected. Sealed
-blocks go back as they were recorded. Cache breakpoints stand on the last block in front of each of the view's marks.
+blocks go back as they were recorded. Each mark of the view puts a cache breakpoint on the last block before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THINKING_TYPES = frozenset(("thinking", "redacted_thinking"))
 _MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
-#: Blocks kept as they were recorded, by where they may stand -> fields that they cannot be without, and of which type.
+#: Blocks kept as they were recorded, by where they are allowed -> the fields that they need, with their types.
 _Fields = Mapping[str, type]
 _WITH_SOURCE: Mapping[str, _Fields] = {"image": {"source": dict}, "document": {"source": dict}}
 _IN_RESULT: Mapping[str, _Fields] = {

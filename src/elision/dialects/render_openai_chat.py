@@ -1,8 +1,8 @@
-"""Views as OpenAI chat messages.
+"""Render views as OpenAI chat messages.
 
-Reasoning in clear text goes back as `reasoning_content`, the name that DeepSeek, vLLM and others read it under: it is
-counted, so it is sent. OpenAI's own models never show reasoning here, and servers that refuse the field refuse it to
-the client as well; `OpenAIChatRenderer(reasoning=False)` leaves it out.
+Reasoning in clear text goes back as `reasoning_content`, the name that DeepSeek, vLLM and others read: it is counted,
+so it is sent. OpenAI's own models never show reasoning here, and servers that refuse the field refuse it to the client
+as well; `OpenAIChatRenderer(sends_reasoning=False)` leaves it out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Views as OpenAI Responses items, every one sent anew (`store=False`), nothing left to the service's memory.
+"""Render views as OpenAI Responses items. Every request sends all of them (`store=False`).
 
-Sealed reasoning goes back as it was recorded, in front of what the model said or did next, without which it is
-rejected. Reasoning in clear text is left out: the service takes its own sealed items and no others. Item ids are left
-out but for those of reasoning and of hosted tools, which cannot be without.
+Sealed reasoning goes back as it was recorded, before what the model said or did next; without that it is rejected.
+Reasoning in clear text is left out: the service takes its own sealed items only. Item ids are left out, except those of
+reasoning and of hosted tools, which need them.
 """
 
 from __future__ import annotations

@@ -35,8 +35,11 @@ def list_tool_uses(turns: Iterable[Turn]) -> list[Key | None]:
         for position, observation in enumerate(turn.observations, start=1):
             if observation.role == "tool":
                 waiting.setdefault(observation.action_id, []).append((turn.index, position))
-        called = (action for action in turn.actions if not action.implicit)
-        found += [keys.pop(0) if (keys := waiting.get(action.id)) else None for action in called]
+        for action in turn.actions:
+            if action.implicit:
+                continue
+            keys = waiting.get(action.id)
+            found.append(keys.pop(0) if keys else None)
     return found
 
 
@@ -48,13 +51,13 @@ def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> i
         begin by writing files and making folders, and one short result held back all the rest.
     cleared: the count of the request before. It never shrinks, as that would rewrite the prefix too.
     """
-    run = 0
-    for place, each in enumerate(is_masked, start=1):
-        if each is False:
+    count = 0
+    for number, hides in enumerate(is_masked, start=1):
+        if hides is False:
             break
-        if each:
-            run = place
-    return max(run, cleared)
+        if hides:
+            count = number
+    return max(count, cleared)
 
 
 def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, Any] | None:

@@ -19,14 +19,14 @@ _SEARCHED_LENGTH: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflow:
-    """A prompt did not fit. tokens: of the prompt; limit: of the window; both in tokens, None where nobody says."""
+    """A prompt did not fit. tokens: of the prompt; limit: of the window; None where the error does not say."""
 
     tokens: int | None = None
     limit: int | None = None
 
 
 _N = r"(?:[\d,]{1,15})"
-#: Who says it -> how, the groups being named. The first that fits is taken, so the telling ones stand first.
+#: (provider, pattern with named groups). The first that fits is taken, so patterns with numbers come first.
 _OVERFLOWS: Final[tuple[tuple[str, str], ...]] = (
     ("Anthropic", rf"prompt is too long: (?P<tokens>{_N}) tokens > (?P<limit>{_N})"),
     ("Anthropic", rf"exceed context limit: (?P<tokens>{_N}) \+ {_N} > (?P<limit>{_N})"),
@@ -150,7 +150,7 @@ def parse_cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformation:
-    """Thinking that did not fit what stands in front of it.
+    """Thinking that did not fit the messages before it.
 
     is_dropped: whether the model was spared it; if not, it was let pass.
     place:   the block, as the provider writes it. reason: the provider's word, `prefix_binding_mismatch` for an edit.
@@ -187,6 +187,9 @@ _UNBOUND_PATTERN = re.compile(
 def find_unbound_thinking(answer: object) -> str | None:
     """Return the place of the first thinking block that was refused because something before it was edited; None if an
     error says something else."""
-    text = " ".join(_list_error_texts(answer)) if isinstance(answer, Mapping) else answer
-    found = _UNBOUND_PATTERN.search(text[:_SEARCHED_LENGTH]) if isinstance(text, str) else None
-    return found[1] if found and "bound to a different conversation" in str(text) else None
+    if isinstance(answer, Mapping):
+        answer = " ".join(_list_error_texts(answer))
+    if not isinstance(answer, str) or "bound to a different conversation" not in answer:
+        return None
+    found = _UNBOUND_PATTERN.search(answer[:_SEARCHED_LENGTH])
+    return found[1] if found else None

@@ -118,7 +118,7 @@ class _MessageFeeder:
         said = anthropic.parse_assistant(message)
         fragment = _read_fragment(message)
         if said == AssistantMessage() and fragment == Fragment() and "stop_reason" not in message:
-            return  # the place of a block that the recorder left out: it tells of no call
+            return  # the place of a block that the recorder left out: it is no call
         earlier = self._newest
         self._newest = fragment
         # A request may end with the beginning of its own response, or with one that server tools have interrupted.

@@ -70,8 +70,12 @@ class Assembler:
         self._add_message(Message(role="user", content=content, pinned=pinned))
 
     def _add_message(self, message: Message) -> None:
-        if message.content:
-            (self._drafts[-1].users if self._drafts else self._head).append(message)
+        if not message.content:
+            return
+        if self._drafts:
+            self._drafts[-1].users.append(message)
+        else:
+            self._head.append(message)
 
     def add_assistant(
         self,
@@ -153,8 +157,10 @@ class Assembler:
         if any(known.action_id == action_id for known in draft.results):
             self.report_problem(f"call {action_id!r} is answered twice; the first result is kept", line)
             return
-        name = tool or next(action.name for action in draft.actions if action.id == action_id)
-        draft.results.append(Observation(action_id=action_id, tool=name, content=content, error=error, tags=tags))
+        if not tool:
+            names = {action.id: action.name for action in draft.actions}
+            tool = names[action_id]
+        draft.results.append(Observation(action_id=action_id, tool=tool, content=content, error=error, tags=tags))
 
     def add_compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
         """Note that the recording agent rewrote its own context here."""
@@ -171,12 +177,14 @@ class Assembler:
             seen = bool(self._tool_definitions) or any(draft.results or draft.actions for draft in self._drafts)
             mode = choose_observation_role(find_opening_text(self._drafts), has_tools=seen)
         models = Counter(draft.model for draft in self._drafts if draft.model)
+        if not model and models:
+            model = models.most_common(1)[0][0]
         _name_models(self._drafts)
         return Trajectory(
             id=id,
             file=self.file,
             format=format,
-            model=model or (models.most_common(1)[0][0] if models else ""),
+            model=model,
             parent=parent,
             head=Head(messages=tuple(self._head), tools=tuple(self._tool_definitions)),
             turns=tuple(draft.build_turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
@@ -192,7 +200,8 @@ def _name_models(drafts: Sequence[TurnBuilder]) -> None:
     A request with its response names the model of its last call only. Left without a name, the earlier calls would
     count as another model's, and the last would find no prompt cache.
     """
-    model = next((draft.model for draft in drafts if draft.model), "")
+    named = [draft.model for draft in drafts if draft.model]
+    model = named[0] if named else ""
     for draft in drafts:
         model = draft.model or model
         draft.model = model

@@ -1,7 +1,7 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor, versions 1.0 to 1.8 (`trajectory.json`).
 
 Source: Harbor's RFC 0001 and its models (0.25.0). `prompt_tokens` include what was cached; a write to the cache has no
-field of its own and stands in `metrics.extra`.
+field of its own and is in `metrics.extra`.
 
 Steps marked `is_copied_context` were made in an earlier segment and are recorded there: they are no turns of this run,
 and their calls are not billed again. They are its head, an agent's steps among them as text. A step of the agent that
@@ -18,6 +18,7 @@ from elision.dialects import (
     bool_in,
     count_in,
     dump_arguments,
+    join_contents,
     list_in,
     mapping_in,
     mappings_in,
@@ -29,6 +30,7 @@ from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.litellm import find_first_count
 from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.text_protocol import find_action
@@ -57,8 +59,9 @@ class AtifReader:
         while waiting:
             root, fallback, parent = waiting.pop(0)
             # Sub-agents of older versions share the session id of their parent.
-            names = (text_in(root.get("trajectory_id")), text_in(root.get("session_id")), fallback)
-            name = next((name for name in names if name and name not in taken), f"{fallback} {len(taken) + 1}")
+            names = [text_in(root.get("trajectory_id")), text_in(root.get("session_id")), fallback]
+            free = [name for name in names if name and name not in taken]
+            name = free[0] if free else f"{fallback} {len(taken) + 1}"
             taken.add(name)
             yield from _read_run(document.path, root, name, parent)
             agents = mappings_in(root.get("subagent_trajectories"))
@@ -70,8 +73,7 @@ def _is_atif(value: Json) -> bool:
 
 
 def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[RunOrProblem]:
-    recorded = root.get("steps")
-    steps = list_in(recorded)
+    steps = list_in(root.get("steps"))
     run = _AtifRun(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
     for number, step in enumerate(steps, start=1):
         run.feed_step(step, number)
@@ -93,7 +95,7 @@ def _list_results(step: Json) -> list[Json]:
 
 
 class _AtifRun:
-    """Feeds the steps of one trajectory to the assembler. Step numbers stand for lines in problems."""
+    """Feeds the steps of one trajectory to the assembler. Problems name step numbers as lines."""
 
     def __init__(self, assembler: Assembler, root: Json) -> None:
         agent = mapping_in(root.get("agent"))
@@ -151,15 +153,16 @@ class _AtifRun:
         """Add results to the calls that they name. Results without a name answer the remaining calls, in order."""
         results = _list_results(step)
         named = {text_in(result.get("source_call_id")) for result in results}
-        left = iter([action.id for action in actions if not action.id or action.id not in named])
+        unnamed = [action.id for action in actions if not action.id or action.id not in named]
         for result in results:
-            call = text_in(result.get("source_call_id")) or next(left, None)
+            call: str | None = text_in(result.get("source_call_id"))
+            if not call:
+                call = unnamed.pop(0) if unnamed else None
             if call is None:
                 self.assembler.add_user(parse_content(result.get("content")))
             else:
-                error = mapping_in(result.get("extra")).get("is_error")
-                verdict = bool_in(error)
-                self.assembler.add_result(call, parse_content(result.get("content")), error=verdict, line=number)
+                error = bool_in(mapping_in(result.get("extra")).get("is_error"))
+                self.assembler.add_result(call, parse_content(result.get("content")), error=error, line=number)
 
 
 def _parse_actions(step: Json) -> list[Action]:
@@ -174,7 +177,7 @@ def _parse_actions(step: Json) -> list[Action]:
 
 
 def _join_results(step: Json) -> Content:
-    return tuple(part for result in _list_results(step) for part in parse_content(result.get("content")))
+    return join_contents(parse_content(result.get("content")) for result in _list_results(step))
 
 
 def _describe_step(step: Json) -> Content:
@@ -193,6 +196,6 @@ def _read_usage(metrics: Json) -> Usage | None:
         prompt=prompt,
         output=output,
         cache_read=count_in(metrics.get("cached_tokens")),
-        cache_write=next((found for key in _WRITES if (found := count_in(extra.get(key)))), 0),
+        cache_write=find_first_count(extra, _WRITES),
         usd=number_in(metrics.get("cost_usd")),
     )

@@ -26,9 +26,9 @@ class TreeNode:
 class RecordedBranch:
     """A path from a root to a leaf, as positions.
 
-    own_count: how many of its assistant messages stand in no branch before it.
+    own_count: how many of its assistant messages are in no branch before it.
     shared_count: how many do.
-    start:  position of the first record that stands in no branch before it.
+    start:  position of the first record that is in no branch before it.
     """
 
     path: tuple[int, ...]

@@ -4,7 +4,7 @@ Undocumented by its maker; read off recordings. One message of the assistant is 
 line, that share `message.id`; results of parallel calls may stand between them. Each line names its parent
 (`parentUuid`), and with parallel calls that graph fans out: each result hangs from its own call, the next fragment from
 the fragment before. So fragments, results and attachments are first gathered into exchanges, and only the tree of these
-tells whether the user went back and took another way.
+shows whether the user went back and continued differently.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, join_text
 from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
-#: Records that stand at the start of transcripts and carry no message.
+#: Records at the start of transcripts that carry no message.
 _BOOKKEEPING = frozenset({"summary", "queue-operation", "file-history-snapshot"})
 _COMPACTIONS = frozenset({"compact_boundary", "microcompact_boundary"})
 #: Lines looked at when sniffing: a transcript may begin with a run of bookkeeping.
@@ -41,7 +43,7 @@ _PEEK_LINES = 20
 
 
 class ClaudeCodeReader:
-    """One transcript: the main run, each sidechain, and branches left behind that are mostly their own."""
+    """One transcript: the main run, each sidechain, and abandoned branches that are mostly their own."""
 
     name: ClassVar[str] = "claude-code"
 
@@ -260,16 +262,13 @@ def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
             by_uuid[_get_uuid(line)] = by_message[key]
             continue
         # With parallel calls attachments hang from several results; as nodes of their own they would look like forks.
-        if _is_attachment(line):
-            above = by_uuid.get(text_in(line.value.get("parentUuid")))
-        else:
-            above = None
-        owner = above or _find_answered_group(line, by_call)
-        if owner:
-            owner.results.append(line)
-        else:
+        owner = by_uuid.get(text_in(line.value.get("parentUuid"))) if _is_attachment(line) else None
+        owner = owner or _find_answered_group(line, by_call)
+        if owner is None:
             owner = _LineGroup(other=line)
             exchanges.append(owner)
+        else:
+            owner.results.append(line)
         by_uuid[_get_uuid(line)] = owner
     return exchanges
 
@@ -281,8 +280,11 @@ def _get_message_id(line: JsonLine) -> str:
 
 def _find_answered_group(line: JsonLine, by_call: Mapping[str, _LineGroup]) -> _LineGroup | None:
     """Return the exchange whose call `line` answers."""
-    calls = (text_in(block.get("tool_use_id")) for block in _list_blocks(line, "tool_result"))
-    return next((by_call[call] for call in calls if call in by_call), None)
+    for block in _list_blocks(line, "tool_result"):
+        call = text_in(block.get("tool_use_id"))
+        if call in by_call:
+            return by_call[call]
+    return None
 
 
 def _list_blocks(line: JsonLine, kind: str) -> list[Json]:
@@ -350,15 +352,24 @@ class _TranscriptRun:
     def _add_assistant(self, fragments: Sequence[JsonLine]) -> None:
         messages = [_get_message(line) for line in fragments]
         said = [anthropic.parse_assistant(message) for message in messages]
-        usages = list(filter(None, (anthropic.parse_usage(message.get("usage")) for message in messages)))
-        self.assembler.add_assistant(
-            tuple(part for fragment in said for part in fragment.content),
-            reasoning=join_lines(fragment.reasoning for fragment in said),
-            actions=[action for fragment in said for action in fragment.actions],
+        content: Content = ()
+        actions: list[Action] = []
+        usage: Usage | None = None
+        for message, fragment in zip(messages, said, strict=True):
+            content += fragment.content
+            actions += fragment.actions
             # Every fragment repeats the usage of the whole message; only the last one's output count is final.
-            usage=usages[-1] if usages else None,
-            # A line's own time is when its block was complete; the request started when its newest input was there.
-            at=self._sent if self._sent is not None else parse_timestamp(fragments[0].value.get("timestamp")),
+            usage = anthropic.parse_usage(message.get("usage")) or usage
+        # A line's own time is when its block was complete; the request started when its newest input was there.
+        at = self._sent
+        if at is None:
+            at = parse_timestamp(fragments[0].value.get("timestamp"))
+        self.assembler.add_assistant(
+            content,
+            reasoning=join_lines(fragment.reasoning for fragment in said),
+            actions=actions,
+            usage=usage,
+            at=at,
             model=text_in(messages[0].get("model")),
             line=fragments[0].number,
         )
@@ -368,7 +379,8 @@ class _TranscriptRun:
         if value.get("type") == "system" and text_in(value.get("subtype")) in _COMPACTIONS:
             self._settle_compaction()
             metadata = mapping_in(value.get("compactMetadata")) or mapping_in(value.get("microcompactMetadata"))
-            self._compacting, self._before = True, count_in(metadata.get("preTokens")) or None
+            self._compacting = True
+            self._before = count_in(metadata.get("preTokens")) or None
         elif value.get("type") == "user":
             self._add_user(line)
         elif _is_attachment(line):

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from elision.dialects import Json, dump_json, join_lines, make_opaque, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import (
+    Json,
+    dump_json,
+    join_contents,
+    join_lines,
+    make_opaque,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
 from elision.trajectory.content import Content, make_content
 
 #: Events whose hooks' plain output the model is sent.
@@ -30,7 +40,7 @@ def read_sent_content(line: Json, rendering_versions: frozenset[str] = frozenset
     """
     rendered = line.get("rendered")
     if isinstance(rendered, list):
-        return tuple(part for each in mappings_in(rendered) for part in parse_content(each.get("content")))
+        return join_contents(parse_content(each.get("content")) for each in mappings_in(rendered))
     attachment = mapping_in(line.get("attachment"))
     kind = text_in(attachment.get("type"))
     if kind not in _CONTENT_READERS or (
@@ -82,8 +92,7 @@ def _read_file_content(attachment: Json) -> Content:
 
 
 def _read_hook_output(attachment: Json) -> Content:
-    heard = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
-    if heard:
+    if text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS:
         return make_content(text_in(attachment.get("content")))
     return ()
 

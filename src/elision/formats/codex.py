@@ -1,7 +1,7 @@
 """Codex CLI rollouts (`~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`): `{timestamp, type, payload}` a line.
 
 Sources: codex-rs/protocol (RolloutItem, ResponseItem) and public descriptions of rollouts up to CLI 0.169. What the
-model read and wrote are the `response_item` lines; `event_msg` lines tell the same again for the screen and are used
+model read and wrote are the `response_item` lines; `event_msg` lines repeat it for the screen and are used
 for token counts and rollbacks only. Reasoning, text and calls are items of their own: the items up to the next result,
 user message or token count are one assistant message.
 """
@@ -35,7 +35,7 @@ from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
 
 _TYPES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted", "token_usage_record"})
-#: Items that are kept for the user's sake (undo points) or stand for nothing; the model is not sent them.
+#: Items that are kept for the user's sake (undo points) or mean nothing; the model is not sent them.
 _UNSENT_TYPES = frozenset({"ghost_snapshot", "other"})
 #: Items in which the server hands over its own summary, unreadable.
 _COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
@@ -84,7 +84,8 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
     name = rollout.session or "main"
     parent = rollout.parent
     if number:
-        name, parent = f"{name} fork {number}", name
+        parent = name
+        name = f"{name} fork {number}"
     if run := rollout.assembler.finish(name, format=CodexReader.name, parent=parent):
         yield run
     yield from rollout.assembler.problems
@@ -138,7 +139,7 @@ def _starts_turn(item: Json) -> bool:
 class _CallBills:
     """Where on a path each assistant message starts, and what the call that wrote it was billed.
 
-    A token count belongs to the newest message: it comes behind its items, before or behind the results. Older
+    A token count belongs to the newest message: it comes after its items, before or after the results. Older
     versions announced it before the items were written; then the newest message has its count already, and the next
     one is meant.
     """
@@ -178,7 +179,8 @@ class _CallBills:
         if self._closed:
             self._newest = place
             self._closed = False
-            self.usages[place], self._announced = self._announced, None
+            self.usages[place] = self._announced
+            self._announced = None
             self._unsure = self.usages[place] is not None
 
     def _take_usage(self, usage: Usage | None) -> None:
@@ -197,9 +199,8 @@ class _CallBills:
         self._total = mapping_in(token_info.get("total_token_usage"))
         if self._total and self._total == before:
             return None
-        return _read_usage(mapping_in(token_info.get("last_token_usage"))) or _read_usage(
-            _subtract_totals(self._total, before)
-        )
+        usage = _read_usage(mapping_in(token_info.get("last_token_usage")))
+        return usage or _read_usage(_subtract_totals(self._total, before))
 
 
 _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
@@ -246,7 +247,9 @@ class _Rollout:
                 self._model = text_in(payload.get("model")) or self._model
             case "response_item" if _is_from_model(payload):
                 if starts:
-                    at = self._sent if self._sent is not None else parse_timestamp(line.value.get("timestamp"))
+                    at = self._sent
+                    if at is None:
+                        at = parse_timestamp(line.value.get("timestamp"))
                     self.assembler.add_assistant(usage=usage, at=at, model=self._model, line=line.number)
                 self._add_output(payload, line)
             case "response_item":
@@ -310,7 +313,7 @@ def _parse_outcome(item: Json) -> ToolResult:
     """Read an output item: its text out of the wrappings of several versions, and whether it failed."""
     result = openai_responses.parse_result(item)
     output = item.get("output")
-    wrapped = output if isinstance(output, dict) else _parse_json_object(text_in(output))
+    wrapped = mapping_in(output) or _parse_json_object(text_in(output))
     if "success" in wrapped and "content" in wrapped:
         return replace(result, content=parse_content(wrapped["content"]), error=_negate_success(wrapped["success"]))
     metadata = mapping_in(wrapped.get("metadata"))

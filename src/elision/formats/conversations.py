@@ -18,7 +18,7 @@ from elision.formats.json_lines import PEEK_LINES, peek_objects, read_json_lines
 from elision.formats.request_log_chains import merge_continued_runs
 from elision.trajectory.trajectory import Problem
 
-#: (line or number, message): where a message stands, for problems.
+#: (line or number, message): where a message is, for problems.
 PlacedMessage: TypeAlias = tuple[int | None, Any]
 
 
@@ -27,7 +27,7 @@ class RecordedConversation:
     """One conversation as recorded.
 
     name:     unique within its file.
-    line:     the line it stands on, or its number in the list; None if it is the whole file.
+    line:     the line it is on, or its number in the list; None if it is the whole file.
     messages: each with the place to name in a problem: `line`, else its own line or number.
     outer:    the object that holds the messages: tools, system prompt, usage, the response ...; {} for a bare list.
     """

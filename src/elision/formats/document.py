@@ -16,7 +16,7 @@ RunOrProblem: TypeAlias = Trajectory | Problem
 class Document:
     """One file, or one folder (or tar) whose files belong together.
 
-    path:    as the user named it, a member behind "!": "runs.tar.gz!a/b.json". For messages only; never opened again.
+    path:    as the user named it, a member after "!": "runs.tar.gz!a/b.json". For messages only; never opened again.
     data:    the bytes, decompressed; b"" for a folder.
     members: for a folder or tar: relative path -> bytes, sorted by path. Empty for a single file.
     """

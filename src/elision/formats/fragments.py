@@ -14,7 +14,7 @@ from elision.trajectory.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """What an assistant message tells of the response that it belongs to; "" or None where it tells nothing.
+    """What an assistant message records of the response that it belongs to; "" or None where it records nothing.
 
     id:       of the response.
     model:    that answered.
@@ -31,7 +31,7 @@ class Fragment:
 
 
 def is_same_response(earlier: Fragment, later: Fragment, *, is_adjacent: bool) -> bool:
-    """Return whether two assistant messages are one response. is_adjacent: no result or message stands between."""
+    """Return whether two assistant messages are one response. is_adjacent: no result or message comes between."""
     if earlier.id and later.id:
         return earlier.id == later.id
     if not is_adjacent or earlier.is_final or earlier.speaker != later.speaker:

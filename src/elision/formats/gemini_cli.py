@@ -2,7 +2,7 @@
 
 A recorded chat is one JSON object, or since 2026 JSON lines: a header, messages, and changes. A message that is written
 again under its id takes the place of the first. `$set` with `messages` is the history after the CLI masked results in
-it or compressed it; `$rewindTo` takes back a message and all behind it. As everywhere, the run is what was said before
+it or compressed it; `$rewindTo` takes back a message and all after it. As everywhere, the run is what was said before
 it was masked or compressed. Saved conversations (`/chat save`, checkpoints of tools) hold the contents of the Gemini
 API. Source: `packages/core/src/services/chatRecordingService.ts`, `chatRecordingTypes.ts` of google-gemini/gemini-cli.
 """
@@ -18,6 +18,7 @@ from elision.dialects import (
     count_in,
     dump_arguments,
     dump_json,
+    join_contents,
     join_lines,
     list_in,
     make_opaque,
@@ -37,7 +38,7 @@ from elision.trajectory.usage import Usage
 
 #: Where a saved conversation keeps the contents of the API, the first that is there.
 _CONTENTS = ("clientHistory", "history")
-#: What the CLI itself said in the model's name, behind the first message: no model was called.
+#: What the CLI itself said in the model's name, after the first message: no model was called.
 _GREETING = "Got it. Thanks for the context!"
 #: States of a call that has ended, and whether that was a failure.
 _END_STATES = {"success": False, "error": True, "cancelled": True}
@@ -188,17 +189,17 @@ def _merge_records(earlier: Json, later: Json) -> Json:
     calls = {text_in(call.get("id")): call for call in mappings_in(earlier.get("toolCalls"))}
     for call in mappings_in(later.get("toolCalls")):
         known = calls.get(text_in(call.get("id")), {})
+        merged_call = {**known, **call}
         if known.get("result"):
-            kept = {"result": known["result"]}
-        else:
-            kept = {}
-        calls[text_in(call.get("id"))] = {**known, **call, **kept}
-    told = {name: value for name, value in later.items() if value not in (None, "", [])}
+            merged_call["result"] = known["result"]
+        calls[text_in(call.get("id"))] = merged_call
+    merged = {**earlier}
+    merged.update({name: value for name, value in later.items() if value not in (None, "", [])})
     if earlier.get("content"):
-        said = {"content": earlier["content"]}
-    else:
-        said = {}
-    return {**earlier, **told, **said, **({"toolCalls": list(calls.values())} if calls else {})}
+        merged["content"] = earlier["content"]
+    if calls:
+        merged["toolCalls"] = list(calls.values())
+    return merged
 
 
 def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
@@ -224,9 +225,14 @@ def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
 
 def _add_model_message(assembler: Assembler, line: JsonLine, parts: list[Json], clock: float | None) -> None:
     message = line.value
-    calls = {action.id: action for action in [*map(_read_recorded_call, mappings_in(message.get("toolCalls")))]}
-    for action in map(_read_call, filter(None, (mapping_in(part.get("functionCall")) for part in parts))):
-        calls.setdefault(action.id, action)
+    calls: dict[str, Action] = {}
+    for call in mappings_in(message.get("toolCalls")):
+        action = _read_call(call)
+        calls[action.id] = action
+    for part in parts:
+        if call := mapping_in(part.get("functionCall")):
+            action = _read_call(call)
+            calls.setdefault(action.id, action)
     thoughts = [_join_thought(thought) for thought in mappings_in(message.get("thoughts"))]
     said = _read_content(parts)
     usage = _read_usage(message.get("tokens"))
@@ -243,19 +249,13 @@ def _add_model_message(assembler: Assembler, line: JsonLine, parts: list[Json], 
     )
 
 
-def _read_recorded_call(call: Json) -> Action:
-    return Action(
-        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("args"))
-    )
-
-
 def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool | None]]:
     """Yield (call, what was shown, whether it failed) of each recorded call that has ended."""
     for call in mappings_in(message.get("toolCalls")):
         status = text_in(call.get("status"))
         parts = _list_parts(call.get("result"))
         if parts or status in _END_STATES:
-            shown = tuple(part for _, shown, _ in _read_results(parts) for part in shown) + _read_content(parts)
+            shown = join_contents(result for _, result, _ in _read_results(parts)) + _read_content(parts)
             yield text_in(call.get("id")), shown or (Text(""),), _END_STATES.get(status)
 
 
@@ -279,7 +279,10 @@ def _read_usage(value: object) -> Usage | None:
 def _find_contents(value: Any) -> list[Json]:
     """Return the contents that a saved conversation holds; [] if it is none."""
     held = mapping_in(value)
-    listed = value if isinstance(value, list) else next((held[name] for name in _CONTENTS if held.get(name)), None)
+    listed = value
+    if not isinstance(value, list):
+        kept = [held[name] for name in _CONTENTS if held.get(name)]
+        listed = kept[0] if kept else []
     contents = mappings_in(listed)
     roles = {text_in(each.get("role")) for each in contents if isinstance(each.get("parts"), list)}
     if "model" in roles and roles <= {"user", "model"}:
@@ -333,10 +336,10 @@ def _read_content(parts: list[Json]) -> Content:
         if isinstance(part.get("text"), str):
             if part.get("thought") is not True:
                 said += make_content(part["text"])
-            else:
-                said += ()
+        elif "inlineData" in part or "fileData" in part:
+            said.append(make_opaque("image", part))
         elif "functionCall" not in part and "functionResponse" not in part:
-            said.append(make_opaque("image" if "inlineData" in part or "fileData" in part else "unknown", part))
+            said.append(make_opaque("unknown", part))
     return tuple(said)
 
 
@@ -367,13 +370,21 @@ def _read_results(
         answer = mapping_in(part["functionResponse"])
         id = text_in(answer.get("id"))
         name = text_in(answer.get("name"))
-        found = next((each for each in waiting or [] if id in ("", each[0]) and name in ("", each[1])), (id, name))
-        if waiting and found in waiting:
-            waiting.remove(found)
+        if waiting:
+            id = _take_waiting(waiting, id, name)
         response = mapping_in(answer.get("response"))
         error = response.get("error")
         if error:
             shown = error
         else:
             shown = response.get("output", response or "")
-        yield found[0], make_content(dump_json(shown)) or (Text(""),), True if error else None
+        yield id, make_content(dump_json(shown)) or (Text(""),), True if error else None
+
+
+def _take_waiting(waiting: list[tuple[str, str]], id: str, name: str) -> str:
+    """Remove the first call of `waiting` that fits `id` and `name`, of which "" fits any; return its id, else `id`."""
+    for call in waiting:
+        if id in ("", call[0]) and name in ("", call[1]):
+            waiting.remove(call)
+            return call[0]
+    return id

@@ -1,6 +1,6 @@
 """Inspect AI logs: `.json`, and `.eval`, a zip with one member per sample or (from log version 3) many.
 
-Long texts are stored once, as attachments, and referred to as `attachment://<hash>`. Usage stands in the events of a
+Long texts are stored once, as attachments, and referred to as `attachment://<hash>`. Usage is in the events of a
 sample: a model event holds the message that it brought forth, whose id leads back to the conversation.
 """
 
@@ -15,6 +15,7 @@ from elision.dialects import (
     Json,
     count_in,
     dump_arguments,
+    join_contents,
     join_lines,
     list_in,
     make_sealed,
@@ -116,7 +117,9 @@ def _read_zip_samples(members: ZipMembers, document: Document) -> Iterator[_Samp
         place = f"{document.path}!{name}"
         try:
             value = mapping_in(_read_member_json(members, document, name))
-            yield _Sample(place, None, value if whole else _join_chunks(members, document, name, value))
+            if not whole:
+                value = _join_chunks(members, document, name, value)
+            yield _Sample(place, None, value)
         except FormatError as error:
             yield Problem(file=place, line=None, reason=str(error).removeprefix(f"{place}: "))
 
@@ -130,11 +133,12 @@ def _join_chunks(members: ZipMembers, document: Document, name: str, shell: Json
     messages, events, attachments = (
         _read_sequence(members, document, f"{folder}{part}/") for part in ("messages", "events", "attachments")
     )
+    conversation: list[Any] = []
+    for start, end in _read_ranges(shell.get("message_refs")):
+        conversation += messages[start:end]
     return {
         **shell,
-        "messages": [
-            message for start, end in _read_ranges(shell.get("message_refs")) for message in messages[start:end]
-        ],
+        "messages": conversation,
         "events": events,
         "attachments": {str(number): text for number, text in enumerate(attachments)},
     }
@@ -145,8 +149,10 @@ def _read_sequence(members: ZipMembers, document: Document, prefix: str) -> list
         name.removeprefix(prefix).removesuffix(".json"): name for name in members.names if name.startswith(prefix)
     }
     chunks = sorted((int(start), name) for start, name in starts.items() if start.isdecimal())
-    values = (_read_member_json(members, document, name) for _, name in chunks)
-    return [entry for value in values if isinstance(value, list) for entry in value]
+    entries: list[Any] = []
+    for _, name in chunks:
+        entries += list_in(_read_member_json(members, document, name))
+    return entries
 
 
 def _read_ranges(refs: object) -> Iterator[tuple[int, int]]:
@@ -240,9 +246,8 @@ class _SampleFeeder:
     def _add_assistant(self, message: Json) -> None:
         call = self._calls.get(text_in(message.get("id")))
         if call and call.tokens_before_compaction is not None:
-            self._assembler.add_compaction(
-                tokens_before=call.tokens_before_compaction if call.tokens_before_compaction > 0 else None
-            )
+            tokens_before = call.tokens_before_compaction
+            self._assembler.add_compaction(tokens_before=None if tokens_before < 0 else tokens_before)
         said = _parse_assistant(message)
         self._assembler.add_assistant(
             said.content,
@@ -313,8 +318,9 @@ def _read_usage(value: object) -> Usage | None:
 def _parse_assistant(message: Json) -> AssistantMessage:
     value = message.get("content")
     parts = list_in(value)
+    said = join_contents(map(_parse_parts, parts)) if parts else parse_content(value)
     return AssistantMessage(
-        content=tuple(part for item in parts for part in _parse_parts(item)) if parts else parse_content(value),
+        content=said,
         reasoning=join_lines(_read_reasoning(mapping_in(item)) for item in parts),
         actions=tuple(_parse_action(call) for call in mappings_in(message.get("tool_calls"))),
     )

@@ -29,7 +29,7 @@ _TEXT = re.compile(rb"\S")
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """One JSON object and the 1-based line it stands on; several objects on a line share its number."""
+    """One JSON object and the 1-based line it is on; several objects on a line share its number."""
 
     number: int
     value: Mapping[str, Any] = field(hash=False)

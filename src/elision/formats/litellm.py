@@ -51,18 +51,29 @@ class PromptTokens:
         call = _read_counts(raw)
         if not call.prompt and not call.output:
             return None
-        inside = (call.read if self.includes_reads else 0) + (call.write if self.includes_writes else 0)
-        plain = max(0, call.prompt - inside)
+        plain = call.prompt
+        if self.includes_reads:
+            plain -= call.read
+        if self.includes_writes:
+            plain -= call.write
+        plain = max(0, plain)
         return Usage(input=plain, cache_read=call.read, cache_write=call.write, output=call.output, usd=usd)
 
 
 def _read_counts(raw: Mapping[str, Any]) -> _Counts:
-    details: Mapping[str, Any] = next((raw[key] for key in _DETAILS if isinstance(raw.get(key), Mapping)), {})
-    read = _find_first_count(raw, _READ) or _find_first_count(details, ("cached_tokens",))
-    write = _find_first_count(raw, _WRITE) or _find_first_count(details, ("cache_creation_tokens",))
-    return _Counts(_find_first_count(raw, _PROMPT), _find_first_count(raw, _OUTPUT), read, write)
+    details: Mapping[str, Any] = {}
+    for name in _DETAILS:
+        if isinstance(raw.get(name), Mapping):
+            details = raw[name]
+            break
+    read = find_first_count(raw, _READ) or find_first_count(details, ("cached_tokens",))
+    write = find_first_count(raw, _WRITE) or find_first_count(details, ("cache_creation_tokens",))
+    return _Counts(find_first_count(raw, _PROMPT), find_first_count(raw, _OUTPUT), read, write)
 
 
-def _find_first_count(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
+def find_first_count(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
     """Return the first count above 0 under one of `names`. Recorders leave 0 or null under names they do not use."""
-    return next((found for name in names if (found := count_in(raw.get(name)))), 0)
+    for name in names:
+        if count := count_in(raw.get(name)):
+            return count
+    return 0

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import Json, anthropic, bool_in, dump_arguments, mapping_in, mappings_in, parse_content, text_in
+from elision.dialects import (
+    Json,
+    anthropic,
+    bool_in,
+    dump_arguments,
+    list_in,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
@@ -42,7 +52,7 @@ class ManagedAgentsReader:
         if not any(f'"{mark}'.encode() in document.data for mark in _OWN_PREFIXES):
             return False
         values = peek_objects(document, PEEK_LINES) or [peek_value(document)]
-        return any(map(_is_own, (event for value in values for event in _list_events(value)[:PEEK_LINES])))
+        return any(_is_own(event) for value in values for event in _list_events(value)[:PEEK_LINES])
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         """Yield one run for each thread."""
@@ -75,7 +85,10 @@ def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
         if not peek_objects(document, 1):
             raise
         for line in read_json_lines(document):
-            yield (line.line or 0, line) if isinstance(line, Problem) else (line.number, line.value)
+            if isinstance(line, Problem):
+                yield line.line or 0, line
+            else:
+                yield line.number, line.value
     else:
         yield 0, value
 
@@ -83,9 +96,15 @@ def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
 def _list_events(value: Any) -> list[Any]:
     """Return the events that a value is or holds: one, a list, a page, a list of pages."""
     if isinstance(value, list):
-        return [event for item in value for event in (_list_events(item) if isinstance(item, dict) else [item])]
+        events: list[Any] = []
+        for item in value:
+            events += _list_events(item) if isinstance(item, dict) else [item]
+        return events
     held = mapping_in(value)
-    return next((held[name] for name in _HOLDERS if isinstance(held.get(name), list)), [value])
+    for name in _HOLDERS:
+        if isinstance(held.get(name), list):
+            return list_in(held[name])
+    return [value]
 
 
 def _is_own(event: Any) -> bool:
@@ -159,7 +178,9 @@ class _AgentThread:
         self._close_request()
         self._request = text_in(event.get("id")) or f"line {line}"
         self._is_answered = False
-        self._at, self._usage, self._model = parse_timestamp(event.get("processed_at")), None, _read_model_name(event)
+        self._at = parse_timestamp(event.get("processed_at"))
+        self._usage = None
+        self._model = _read_model_name(event)
 
     def end_request(self, event: Json, line: int) -> None:
         """End a request. One that failed said nothing and is no turn."""
@@ -196,7 +217,11 @@ class _AgentThread:
         self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()
     ) -> None:
         """Add a part of the newest request's response; in a log without requests, of the newest message."""
-        if self._is_answered if self._request else self.assembler.is_unanswered:
+        if self._request:
+            has_begun = self._is_answered
+        else:
+            has_begun = self.assembler.is_unanswered
+        if has_begun:
             self.assembler.amend_assistant(content=said, actions=actions)
             return
         if self._request:
@@ -207,11 +232,11 @@ class _AgentThread:
         self._is_answered = True
 
     def add_result(self, event: Json, line: int) -> None:
-        call = next(filter(None, (text_in(event.get(name)) for name in _ANSWERED_FIELDS)), "")
-        error = event.get("is_error")
+        named = [text_in(event.get(name)) for name in _ANSWERED_FIELDS if text_in(event.get(name))]
+        call = named[0] if named else ""
         shown = parse_content(event.get("content")) or (Text(""),)
         self._answered.add(call)
-        self.assembler.add_result(call, shown, error=bool_in(error), line=line)
+        self.assembler.add_result(call, shown, error=bool_in(event.get("is_error")), line=line)
 
     def note_confirmation(self, event: Json, line: int) -> None:
         """Note that the user forbade a call: it is answered with the reason, unless a result follows."""

@@ -8,11 +8,13 @@ printed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from elision.dialects import (
     AssistantMessage,
     Json,
+    join_contents,
     join_lines,
     mapping_in,
     mappings_in,
@@ -172,9 +174,9 @@ def _parse_assistant(message: Json) -> AssistantMessage:
     if message.get("object") == "response":
         items = [openai_responses.parse_item(item) for item in mappings_in(message.get("output"))]
         return AssistantMessage(
-            content=tuple(part for item in items for part in item.content),
+            content=join_contents(item.content for item in items),
             reasoning=join_lines(item.reasoning for item in items),
-            actions=tuple(action for item in items for action in item.actions),
+            actions=tuple(chain.from_iterable(item.actions for item in items)),
         )
     spoken = openai_chat.parse_assistant(message)
     if spoken.actions:

@@ -18,6 +18,7 @@ from elision.dialects import (
     Json,
     count_in,
     dump_arguments,
+    join_contents,
     join_lines,
     list_in,
     make_opaque,
@@ -84,8 +85,9 @@ class _StoredSession:
 
 def _list_messages(value: Any) -> list[Any]:
     """Return the messages of an export, or of a list of them as the server returns it."""
-    held = value if isinstance(value, list) else mapping_in(value).get("messages")
-    return list_in(held)
+    if isinstance(value, list):
+        return value
+    return list_in(mapping_in(value).get("messages"))
 
 
 def _is_message(value: Any) -> bool:
@@ -150,14 +152,15 @@ class _SessionRun:
     def take_message(self, info: Json, parts: list[Json], number: int) -> None:
         """Take the next message."""
         if info.get("role") == "user":
-            self.assembler.add_user(tuple(part for each in parts for part in _read_user_content(each)))
+            self.assembler.add_user(join_contents(map(_read_user_content, parts)))
         elif info.get("summary") is True:
             self._add_summary(info, parts)
         elif not info.get("error") or _has_words(parts):
             self._add_assistant(info, parts, number)
 
     def _add_summary(self, info: Json, parts: list[Json]) -> None:
-        usage = self._read_usage([*_list_finish_parts(parts), info][0])
+        finished = _list_finish_parts(parts)
+        usage = self._read_usage(finished[0] if finished else info)
         summary = join_lines(text_in(part.get("text")) for part in parts if part.get("type") == "text")
         self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
@@ -170,12 +173,13 @@ class _SessionRun:
         steps = _split_steps(parts)
         for step in steps:
             finished = _list_finish_parts(step)
-            if finished or len(steps) == 1:
-                usage = self._read_usage([*finished, info][0])
-            else:
-                usage = None
+            usage: Usage | None = None
+            if finished:
+                usage = self._read_usage(finished[0])
+            elif len(steps) == 1:
+                usage = self._read_usage(info)
             tools = [part for part in step if part.get("type") == "tool"]
-            said = tuple(part for each in step for part in _read_text(each))
+            said = join_contents(map(_read_text, step))
             reasoning = join_lines(map(_read_reasoning, step))
             if not (said or reasoning or tools or usage):
                 continue
@@ -243,7 +247,7 @@ class _RecordedTokens:
             read=count_in(cache.get("read")),
             write=count_in(cache.get("write")),
             total=count_in(tokens.get("total")),
-            usd=number_in(holder.get("cost")) or None,  # 0 stands for a subscription or an unknown price
+            usd=number_in(holder.get("cost")) or None,  # 0 means a subscription or an unknown price
         )
 
     @property
@@ -255,9 +259,12 @@ class _RecordedTokens:
             apart = self.total - self.reasoning in sums
         else:
             apart = self.reasoning > self.output
+        output = self.output
+        if apart:
+            output += self.reasoning
         return {
             "prompt_tokens": self.input,
-            "completion_tokens": self.output + (self.reasoning if apart else 0),
+            "completion_tokens": output,
             "cache_read_input_tokens": self.read,
             "cache_creation_input_tokens": self.write,
         }
@@ -274,11 +281,11 @@ class _RecordedTokens:
 
 def _detect_counting(messages: Iterable[Any]) -> PromptTokens:
     """What the input of a session's requests includes: versions and providers differ in that too."""
-    infos = [mapping_in(message) for message in messages]
-    holders = [part for each in infos for part in _list_finish_parts(mappings_in(each.get("parts")))]
-    tokens = [
-        _RecordedTokens.from_holder(holder) for holder in [*holders, *(mapping_in(each.get("info")) for each in infos)]
-    ]
+    holders: list[Json] = []
+    for message in map(mapping_in, messages):
+        holders += _list_finish_parts(mappings_in(message.get("parts")))
+        holders.append(mapping_in(message.get("info")))
+    tokens = [_RecordedTokens.from_holder(holder) for holder in holders]
     if any(each.excludes_cache for each in tokens):
         return PromptTokens(includes_reads=False, includes_writes=False)
     return PromptTokens.detect(each.litellm_counts for each in tokens)

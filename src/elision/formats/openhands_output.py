@@ -65,11 +65,15 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
     history = _find_history(record)
     if not _is_history(history):
         raise FormatError(f"{document.path}: no OpenHands events in it: neither a list of them nor one in `history`")
-    name = _name_record(record) or (f"line {line}" if line else derive_run_name(document.path))
+    name = _name_record(record)
+    if not name and line:
+        name = f"line {line}"
+    name = name or derive_run_name(document.path)
+    events: list[Any] = []
+    for item in history:
+        events += item if isinstance(item, list) else [item]
     assembler = Assembler(document.path, observations="tools")
-    _feed_events(
-        assembler, [event for item in history for event in (item if isinstance(item, list) else [item])], record
-    )
+    _feed_events(assembler, events, record)
     trajectory = assembler.finish(name, format=OpenHandsOutputReader.name)
     yield from assembler.problems
     if trajectory:
@@ -80,17 +84,24 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
 
 def _name_record(record: Json) -> str:
     """Return the task of a benchmark, or the issue that the resolver worked on, `owner/repo#5`; "" if there is none."""
+    task = text_in(record.get("instance_id"))
+    if task:
+        return task
     issue = mapping_in(record.get("issue"))
     owner = text_in(issue.get("owner"))
     repo = text_in(issue.get("repo"))
     number = count_in(issue.get("number"))
-    return text_in(record.get("instance_id")) or (f"{owner}/{repo}#{number}" if repo and number else "")
+    return f"{owner}/{repo}#{number}" if repo and number else ""
 
 
 def _feed_events(assembler: Assembler, events: list[Any], record: Json) -> None:
     recorded = read_bills([mapping_in(record.get("metrics"))])
     is_v1 = any("kind" in event for event in mappings_in(events))
-    run = V1RunFeeder(assembler, recorded) if is_v1 else V0RunFeeder(assembler, detect_prompt_tokens(events), recorded)
+    run: V0RunFeeder | V1RunFeeder
+    if is_v1:
+        run = V1RunFeeder(assembler, recorded)
+    else:
+        run = V0RunFeeder(assembler, detect_prompt_tokens(events), recorded)
     for number, event in enumerate(events, start=1):
         run.take_event(event, number)
 
@@ -105,7 +116,10 @@ def _has_records_on_lines(document: Document) -> bool:
 
 
 def _find_history(record: Json) -> Any:
-    return next((record[name] for name in _HOLDERS if isinstance(record.get(name), list)), None)
+    for name in _HOLDERS:
+        if isinstance(record.get(name), list):
+            return record[name]
+    return None
 
 
 def _is_history(value: Any) -> bool:

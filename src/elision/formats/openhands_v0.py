@@ -2,7 +2,7 @@
 
 Each event is an `action` or an `observation`. `tool_call_metadata` holds the provider's whole answer and is repeated
 for every call of it and every result; before function calling there was none, and then the event itself is the call.
-The resolver of 2024 wrote events flat: their arguments stand in the event itself, and nothing names their source.
+The resolver of 2024 wrote events flat: their arguments are in the event itself, and nothing names their source.
 """
 
 from __future__ import annotations
@@ -96,18 +96,22 @@ class V0RunFeeder:
         newest = self._newest
         self._newest = text_in(response.get("id"))
         spoken = _parse_assistant(event, number)
-        call = _get_call_id(event) or (spoken.actions[0].id if spoken.actions else "")
+        call = _get_call_id(event)
+        if not call and spoken.actions:
+            call = spoken.actions[0].id
         self._calls[_get_id(event)] = call
         self._open_call = "" if event["action"] in _SPOKEN_ACTIONS else call
         if self._newest and self._newest == newest:
             self.assembler.amend_assistant(actions=spoken.actions)
             return
-        bill = self.bills.get(self._newest)
+        usage = self.counted.parse_usage(response.get("usage"))
+        if usage is None and self._newest in self.bills:
+            usage = self.bills[self._newest].usage
         self.assembler.add_assistant(
             spoken.content,
             reasoning=spoken.reasoning,
             actions=spoken.actions,
-            usage=self.counted.parse_usage(response.get("usage")) or (bill.usage if bill else None),
+            usage=usage,
             at=self._clock or parse_timestamp(event.get("timestamp")),
             model=text_in(response.get("model")),
             line=number,
@@ -131,8 +135,12 @@ class V0RunFeeder:
 
     def _find_answered_call(self, event: Json) -> str:
         """Return the call that an observation answers: by name, or by its cause; in bare pairs, the call before."""
+        call = _get_call_id(event)
         cause = _get_cause(event)
-        call = _get_call_id(event) or (self._calls.get(cause, "") if cause else self._open_call)
+        if not call and cause:
+            call = self._calls.get(cause, "")
+        elif not call:
+            call = self._open_call
         if call == self._open_call:
             self._open_call = ""
         return call
@@ -207,7 +215,7 @@ def _has_failed(event: Json) -> bool | None:
     exit_code = event.get("exit_code")
     if isinstance(success, bool):
         return not success
-    # Of flat events; -1 stands for a command that still runs.
+    # Of flat events; -1 means that the command still runs.
     if isinstance(exit_code, int) and not isinstance(exit_code, bool):
         return exit_code > 0
     return None

@@ -39,7 +39,7 @@ _ROLES = frozenset({"user", "assistant", "toolResult", "system", "bashExecution"
 
 
 class PiSessionReader:
-    """One session; each branch that was left behind and is mostly its own is a run of its own, the rest is reported."""
+    """One session. An abandoned branch that is mostly its own is a run of its own; the others are reported."""
 
     name: ClassVar[str] = "pi-session"
 
@@ -74,15 +74,15 @@ def _is_message(value: Json) -> bool:
 
 def _build_tree(lines: Sequence[JsonLine]) -> list[TreeNode]:
     """Build the tree of entries. One whose parent is lost, or that names none (version 1), follows the one before."""
-    known = {key: position for position, line in enumerate(lines) if (key := text_in(line.value.get("id")))}
+    known = {text_in(line.value.get("id")): position for position, line in enumerate(lines)}
+    known.pop("", None)
     nodes = []
     for position, line in enumerate(lines):
         before = position - 1 if position else None
         parent = known.get(text_in(line.value.get("parentId")), before)
-        is_root = "parentId" in line.value and line.value["parentId"] is None
-        nodes.append(
-            TreeNode(None if is_root else parent, is_assistant=_is_turn(mapping_in(line.value.get("message"))))
-        )
+        if "parentId" in line.value and line.value["parentId"] is None:
+            parent = None
+        nodes.append(TreeNode(parent, is_assistant=_is_turn(mapping_in(line.value.get("message")))))
     return nodes
 
 
@@ -103,10 +103,11 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
         _feed_entry(assembler, line)
         for call in stand_ins.get(place, ()):
             assembler.add_result(call, make_content(STAND_IN_RESULT), error=True, line=line.number)
+    name = "main"
+    parent: str | None = None
     if number:
-        name, parent = (f"fork {number}", "main")
-    else:
-        name, parent = ("main", None)
+        name = f"fork {number}"
+        parent = "main"
     if run := assembler.finish(name, format=PiSessionReader.name, parent=parent):
         yield run
     yield from assembler.problems

@@ -63,8 +63,8 @@ def _take_over_facts(longer: Trajectory, shorter: Trajectory) -> Trajectory:
     """
     known = shorter.turns[-1]
     turn = longer.turns[known.index - 1]
-    told = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model)
-    turns = (*longer.turns[: known.index - 1], told, *longer.turns[known.index :])
+    completed = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model)
+    turns = (*longer.turns[: known.index - 1], completed, *longer.turns[known.index :])
     return replace(longer, turns=turns)
 
 

@@ -21,18 +21,18 @@ def load_stored_session(store: Store, key: str) -> Trajectory:
     StoreError; FormatError if turns are missing.
     """
     info = store.info(key)
-    told = _read_log(store.events(key))
-    turns = tuple(told.complete_turn(turn) for turn in store.turns(key))
+    facts = _read_log(store.events(key))
+    turns = tuple(facts.complete_turn(turn) for turn in store.turns(key))
     models = Counter(turn.model for turn in turns if turn.model)
     results = {observation.role for turn in turns for observation in turn.observations}
     try:
         return Trajectory(
             id=key,
-            head=told.head,
+            head=facts.head,
             turns=turns,
             model=models.most_common(1)[0][0] if models else "",
             parent=info.parent or None,
-            compactions=tuple(told.compactions),
+            compactions=tuple(facts.compactions),
             observations="user" if results == {"user"} else "tools",
         )
     except ValueError as error:
@@ -49,26 +49,25 @@ class _LogFacts:
     compactions: list[Compaction] = field(default_factory=list)
 
     def complete_turn(self, turn: Turn) -> Turn:
-        """`turn` with what is known of the call that it answers."""
+        """Return `turn` with what is known of the call that it answers."""
+        turn = replace(turn, usage=turn.usage or self.usage.get(turn.index))
         call = self.calls.get(turn.index)
-        return replace(
-            turn,
-            usage=turn.usage or self.usage.get(turn.index),
-            at=turn.at if turn.at is not None or call is None else call.at,
-            model=turn.model or (call.model if call else ""),
-        )
+        if call is None:
+            return turn
+        at = call.at if turn.at is None else turn.at
+        return replace(turn, at=at, model=turn.model or call.model)
 
 
 def _read_log(events: Iterable[Event]) -> _LogFacts:
-    told = _LogFacts()
+    facts = _LogFacts()
     for event in events:
         match event:
             case HeadSet():
-                told.head = event.head
-            case RequestSent():
-                told.calls[event.call] = event
-            case UsageReported():
-                told.usage[event.call] = event.usage
-            case PassDecided() if event.summary is not None:
-                told.compactions.append(Compaction(before=event.call, summary=event.summary.text))
-    return told
+                facts.head = event.head
+            case Called():
+                facts.calls[event.call] = event
+            case Answered():
+                facts.usage[event.call] = event.usage
+            case Decided() if event.summary is not None:
+                facts.compactions.append(Compaction(before=event.call, summary=event.summary.text))
+    return facts

@@ -122,7 +122,9 @@ def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
     else:
         spoken = AssistantMessage(content=parse_content(turn.step.get("response")))
     command = text_in(turn.step.get("action")) or text_in(turn.message.get("action"))
-    actions = spoken.actions or ((Action(id="", name="bash", arguments=command, implicit=True),) if command else ())
+    actions = spoken.actions
+    if not actions and command:
+        actions = (Action(id="", name="bash", arguments=command, implicit=True),)
     thoughts = (text_in(block.get("thinking")) for block in mappings_in(turn.message.get("thinking_blocks")))
     reasoning = spoken.reasoning or join_lines(thoughts)
     assembler.add_assistant(spoken.content, reasoning=reasoning, actions=actions, line=turn.line)

@@ -1,7 +1,7 @@
 """trae-agent trajectories.
 
 ByteDance's trae-agent keeps each call in `llm_interactions`: the messages that were new, and the response. The results
-of the last call stand in `agent_steps` alone. A TypeScript port keeps `steps`, each with the whole conversation so far;
+of the last call are in `agent_steps` alone. A TypeScript port keeps `steps`, each with the whole conversation so far;
 when the task changes, a conversation begins anew. Source: `trae_agent/utils/trajectory_recorder.py` of
 bytedance/trae-agent; the port is read off a recording.
 """

@@ -22,7 +22,7 @@ ZIP_START = b"PK\x03\x04"
 _ZSTD = 93
 #: Members of which every Inspect log has one: a log that was cut off has no header yet, but its start.
 INSPECT_HEADERS = ("header.json", "_journal/start.json")
-#: Of a local file header: its length, and where the lengths of name and extra field stand in it.
+#: Of a local file header: its length, and where it holds the lengths of name and extra field.
 _HEADER = 30
 _LENGTHS = struct.Struct("<26xHH")
 

@@ -11,6 +11,7 @@ from elision.dialects.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_dr
 from elision.dialects.capabilities import Capabilities
 from elision.dialects.live.client_messages import convert_to_json
 from elision.dialects.live.live_renderer import get_entry_json, resolve_entries
+from elision.dialects.rules.anthropic import find_breakpoints
 from elision.engine import Session
 from elision.manager.context_options import CacheControl
 from elision.manager.history import History
@@ -112,8 +113,8 @@ def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
         "system": convert_to_json(incoming.system),
         "tools": convert_to_json(incoming.tools),
     }
-    marks = [(mark.place[0], mark.ttl) for mark in breakpoints.list_breakpoints(front)]
-    newest = breakpoints.list_breakpoints({"messages": list(map(convert_to_json, messages[first:]))})
+    marks = [(mark.place[0], mark.ttl) for mark in find_breakpoints(front)]
+    newest = find_breakpoints({"messages": list(map(convert_to_json, messages[first:]))})
     marks += [(first + mark.place[0], mark.ttl) for mark in newest]
     automatic = convert_to_json(incoming.body_fields.get("cache_control"))
     if isinstance(automatic, Mapping):

@@ -14,7 +14,7 @@ FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """One observation that this pass hid. tokens: it had. left: tokens of what stands for it. text: the placeholder."""
+    """One observation that this pass hid. tokens: it had. left: tokens of the placeholder. text: the placeholder."""
 
     handle: str
     tool: str
@@ -115,7 +115,7 @@ class Savings:
 class Diagnostics:
     """One pass.
 
-    session, branch:  whose log it is; they differ behind a fork. call, turns: of the run so far.
+    session, branch:  whose log it is; they differ after a fork. call, turns: of the run so far.
     before, after:    tokens of the prompt, had this pass hidden nothing, and as it is sent. raw: had nothing ever been
                       hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
     estimated:        whether our counts are character estimates.
@@ -123,7 +123,7 @@ class Diagnostics:
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
     history:          how this call's messages went on: "continue", "amended", "undo", "fork", "replaced".
-    shadow:           whether the request went out as it came, which `raw` counts, and all this is what would have been.
+    shadow:           whether the request was sent unchanged, which `raw` counts, and all this is what would have been.
     faults:           what failed and was passed over. seconds: the pass took, summarizer_seconds of it the summarizer.
     """
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import SettingError
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.samples import MAX_SESSIONS, PassCollector
+from elision.telemetry.samples import MAX_SESSIONS, PassCollector, list_reporting_guards
 from elision.trajectory.redact import DEFAULT, Redaction
 
 LogForm: TypeAlias = Literal["text", "json"]
@@ -23,7 +23,7 @@ _PLAIN_WORD: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 class PassLog(PassCollector):
     """Writes each pass: WARNING if something failed or a guard begins to speak, INFO if it hid something, else DEBUG.
 
-    form: "text" or "json". redaction: of secrets in names and messages. The facts also stand at the record, as
+    form: "text" or "json". redaction: of secrets in names and messages. The record also has the facts, as
     `record.elision`. Where lines go, and from which level on, is the application's to say: logging is set up there.
     """
 
@@ -57,8 +57,7 @@ class PassLog(PassCollector):
 
 def _list_guards(diagnostics: Diagnostics) -> set[tuple[str, str]]:
     """Return the guards that report, by session."""
-    spoken = [diagnostics.stop.guard] if diagnostics.stop else []
-    return {(diagnostics.session, guard) for guard in [*spoken, *(["plateau_window"] if diagnostics.hint else [])]}
+    return {(diagnostics.session, guard) for guard in list_reporting_guards(diagnostics)}
 
 
 def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:

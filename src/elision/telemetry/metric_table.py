@@ -145,7 +145,7 @@ METRICS: Final[tuple[Metric, ...]] = (
 
 #: What a value becomes that is not on its list, so that no label ever takes more values than are listed.
 OTHER_LABEL: Final = "other"
-#: Models that are told apart in one process; later ones are `other`.
+#: Models with a label of their own in one process; later ones are `other`.
 MAX_MODELS: Final = 32
 
 #: A reason as the diagnostics word it, or how it begins -> its label.
@@ -217,10 +217,16 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
 
 def label_reason(text: str) -> str:
     """Return the label of a reason."""
-    return next((label for start, label in _REASON_LABELS.items() if text.startswith(start)), OTHER_LABEL)
+    for start, label in _REASON_LABELS.items():
+        if text.startswith(start):
+            return label
+    return OTHER_LABEL
 
 
 def normalize_label(label: str, value: str) -> str:
     """Return `value` as it may be written under `label`: one of the listed values, else `other`."""
     plain = re.sub(r"[\s_]+", "-", value.strip().lower())
-    return next((each for each in (value, plain) if each in LABELS[label]), OTHER_LABEL)
+    for spelling in (value, plain):
+        if spelling in LABELS[label]:
+            return spelling
+    return OTHER_LABEL

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 SCOPE: Final = "elision"
-#: Unit -> as UCUM writes it; what is counted stands in braces.
+#: Unit -> as UCUM writes it; what is counted is in braces.
 _UNITS: Final = {"tokens": "{token}", "turns": "{turn}", "USD": "{USD}", "seconds": "s", "bytes": "By", "1": "1"}
 MODEL: Final = "gen_ai.request.model"
 OPERATION: Final = "gen_ai.operation.name"
@@ -82,7 +82,9 @@ class OpenTelemetry(PassCollector):
         """Report a summarizer call. The digest asks no model, and is none."""
         if not summarized.input and not summarized.output:
             return
-        call = {OPERATION: "chat", **({MODEL: summarized.model} if summarized.model else {})}
+        call = {OPERATION: "chat"}
+        if summarized.model:
+            call[MODEL] = summarized.model
         self._usage.record(summarized.input, {**call, TOKEN_TYPE: "input"})
         self._usage.record(summarized.output, {**call, TOKEN_TYPE: "output"})
         if summarized.seconds > 0:

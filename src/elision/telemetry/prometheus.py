@@ -64,10 +64,11 @@ class Instrument:
 
     def record(self, value: float, labels: Mapping[str, str]) -> None:
         """Add `value` to the series with these labels, or set it."""
-        told = tuple(map(labels.__getitem__, self._metric.labels))
-        series = self._series.get(told)
+        key = tuple(labels[name] for name in self._metric.labels)
+        series = self._series.get(key)
         if series is None:
-            series = self._series[told] = self._made.labels(*told) if told else self._made
+            series = self._made.labels(*key) if key else self._made
+            self._series[key] = series
         if self._metric.kind == "gauge":
             series.set(value)
         elif self._metric.kind == "histogram":

@@ -50,7 +50,7 @@ class PassCollector(ABC):
 
 @dataclass(slots=True)
 class _SessionTotals:
-    """Totals of a session as they were last told."""
+    """Totals of a session as of its last pass."""
 
     costs: Costs = field(default_factory=Costs)
     rewrites: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +88,11 @@ class Sampler:
         counting begins at them.
         """
         known = self._totals.get((diagnostics.session, diagnostics.branch))
-        return known or (_SessionTotals() if diagnostics.call <= 1 else _total_session(diagnostics))
+        if known is not None:
+            return known
+        if diagnostics.call <= 1:
+            return _SessionTotals()
+        return _total_session(diagnostics)
 
     def _remember_totals(self, diagnostics: Diagnostics) -> None:
         key = (diagnostics.session, diagnostics.branch)
@@ -137,7 +141,7 @@ class Sampler:
                 yield Sample(metric_table.REWRITES, new, {"cause": normalize_label("cause", cause)})
         if (recalls := diagnostics.recalls - previous.recalls) > 0:
             yield Sample(metric_table.RECALLS, recalls, {})
-        for guard in sorted(_list_guards(diagnostics) - previous.guards):
+        for guard in sorted(list_reporting_guards(diagnostics) - previous.guards):
             yield Sample(metric_table.STOPS, 1, {"guard": normalize_label("guard", guard)})
 
 
@@ -177,9 +181,14 @@ def _sample_times(diagnostics: Diagnostics) -> Iterator[Sample]:
         yield Sample(metric_table.SUMMARIZER_SECONDS, diagnostics.summarizer_seconds, {})
 
 
-def _list_guards(diagnostics: Diagnostics) -> frozenset[str]:
-    spoken = {diagnostics.stop.guard} if diagnostics.stop else set()
-    return frozenset(spoken | ({"plateau_window"} if diagnostics.hint else set()))
+def list_reporting_guards(diagnostics: Diagnostics) -> frozenset[str]:
+    """Return the names of the guards that report a stop or a hint in this pass."""
+    guards: set[str] = set()
+    if diagnostics.stop:
+        guards.add(diagnostics.stop.guard)
+    if diagnostics.hint:
+        guards.add("plateau_window")
+    return frozenset(guards)
 
 
 def _total_session(diagnostics: Diagnostics) -> _SessionTotals:
@@ -187,5 +196,5 @@ def _total_session(diagnostics: Diagnostics) -> _SessionTotals:
         costs=diagnostics.costs,
         rewrites=dict(diagnostics.rewrites),
         recalls=diagnostics.recalls,
-        guards=_list_guards(diagnostics),
+        guards=list_reporting_guards(diagnostics),
     )

@@ -53,14 +53,15 @@ class BillingSimulator:
             max((self._count_cached(prefixes, at, prices, now) for at in anchors), default=0)
         )
         kept = prefixes[anchors[-1]].tokens if anchors else 0
-        for at in anchors if prices.cache.kind == "breakpoints" else range(len(prefixes)):
-            self._used[prefixes[at].key] = now
-        if kept >= prices.cache.minimum:
-            written = max(0, kept - cached)
+        if prices.cache.kind == "breakpoints":
+            remembered = [prefixes[at] for at in anchors]
         else:
-            written = 0
-        if prices.find_rates(total).cache_write is None:
-            written = 0
+            remembered = list(prefixes)
+        for prefix in remembered:
+            self._used[prefix.key] = now
+        written = 0
+        if kept >= prices.cache.minimum and prices.rates(total).cache_write is not None:
+            written = max(0, kept - cached)
         return Usage(input=total - cached - written, cache_read=cached, cache_write=written, output=output)
 
     def _find_anchors(self, prefixes: Sequence[PromptPrefix], prices: Prices) -> list[int]:

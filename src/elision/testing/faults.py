@@ -22,7 +22,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The connection closes in the midst of the answer: behind `after` events of a stream, or half of a plain body."""
+    """The connection closes midway: after `after` events of a stream, or half of a plain body."""
 
     after: int = 3
 
@@ -44,7 +44,7 @@ class Garbled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A stream that says in its midst that the provider failed: an error event behind `after` events, then the end."""
+    """A stream reports midway that the provider failed: an error event after `after` events, then the end."""
 
     after: int = 3
     message: str = "Overloaded"

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 class Follower:
     """One pass through `run` at a server of `api`.
 
-    `request` holds the fields of the next request that tell the conversation; `take` its answer.
+    `request` holds the fields of the next request that hold the conversation; `take` takes its answer.
     """
 
     def __init__(self, run: Trajectory, api: Api) -> None:
@@ -57,7 +57,11 @@ class Follower:
             names = ("instructions", "input")
         else:
             names = ("system", "messages")
-        return {**({names[0]: self._system} if self._system else {}), names[1]: history}
+        request: Json = {}
+        if self._system:
+            request[names[0]] = self._system
+        request[names[1]] = history
+        return request
 
     def take(self, answer: Mapping[str, Any]) -> None:
         """Continue after `answer`, the body of a response as JSON. Raises ElisionError if it is another answer."""
@@ -81,7 +85,9 @@ class Follower:
 
     def _add_user_texts(self, texts: list[str]) -> None:
         """Add words of the user. If the last message is the user's already, they join it."""
-        texts = [text for text in texts if text.strip()] or ([] if self._history else ["Go on."])
+        texts = [text for text in texts if text.strip()]
+        if not texts and not self._history:
+            texts = ["Go on."]
         for text in texts:
             last = self._history[-1] if self._history else {}
             if self.api == "anthropic" and last.get("role") == "user":
@@ -99,12 +105,12 @@ class Follower:
         waiting = [each for each in reply.turn.observations if each.role == "tool"]
         blocks = []
         for call, action in zip(reply.calls, made, strict=True):
-            found = next((each for each in waiting if each.action_id == action.id), None)
-            if found is not None:
-                waiting.remove(found)
-            if found is not None and found.text.strip():
-                text = found.text
-            else:
+            text = ""
+            answers = [observation for observation in waiting if observation.action_id == action.id]
+            if answers:
+                waiting.remove(answers[0])
+                text = answers[0].text
+            if not text.strip():
                 text = NO_RESULT_TEXT
             if self.api == "openai":
                 yield {"role": "tool", "tool_call_id": call.id, "content": text}
@@ -117,12 +123,13 @@ class Follower:
 
 
 def _read_chat(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
-    message = mapping_in(next((each.get("message") for each in mappings_in(answer.get("choices"))), None))
+    choices = mappings_in(answer.get("choices"))
+    message = mapping_in(choices[0].get("message")) if choices else {}
     known = ("role", "content", "tool_calls", "reasoning_content")
     kept = {name: message[name] for name in known if message.get(name) is not None}
-    return openai_chat.parse_assistant(message), [
-        kept if "content" in kept or "tool_calls" in kept else {**kept, "content": ""}
-    ]
+    if "content" not in kept and "tool_calls" not in kept:
+        kept["content"] = ""
+    return openai_chat.parse_assistant(message), [kept]
 
 
 def _read_anthropic(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:

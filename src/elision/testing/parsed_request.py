@@ -33,9 +33,9 @@ class PromptBlock:
     """The smallest thing that a prompt cache compares.
 
     text:   what is compared: role and content, without cache markers.
-    tokens: counted. has_breakpoint: whether a cache breakpoint stands behind it.
-    signature, thought: of a thinking block; "" for anything else.
-    place:  where it stands, as a provider's error names it ("messages.3.content.0").
+    tokens: counted. has_breakpoint: whether a cache breakpoint is set on it.
+    signature, thinking: of a thinking block; "" for anything else.
+    place:  where it is, as a provider's error names it ("messages.3.content.0").
     """
 
     text: str
@@ -171,7 +171,9 @@ def _split_anthropic(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]
         yield _make_block(f"system.{place}", "system", block, _count_block(block, counter))
     for message, each in enumerate(mappings_in(body.get("messages"))):
         for place, block in enumerate(anthropic.list_blocks(each.get("content"))):
-            tokens = _count_block(block, counter) + (0 if place else TOKENS_PER_MESSAGE)
+            tokens = _count_block(block, counter)
+            if place == 0:
+                tokens += PER_MESSAGE
             yield _make_block(f"messages.{message}.content.{place}", text_in(each.get("role")), block, tokens)
 
 
@@ -184,13 +186,13 @@ def _count_block(block: Json, counter: TokenCounter) -> int:
 
 
 def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
-    thinks = block.get("type") == "thinking"
+    sealed: Json = block if block.get("type") == "thinking" else {}
     return PromptBlock(
         text=f"{role} {_dump_json(_strip_markers(block))}",
         tokens=tokens,
         has_breakpoint="cache_control" in block,
-        signature=text_in(block.get("signature")) if thinks else "",
-        thinking=text_in(block.get("thinking")) if thinks else "",
+        signature=text_in(sealed.get("signature")),
+        thinking=text_in(sealed.get("thinking")),
         place=place,
     )
 
@@ -200,8 +202,14 @@ def _strip_markers(block: Json) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
 
 
-def _count_content(parts: Content, counter: TokenCounter) -> int:
-    return sum(counter.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
+def _count_content(parts: Content, counter: Counter) -> int:
+    tokens = 0
+    for part in parts:
+        if isinstance(part, Text):
+            tokens += counter.count(part.text)
+        else:
+            tokens += part.tokens
+    return tokens
 
 
 def _count_calls(message: AssistantMessage, counter: TokenCounter) -> int:

@@ -120,7 +120,7 @@ class Playback:
 
 
 class _UvicornServer(uvicorn.Server):
-    """Says when it is up, leaves signals to whoever owns the process, and goes at once: nobody waits for a fake."""
+    """A server that reports when it is up, leaves signals to the process, and stops at once."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
-from elision.dialects import Json, mapping_in, text_in
+from elision.dialects import Json, list_in, mapping_in, text_in
 from elision.errors import PriceError
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
@@ -41,8 +41,8 @@ class Terms:
     prices:   cache rules and write price of every model; None looks each model up, the run's own where a run is named.
     window:   tokens of every model's context window; None takes the prices', 0 is no limit.
     check:    whether types and rules are checked.
-    usage:    "simulated" from the request as it came; "recorded" where the recording holds one.
-    bound_thinking: whether thinking is bound to what stands in front of it (Anthropic only).
+    usage:    "simulated" from the request; "recorded" where the recording holds one.
+    bound_thinking: whether thinking is bound to the messages before it (Anthropic only).
     clock:    seconds since the epoch.
     """
 
@@ -83,7 +83,7 @@ class RecordedProvider:
         self._billing = BillingSimulator()
         self._counter = make_counter()
         self._prices: dict[tuple[Api, str], Prices] = {}
-        #: Responses by id, as items: what `previous_response_id` goes on from.
+        #: Responses by id, as items: what `previous_response_id` continues.
         self._stored_items: dict[str, list[Json]] = {}
 
     def answer_request(
@@ -131,19 +131,24 @@ class RecordedProvider:
     # -- from a request to its outcome ------------------------------------------------------------------------------
 
     def _parse_received(self, api: Api, headers: Mapping[str, str], raw: bytes) -> ReceivedRequest:
+        body: Json = {}
+        problems: tuple[str, ...] = ()
         try:
-            body = json.loads(raw)
+            parsed = json.loads(raw)
         except (ValueError, RecursionError):
-            body = None
+            parsed = None
+        if isinstance(parsed, dict):
+            body = parsed
+        else:
+            problems = ("the body is no JSON object",)
         kept = {name.lower(): value for name, value in headers.items() if name.lower() not in CREDENTIALS}
-        sound = isinstance(body, dict)
         return ReceivedRequest(
             api=api,
             raw=raw,
-            body=body if isinstance(body, dict) else {},
+            body=body,
             headers=kept,
             key=_hash_key(_read_key(headers)),
-            problems=() if sound else ("the body is no JSON object",),
+            problems=problems,
         )
 
     def _decide_outcome(self, received: ReceivedRequest, headers: Mapping[str, str]) -> ProviderResponse | Refusal:
@@ -192,7 +197,7 @@ class RecordedProvider:
         prices = self._find_prices(api, request.model, matched)
         prompt = [*split_into_blocks(api, body, self._counter)]
         if api == "anthropic" and "cache_control" in body and prompt:
-            # Automatic caching: the marker stands on the last block.
+            # Automatic caching: the marker is on the last block.
             prompt[-1] = replace(prompt[-1], has_breakpoint=True)
         if self.terms.bound_thinking and api == "anthropic":
             unfit = thinking_seals.find_unfit(prompt)
@@ -272,22 +277,21 @@ class RecordedProvider:
             reply = replace(reply, reasoning="")
         if received.api == "openai-responses":
             self._stored_items[f"resp_{id}"] = [*list_items(body), *response_openai_responses.build_items(reply, id)]
-        tools = body.get("tools")
-        told = ReplySpec(
+        spec = ReplySpec(
             reply=reply,
             usage=received.usage or Usage(),
             model=request.model,
             id=id,
             created=int(self.terms.clock()),
-            tools=tools if isinstance(tools, list) else (),
+            tools=list_in(body.get("tools")),
             include_usage=mapping_in(body.get("stream_options")).get("include_usage") is True,
             signature=thinking_seals.seal_thinking(reply.reasoning, prompt) if reply.reasoning else "",
             dropped=[*map(thinking_seals.describe_drop, unfit)],
         )
-        voice = _RESPONSE_FORMATS[received.api]
+        response_format = _RESPONSE_FORMATS[received.api]
         if request.stream:
-            return ProviderResponse(events=_frame_events(received.api, voice.build_events(told)))
-        return ProviderResponse(body=voice.build_body(told))
+            return ProviderResponse(events=_frame_events(received.api, response_format.build_events(spec)))
+        return ProviderResponse(body=response_format.build_body(spec))
 
     def _expand_previous(self, api: Api, body: Json) -> Json:
         """Put what `previous_response_id` stands for before the input of a Responses request."""
@@ -316,6 +320,7 @@ def _has_thinking(body: Json) -> bool:
 def _frame_events(api: Api, events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield (name, data) of every event. Chat chunks have no names, and end with one that is no JSON."""
     for event in events:
-        yield ("" if api == "openai" else event["type"]), json.dumps(event)
+        name = "" if api == "openai" else event["type"]
+        yield name, json.dumps(event)
     if api == "openai":
         yield "", "[DONE]"

@@ -17,7 +17,7 @@ from elision.trajectory.turn import Action, Turn
 
 #: Served where a recorded turn has neither words nor calls (an aborted answer): providers take no empty message back.
 SILENT_TEXT = "[The recording is silent here.]"
-#: Served behind the last recorded turn.
+#: Served after the last recorded turn.
 ENDING_TEXT = "[The recording ends here.]"
 
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -27,7 +27,7 @@ _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 class RecordedReply:
     """One assistant message as it is served.
 
-    turn:   the recorded turn; None behind the last one.
+    turn:   the recorded turn; None after the last one.
     number: its index, or one more than the last.
     calls:  its calls with ids that are unique in the run and have only letters that every provider takes.
     """
@@ -58,7 +58,10 @@ class RecordedRun:
     @property
     def task(self) -> str:
         """Return the first user message of the run; "" if there is none."""
-        return next((message.text for message in self.run.head.messages if message.role == "user"), "")
+        for message in self.run.head.messages:
+            if message.role == "user":
+                return message.text
+        return ""
 
     def get_reply(self, number: int) -> RecordedReply:
         """Return the answer of turn `number`; after the last turn the words `ENDING_TEXT`."""
@@ -87,9 +90,13 @@ class RecordedRun:
     def _find_spoken_turn(self, message: AssistantMessage, after_turn: int) -> int | None:
         """Return the turn that said `message`: the first after turn `after_turn` if several did."""
         if message.actions:
-            return next((self._by_id[call.id] for call in message.actions if call.id in self._by_id), None)
-        numbers = self._by_text.get(_normalize_text(join_text(message.content)), ())
-        return next((number for number in numbers if number > after_turn), numbers[-1] if numbers else None)
+            turns = [self._by_id[call.id] for call in message.actions if call.id in self._by_id]
+            return turns[0] if turns else None
+        numbers = self._by_text.get(_normalize_text(text_of(message.content)), [])
+        for number in numbers:
+            if number > after_turn:
+                return number
+        return numbers[-1] if numbers else None
 
     def _build_reply(self, turn: Turn) -> RecordedReply:
         calls = tuple(self._name_calls(turn))

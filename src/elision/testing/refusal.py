@@ -32,7 +32,7 @@ _OPENAI_TYPES: Final[Mapping[int, tuple[str, str | None]]] = {
     503: ("server_error", None),
     529: ("server_error", None),
 }
-#: Status -> what is said where nobody says anything else.
+#: Status -> the message where none is given.
 _DEFAULT_MESSAGES: Final[Mapping[int, str]] = {
     401: "The API key is missing or wrong.",
     429: "Rate limit reached for requests.",

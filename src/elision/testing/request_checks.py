@@ -27,14 +27,18 @@ _REQUIRED_FIELDS: Final[Mapping[Api, Mapping[str, type | tuple[type, ...]]]] = {
     "openai-responses": {"model": str, "input": (str, list)},
     "anthropic": {"model": str, "messages": list, "max_tokens": int},
 }
-#: Problems of one request that are told one by one.
+#: Problems of one request that are reported; the others are left out.
 MAX_PROBLEMS = 5
 
 
 def find_problems(api: Api, body: Json) -> list[str]:
     """Return what the provider would refuse `body` for, each as one sentence; [] for a sound request."""
-    found = [*_check_fields(api, body)]
-    return found or [*_check_types(api, body)][:MAX_PROBLEMS] or [str(each) for each in list_violations(api, body)]
+    problems = list(_check_fields(api, body))
+    if not problems:
+        problems = list(_check_types(api, body))[:MAX_PROBLEMS]
+    if not problems:
+        problems = [str(violation) for violation in list_violations(api, body)]
+    return problems
 
 
 def _check_fields(api: Api, body: Json) -> Iterator[str]:
@@ -64,13 +68,12 @@ def _relax_tools(name: str, value: Any) -> Any:
     """
     if name != "tools" or not isinstance(value, list):
         return value
-    return [_add_strict(each) if isinstance(each, dict) and each.get("type") == "function" else each for each in value]
-
-
-def _add_strict(tool: Json) -> Json:
-    if "function" in tool:
-        return tool
-    return {"strict": None, **tool}
+    tools: list[Any] = []
+    for tool in value:
+        if isinstance(tool, dict) and tool.get("type") == "function" and "function" not in tool:
+            tool = {"strict": None, **tool}
+        tools.append(tool)
+    return tools
 
 
 @cache
@@ -110,5 +113,5 @@ def _check_elements(value: Any, place: tuple[str | int, ...], failure: type[Exce
 def _list_errors(place: tuple[str | int, ...], errors: Sequence[Json]) -> list[str]:
     """Return errors as sentences. Of a union, only errors of members with the value's `type` count, if there is one."""
     others = {each["loc"][:-1] for each in errors if each["loc"][-1:] in (("type",), ("role",))}
-    told = [each for each in errors if each["loc"][:-1] not in others] or errors
-    return [f"{'.'.join(map(str, (*place, *each['loc'])))}: {each['msg']}" for each in told]
+    relevant = [each for each in errors if each["loc"][:-1] not in others] or errors
+    return [f"{'.'.join(map(str, (*place, *each['loc'])))}: {each['msg']}" for each in relevant]

@@ -67,9 +67,9 @@ def _build_blocks(reply: RecordedReply, signature: str) -> list[Json]:
 
 
 def _build_call(call: Action) -> Json:
-    # What is no JSON object (a free-form tool) stands under one name, as an object must be sent.
-    if call.decoded_arguments or call.arguments.strip() in ("", "{}"):
-        given = dict(call.decoded_arguments)
+    # What is no JSON object (a free-form tool) is put under one name, as an object must be sent.
+    if call.decoded or call.arguments.strip() in ("", "{}"):
+        given = dict(call.decoded)
     else:
         given = {"input": call.arguments}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
@@ -80,8 +80,8 @@ def _split_block(block: Json) -> tuple[Json, Iterator[Json]]:
     if block["type"] == "thinking":
         return {"type": "thinking", "thinking": "", "signature": ""}, _split_thinking(block)
     if block["type"] == "text":
-        told = ({"type": "text_delta", "text": piece} for piece in split_text(block["text"]))
-        return {"type": "text", "text": ""}, told
+        deltas = ({"type": "text_delta", "text": piece} for piece in split_text(block["text"]))
+        return {"type": "text", "text": ""}, deltas
     written = json.dumps(block["input"], ensure_ascii=False)
     parts = ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *split_text(written)))
     return {**block, "input": {}}, parts

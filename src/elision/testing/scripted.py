@@ -58,12 +58,12 @@ class ScriptedModel:
         reply = RecordedRun(run).get_reply(1)
         sent = sum(block.tokens for block in split_into_blocks(self.shape, _build_body(prompt), self._counter))
         said = self._counter.count(reply.text + reply.reasoning + "".join(call.arguments for call in reply.calls))
-        told = ReplySpec(
+        spec = ReplySpec(
             reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s"
         )
         if self.shape == "anthropic":
-            return parse_anthropic_answer(json.loads(json.dumps(response_anthropic.build_body(told))))
-        return parse_openai_answer(json.loads(json.dumps(response_openai_chat.build_body(told))))
+            return parse_anthropic_answer(json.loads(json.dumps(response_anthropic.build_body(spec))))
+        return parse_openai_answer(json.loads(json.dumps(response_openai_chat.build_body(spec))))
 
 
 def _rename_calls(turn: Turn, number: int) -> Turn:

@@ -34,15 +34,15 @@ def _compute_seal(thinking: str, before: bytes) -> str:
 
 def find_unfit(blocks: Sequence[PromptBlock]) -> list[str]:
     """Return the places of the thinking blocks whose signature does not fit the prompt before them."""
-    keys = [place.key for place in hash_prefixes("", [block for block in blocks if not block.signature])]
-    found = []
-    seen = 0
+    prefixes = iter(hash_prefixes("", [block for block in blocks if not block.signature]))
+    unfit = []
+    before = b""
     for block in blocks:
         if not block.signature:
-            seen += 1
-        elif _compute_seal(block.thinking, keys[seen - 1] if seen else b"") != block.signature:
-            found.append(block.place)
-    return found
+            before = next(prefixes).key
+        elif _compute_seal(block.thinking, before) != block.signature:
+            unfit.append(block.place)
+    return unfit
 
 
 def asks_to_drop(body: Json) -> bool:

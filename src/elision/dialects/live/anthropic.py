@@ -1,4 +1,4 @@
-"""Anthropic messages, live: in a user message each result is a piece, and all that stands beside them is one more."""
+"""Anthropic messages, live: in a user message each result is a piece, and the other blocks are one more."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from elision.trajectory.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSources:
-    """Where the parts of a turn stand in the client's messages."""
+    """Where the parts of a turn are in the client's messages."""
 
     assistant: tuple[Location, ...]
     observations: tuple[Location, ...]
@@ -38,7 +38,7 @@ class _GrowingTurn:
 
 
 class LiveConversation:
-    """What was read so far. joins_assistant_messages: whether assistant messages one behind the other are one turn.
+    """What was read so far. joins_assistant_messages: whether adjacent assistant messages are one turn.
 
     observations: which messages are observations; `auto` is settled as turns are asked for.
     """
@@ -161,8 +161,11 @@ class LiveConversation:
         if live is None or live.users:
             self._add_stray_result(piece)
             return
-        id = result.action_id or (live.unnamed.popleft() if live.unnamed else "")
-        action = next((action for action in live.draft.actions if action.id == id), None)
+        id = result.action_id
+        if not id and live.unnamed:
+            id = live.unnamed.popleft()
+        actions = {action.id: action for action in live.draft.actions}
+        action = actions.get(id)
         if action is None or any(known.action_id == id for known in live.draft.results):
             self._add_stray_result(piece)
             return

@@ -30,7 +30,7 @@ def detect_dialect(messages: Sequence[Any], system: object, tools: object, model
     found = recognize_dialect(messages, system, tools, model)
     if found is not None:
         return found
-    # Between the messages stand system prompts of chat, and of Responses too, whose items will show it.
+    # System prompts among the messages are those of chat, or of Responses, whose items will show it.
     is_prompted = any(
         mapping_in(convert_to_json(message)).get("role") in ("system", "developer") for message in messages
     )

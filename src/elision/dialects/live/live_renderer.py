@@ -39,7 +39,7 @@ class _MessageGroup:
 class LiveRenderer:
     """One session's messages.
 
-    read: JSON of every message that was read so far, by index; shared with whoever reads them.
+    messages: JSON of every message that was read so far, by index; shared with their reader.
     """
 
     def __init__(self, dialect: LiveDialect, messages: Sequence[Json]) -> None:
@@ -99,16 +99,16 @@ class LiveRenderer:
         settled = len(self._groups)
         for segment in view.track.segments[len(self._ends) : view.length]:
             self._add_segment(segment)
-            self._ends.append((len(self._groups), len(self._groups[-1].blocks) if self._groups else 0))
+            blocks = len(self._groups[-1].blocks) if self._groups else 0
+            self._ends.append((len(self._groups), blocks))
         self._build_entries(settled)
         return self._entries.copy()
 
     def find_last_block(self, mark: int) -> tuple[int, int] | None:
         """Return (message, block) of the last block before segment `mark` of the newest view; None if there is none."""
-        if 0 < mark <= len(self._ends):
-            groups, blocks = self._ends[mark - 1]
-        else:
-            groups, blocks = (0, 0)
+        if not 0 < mark <= len(self._ends):
+            return None
+        groups, blocks = self._ends[mark - 1]
         if not groups:
             return None
         entry = bisect_right(self._starts, groups - 1) - 1
@@ -119,15 +119,18 @@ class LiveRenderer:
         """Count the content blocks that are sent of a client message."""
         if group.blocks:
             return len(group.blocks)
-        message = group.whole if group.whole is not None else self._messages[group.index]
-        return max(1, len(self.dialect.list_blocks(message) or ()))
+        if group.whole is None:
+            blocks = self.dialect.list_blocks(self._messages[group.index])
+        else:
+            blocks = self.dialect.list_blocks(group.whole)
+        return max(1, len(blocks or ()))
 
     def _rewind_to(self, place: int) -> None:
         del self._ends[place:]
+        groups = 0
+        blocks = 0
         if self._ends:
             groups, blocks = self._ends[-1]
-        else:
-            groups, blocks = (0, 0)
         del self._groups[groups:]
         if self._groups:
             del self._groups[-1].blocks[blocks:]
@@ -138,15 +141,18 @@ class LiveRenderer:
     def _add_segment(self, segment: Segment) -> None:
         match segment.source:
             case Turn():
-                for spot in self._turns[segment.turn].assistant:
-                    self._add_message(spot, None)
+                for location in self._turns[segment.turn].assistant:
+                    self._add_message(location, None)
             case Observation():
-                spot = self._turns[segment.turn].observations[segment.index - 1]
-                self._add_message(spot, None if segment.kind == "observation" else segment.text)
+                location = self._turns[segment.turn].observations[segment.index - 1]
+                is_raw = segment.kind == "observation"
+                self._add_message(location, None if is_raw else segment.text)
+            case Message() if segment.kind == "head":
+                head_location = self._head[segment.index - 1]
+                if head_location is not None:
+                    self._add_message(head_location, None)
             case Message():
-                known = self._head if segment.kind == "head" else self._turns[segment.turn].interjections
-                if (found := known[segment.index - 1]) is not None:
-                    self._add_message(found, None)
+                self._add_message(self._turns[segment.turn].interjections[segment.index - 1], None)
             case _ if segment.kind == "summary":
                 self._groups.append(_MessageGroup(_NO_INDEX, self.dialect.make_user_message(segment.text)))
 
@@ -154,22 +160,19 @@ class LiveRenderer:
         """Send what is at `location`, with `text` in its place if that is given."""
         message = self._messages[location.message]
         if location.blocks is None:
-            if text is None:
-                whole = None
-            else:
-                whole = self._replace_text(message, text)
+            whole = None if text is None else self._replace_text(message, text)
             self._groups.append(_MessageGroup(location.message, whole))
             return
         if not self._groups or self._groups[-1].index != location.message:
             self._groups.append(_MessageGroup(location.message))
+        group = self._groups[-1]
+        if text is None:
+            group.blocks += [(number, None) for number in location.blocks]
+            return
         blocks = self.dialect.list_blocks(message) or []
-        # Of several blocks that were one observation (a text protocol) the first says what stands for them all.
-        for part in location.blocks if text is None else location.blocks[:1]:
-            if text is None:
-                told = None
-            else:
-                told = self.dialect.replace_result(blocks[part], text)
-            self._groups[-1].blocks.append((part, told))
+        # Of several blocks that were one observation (a text protocol) the first has the text for them all.
+        for number in location.blocks[:1]:
+            group.blocks.append((number, self.dialect.replace_result(blocks[number], text)))
 
     def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
         """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
@@ -215,9 +218,10 @@ class LiveRenderer:
         message = self._messages[group.index]
         blocks = self.dialect.list_blocks(message) or []
         kept = sorted(group.blocks, key=lambda block: block[0])
-        if len(kept) == len(blocks) and all(told is None for _, told in kept):
+        if len(kept) == len(blocks) and all(replacement is None for _, replacement in kept):
             return group.index
-        return {**message, "content": [blocks[part] if told is None else told for part, told in kept]}
+        content = [blocks[number] if replacement is None else replacement for number, replacement in kept]
+        return {**message, "content": content}
 
     def _must_join(self, last: Entry, entry: Entry) -> bool:
         """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""

@@ -1,4 +1,4 @@
-"""OpenAI Responses items, live: every item is one piece; items put out one behind the other are one turn.
+"""OpenAI Responses items, live: every item is one piece; adjacent output items are one turn.
 
 A hosted tool whose item holds call and result at once stays as it is: nothing of it could be hidden alone.
 """

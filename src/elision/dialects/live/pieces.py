@@ -20,7 +20,7 @@ _PASSING = frozenset(("cache_control", "prompt_cache_breakpoint", "id", "call_id
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a piece stands: message `place` (0-based), and which of its content blocks; None for the whole message."""
+    """Where a piece is: in message `message` (0-based), in which of its content blocks; None for the whole message."""
 
     message: int
     blocks: tuple[int, ...] | None = None

@@ -29,8 +29,12 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
 def list_violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
     """Return every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
     rules = _find_rules(dialect)
-    read = anthropic.AnthropicRequest(request) if dialect == "anthropic" else request
-    return [found for rule in rules for found in rule(read)]
+    # Rules of one dialect share what they read of a request.
+    parsed = anthropic.AnthropicRequest(request) if dialect == "anthropic" else request
+    violations: list[Violation] = []
+    for rule in rules:
+        violations += rule(parsed)
+    return violations
 
 
 def list_new_violations(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:

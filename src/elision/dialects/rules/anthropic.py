@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from elision.dialects import Json, mapping_in, text_in
+from elision.dialects import Json, list_in, mapping_in, text_in
 from elision.dialects.capabilities import find_capabilities
 from elision.dialects.rules.violation import Rule, Violation, list_objects
 
@@ -26,7 +26,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
 
 
-#: Where a block stands: "messages" or "system", then numbers; made a text only where something is wrong.
+#: Where a block is: "messages" or "system", then numbers. It is formatted only for a violation.
 BlockPath: TypeAlias = tuple[str | int, ...]
 
 
@@ -80,7 +80,7 @@ def there_are_messages(request: AnthropicRequest) -> Iterator[Violation]:
 
 
 def roles_are_known(request: AnthropicRequest) -> Iterator[Violation]:
-    """A tool's result is the user's here; the system prompt stands apart, and between turns where the model takes
+    """A tool's result is the user's here; the system prompt is apart, and between turns where the model takes
     it."""
     for place, message in request.messages:
         role = message.get("role")
@@ -136,14 +136,13 @@ def the_user_ends(request: AnthropicRequest) -> Iterator[Violation]:
     conversation must end with a user message". An answer that a server's tool interrupted is sent back as it is."""
     if find_capabilities(text_in(request.body.get("model"))).takes_prefill:
         return
-    for saying in request.merged_messages[-1:]:
-        if saying.blocks:
-            place, block = saying.blocks[-1]
-        else:
-            place, block = ((), {})
-        if saying.role == "assistant" and _read_kind(block) == "text":
+    for message in request.merged_messages[-1:]:
+        if message.role != "assistant" or not message.blocks:
+            continue
+        path, block = message.blocks[-1]
+        if _read_kind(block) == "text":
             reason = "the conversation must end with a user message"
-            yield Violation(rule="the-user-ends", place=_format_path(place[:2]), reason=reason)
+            yield Violation(rule="the-user-ends", place=_format_path(path[:2]), reason=reason)
 
 
 # -- calls and results ------------------------------------------------------------------------------------------------
@@ -153,13 +152,13 @@ def calls_are_answered(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "`tool_use` ids were found without `tool_result` blocks immediately after. Each `tool_use`
     block must have a corresponding `tool_result` block in the next message"."""
     said = request.merged_messages
-    for number, saying in enumerate(said):
+    for number, message in enumerate(said):
         if number + 1 < len(said):
             following = said[number + 1].blocks
         else:
             following = []
         answered = {id for _, id in _list_results(following)}
-        for place, id in _list_calls(saying):
+        for place, id in _list_calls(message):
             if id not in answered:
                 reason = f"`tool_use` {id!r} has no `tool_result` in the next message"
                 yield Violation(rule="calls-are-answered", place=_format_path(place), reason=reason, subject=id)
@@ -169,11 +168,11 @@ def results_answer_the_last_calls(request: AnthropicRequest) -> Iterator[Violati
     """The service says: "unexpected `tool_use_id` found in `tool_result` blocks. Each `tool_result` block must have a
     corresponding `tool_use` block in the previous message"; and each call has one result."""
     waiting: set[str] = set()
-    for saying in request.merged_messages:
-        if saying.role == "assistant":
-            waiting = {id for _, id in _list_calls(saying)}
+    for message in request.merged_messages:
+        if message.role == "assistant":
+            waiting = {id for _, id in _list_calls(message)}
             continue
-        for place, id in _list_results(saying.blocks):
+        for place, id in _list_results(message.blocks):
             if id not in waiting:
                 reason = f"`tool_result` {id!r} has no `tool_use` of its own in the previous message"
                 yield Violation(
@@ -184,10 +183,12 @@ def results_answer_the_last_calls(request: AnthropicRequest) -> Iterator[Violati
 
 def results_stand_first(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "Messages following `tool_use` blocks must begin with a matching number of `tool_result`
-    blocks": what else the user says stands behind them."""
-    for saying in request.merged_messages:
+    blocks": what else the user says comes after them."""
+    for message in request.merged_messages:
+        if message.role != "user":
+            continue
         other = False
-        for place, block in saying.blocks if saying.role == "user" else ():
+        for place, block in message.blocks:
             if _read_kind(block) != "tool_result":
                 other = True
             elif other:
@@ -199,9 +200,9 @@ def results_stand_first(request: AnthropicRequest) -> Iterator[Violation]:
 def call_ids_are_unique(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "`tool_use` ids must be unique": those of one message, which one message answers. An id that
     was answered may be used again."""
-    for saying in request.merged_messages:
+    for message in request.merged_messages:
         seen: set[str] = set()
-        for place, id in _list_calls(saying):
+        for place, id in _list_calls(message):
             if id in seen:
                 yield Violation(
                     rule="call-ids-are-unique",
@@ -215,8 +216,8 @@ def call_ids_are_unique(request: AnthropicRequest) -> Iterator[Violation]:
 def calls_are_well_formed(request: AnthropicRequest) -> Iterator[Violation]:
     """Ids and names: "String should match pattern '^[a-zA-Z0-9_-]+$'", of a server's call '^srvtoolu_[a-zA-Z0-9_]+$';
     the input is an object: "Input should be a valid dictionary"."""
-    for saying in request.merged_messages:
-        for place, block in saying.blocks:
+    for message in request.merged_messages:
+        for place, block in message.blocks:
             id = text_in(block.get("id"))
             if _read_kind(block) == "server_tool_use" and not _SERVER_ID.fullmatch(id):
                 reason = f"{block.get('id')!r} should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
@@ -246,8 +247,8 @@ def server_results_stand_behind_their_call(request: AnthropicRequest) -> Iterato
     """The service says: "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before
     it", be it in an earlier message. A call may lack its result."""
     called: set[str] = set()
-    for saying in request.merged_messages:
-        for place, block in saying.blocks:
+    for message in request.merged_messages:
+        for place, block in message.blocks:
             kind = _read_kind(block)
             if kind in ("server_tool_use", "mcp_tool_use"):
                 called.add(text_in(block.get("id")))
@@ -261,8 +262,8 @@ def server_results_stand_behind_their_call(request: AnthropicRequest) -> Iterato
 def errors_are_told_in_text(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "content cannot be empty if `is_error` is true", and "all content must be type `text` if
     `is_error` is true"."""
-    for saying in request.merged_messages:
-        for place, block in saying.blocks:
+    for message in request.merged_messages:
+        for place, block in message.blocks:
             if _read_kind(block) != "tool_result" or block.get("is_error") is not True:
                 continue
             content = block.get("content")
@@ -304,9 +305,9 @@ def thinking_is_sealed(request: AnthropicRequest) -> Iterator[Violation]:
 
 def thinking_is_not_last(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "The final block in an assistant message cannot be `thinking`"."""
-    for saying in request.merged_messages:
-        if saying.role == "assistant" and saying.blocks and _read_kind(saying.blocks[-1][1]) in THINKING_TYPES:
-            place, block = saying.blocks[-1]
+    for message in request.merged_messages:
+        if message.role == "assistant" and message.blocks and _read_kind(message.blocks[-1][1]) in THINKING_TYPES:
+            place, block = message.blocks[-1]
             reason = f"the final block in an assistant message cannot be `{_read_kind(block)}`"
             yield Violation(
                 rule="thinking-is-not-last", place=_format_path(place), reason=reason, subject=_read_seal(block)
@@ -319,10 +320,10 @@ def thinking_goes_before_the_running_calls(request: AnthropicRequest) -> Iterato
     must start with a thinking block". Adaptive thinking does not ask for it."""
     if mapping_in(request.body.get("thinking")).get("type") != "enabled":
         return
-    spoken = [saying for saying in request.merged_messages if saying.role == "assistant" and saying.blocks]
-    for saying in spoken[-1:]:
-        place, first = saying.blocks[0]
-        if any(True for _ in _list_calls(saying)) and _read_kind(first) not in THINKING_TYPES:
+    spoken = [message for message in request.merged_messages if message.role == "assistant" and message.blocks]
+    for message in spoken[-1:]:
+        place, first = message.blocks[0]
+        if any(True for _ in _list_calls(message)) and _read_kind(first) not in THINKING_TYPES:
             reason = f"expected `thinking` or `redacted_thinking`, but found `{_read_kind(first)}`"
             yield Violation(rule="thinking-goes-before-the-running-calls", place=_format_path(place), reason=reason)
 
@@ -424,12 +425,8 @@ class Breakpoint:
 def find_breakpoints(body: Json) -> list[Breakpoint]:
     """Return every breakpoint of a request, in the order in which the service reads them."""
     found = [*_find_marks(("tools",), body.get("tools")), *_find_marks(("system",), body.get("system"))]
-    messages = body.get("messages")
-    for number, message in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(message, dict):
-            content = message.get("content")
-        else:
-            content = None
+    for number, message in enumerate(list_in(body.get("messages"))):
+        content = message.get("content") if isinstance(message, dict) else None
         # This is read at every call, and most messages have no mark.
         if isinstance(content, list) and any(map(_may_be_marked, content)):
             found += _find_marks(("messages", number), content, includes_results=True)
@@ -442,7 +439,7 @@ def _may_be_marked(block: object) -> bool:
 
 def _find_marks(path: BlockPath, content: object, *, includes_results: bool = False) -> Iterator[Breakpoint]:
     """Yield every marked block of a content. includes_results: whether to look inside its results too."""
-    for at, block in enumerate(content) if isinstance(content, list) else ():
+    for at, block in enumerate(list_in(content)):
         if not isinstance(block, dict):
             continue
         if isinstance(control := block.get("cache_control"), dict):
@@ -456,8 +453,10 @@ def has_automatic_breakpoint(body: Json) -> bool:
     if not isinstance(body.get("cache_control"), dict):
         return False
     messages = list_objects(body.get("messages"))
-    blocks = [block for _, message in messages[-1:] for _, block in _list_blocks((), message)]
-    bearing = [block for block in blocks if _read_kind(block) not in THINKING_TYPES]
+    if not messages:
+        return True
+    _, last = messages[-1]
+    bearing = [block for _, block in _list_blocks((), last) if _read_kind(block) not in THINKING_TYPES]
     return not bearing or bearing[-1].get("cache_control") is None
 
 
@@ -492,7 +491,9 @@ def _read_seal(block: Json) -> str:
 
 def _list_calls(message: MergedMessage) -> Iterator[tuple[BlockPath, str]]:
     """Yield (place, id) of every call in an assistant message."""
-    for place, block in message.blocks if message.role == "assistant" else ():
+    if message.role != "assistant":
+        return
+    for place, block in message.blocks:
         if _read_kind(block) == "tool_use":
             yield place, text_in(block.get("id"))
 

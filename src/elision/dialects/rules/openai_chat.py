@@ -45,7 +45,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
 
 def results_stand_behind_their_call(request: Json) -> Iterator[Violation]:
     """A result without a call answers nothing: "messages with role 'tool' must be a response to a preceeding message
-    with 'tool_calls'". One behind another message, or a second one for a call, has none either."""
+    with 'tool_calls'". One after another message, or a second one for a call, has none either."""
     waiting: set[str] = set()
     for place, message in list_objects(request.get("messages")):
         if message.get("role") != "tool":

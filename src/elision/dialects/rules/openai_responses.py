@@ -33,8 +33,8 @@ def there_is_input(request: Json) -> Iterator[Violation]:
 
 
 def calls_are_answered(request: Json) -> Iterator[Violation]:
-    """The model must see what came of its call: "No tool output found for function call call_…". Anywhere behind it
-    will do here, while other servers of this API want it right behind."""
+    """The model must see what came of its call: "No tool output found for function call call_…". Anywhere after it
+    will do here, while other servers of this API want it right after it."""
     waiting: dict[tuple[str, str], str] = {}
     for place, item in _list_items(request):
         kind = text_in(item.get("type"))
@@ -51,7 +51,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
 
 def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
     """An output answers a call, once: "No tool call found for function call output with call_id …". Those of
-    a search that the service ran have no id, and stand in pairs."""
+    a search that the service ran have no id, and come in pairs."""
     if _is_continuation(request):
         return
     waiting: Counter[str] = Counter()
@@ -69,7 +69,7 @@ def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
 
 
 def call_ids_are_unique(request: Json) -> Iterator[Violation]:
-    """Calls are told apart by `call_id` alone, wherever they stand."""
+    """Calls are told apart by `call_id` alone, wherever they are."""
     seen: set[str] = set()
     for place, item in _list_items(request):
         if text_in(item.get("type")) not in CLIENT_CALLS:
@@ -109,7 +109,7 @@ def item_ids_have_their_prefix(request: Json) -> Iterator[Violation]:
 
 def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
     """Reasoning belongs to what the model said or did next: "Item 'rs_…' of type 'reasoning' was provided without its
-    required following item". Reasoning that the service stores it knows by its id, and a message behind it too."""
+    required following item". Reasoning that the service stores it knows by its id, and a message after it too."""
     stored = request.get("store") is not False
     thought: tuple[int, Json] | None = None
     for place, item in [*_list_items(request), (-1, {"role": "user"})]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 class Violation:
     """rule:    the name of the rule: of the function that states it, with dashes.
     place:   where, as providers write it: `messages.3.content.0`, 0-based.
-    reason:  what is wrong there, fit to stand in the provider's error.
+    reason:  what is wrong there, in words that fit the provider's error.
     subject: what it is about, apart from its place, which edits move: a call id, a tool's name; "" if it has no name.
     """
 
