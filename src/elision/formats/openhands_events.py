@@ -262,7 +262,9 @@ def _read_observation(observation: Json) -> Content:
         if isinstance(value, list):
             return parse_content(value) + make_content(format_shell_output("", metadata).strip("\n"))
         if isinstance(value, str):
-            return make_content(join_lines((format_shell_output(value, metadata), error))) + _read_screenshot(observation)
+            return make_content(join_lines((format_shell_output(value, metadata), error))) + _read_screenshot(
+                observation
+            )
     rest = {key: value for key, value in observation.items() if key != "kind"}
     return make_content(error or (json.dumps(rest, ensure_ascii=False) if rest else ""))
 

@@ -64,10 +64,10 @@ def _read_log(events: Iterable[Event]) -> _LogFacts:
         match event:
             case HeadSet():
                 facts.head = event.head
-            case Called():
+            case RequestSent():
                 facts.calls[event.call] = event
-            case Answered():
+            case UsageReported():
                 facts.usage[event.call] = event.usage
-            case Decided() if event.summary is not None:
+            case PassDecided() if event.summary is not None:
                 facts.compactions.append(Compaction(before=event.call, summary=event.summary.text))
     return facts

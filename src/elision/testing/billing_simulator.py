@@ -60,7 +60,7 @@ class BillingSimulator:
         for prefix in remembered:
             self._used[prefix.key] = now
         written = 0
-        if kept >= prices.cache.minimum and prices.rates(total).cache_write is not None:
+        if kept >= prices.cache.minimum and prices.find_rates(total).cache_write is not None:
             written = max(0, kept - cached)
         return Usage(input=total - cached - written, cache_read=cached, cache_write=written, output=output)
 

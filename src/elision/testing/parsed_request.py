@@ -173,7 +173,7 @@ def _split_anthropic(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]
         for place, block in enumerate(anthropic.list_blocks(each.get("content"))):
             tokens = _count_block(block, counter)
             if place == 0:
-                tokens += PER_MESSAGE
+                tokens += TOKENS_PER_MESSAGE
             yield _make_block(f"messages.{message}.content.{place}", text_in(each.get("role")), block, tokens)
 
 
@@ -202,7 +202,7 @@ def _strip_markers(block: Json) -> dict[str, Any]:
     return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
 
 
-def _count_content(parts: Content, counter: Counter) -> int:
+def _count_content(parts: Content, counter: TokenCounter) -> int:
     tokens = 0
     for part in parts:
         if isinstance(part, Text):

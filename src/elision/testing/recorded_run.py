@@ -92,7 +92,7 @@ class RecordedRun:
         if message.actions:
             turns = [self._by_id[call.id] for call in message.actions if call.id in self._by_id]
             return turns[0] if turns else None
-        numbers = self._by_text.get(_normalize_text(text_of(message.content)), [])
+        numbers = self._by_text.get(_normalize_text(join_text(message.content)), [])
         for number in numbers:
             if number > after_turn:
                 return number

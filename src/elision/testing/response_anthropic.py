@@ -68,8 +68,8 @@ def _build_blocks(reply: RecordedReply, signature: str) -> list[Json]:
 
 def _build_call(call: Action) -> Json:
     # What is no JSON object (a free-form tool) is put under one name, as an object must be sent.
-    if call.decoded or call.arguments.strip() in ("", "{}"):
-        given = dict(call.decoded)
+    if call.decoded_arguments or call.arguments.strip() in ("", "{}"):
+        given = dict(call.decoded_arguments)
     else:
         given = {"input": call.arguments}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
