@@ -200,16 +200,16 @@ class BaseRenderer(ABC):
             return self._render_user(_get_content(segment))
         shown = [self._render_result(id, _get_content(segment), _get_error(segment))]
         if segment.index == exchange.last_result_position:
-            waiting = (each for each in segments[assistant + 1 : place] if not exchange.answered_ids[each.index - 1])
-            shown += [message for each in waiting for message in self._render_user(_get_content(each))]
+            for earlier in segments[assistant + 1 : place]:
+                if not exchange.answered_ids[earlier.index - 1]:
+                    shown += self._render_user(_get_content(earlier))
         return shown
 
     def _assign_id(self, turn: int, position: int, recorded: str) -> str:
         """Return the id under which a call is sent: the recorded one if it is allowed, else one made from its place."""
+        id = recorded
         if self.forbidden_letters:
-            id = self.forbidden_letters.sub("_", recorded)
-        else:
-            id = recorded
+            id = self.forbidden_letters.sub("_", id)
         id = id or f"call_{turn}_{position}"
         while id in self._used_ids:
             id = f"{id}_{turn}_{position}"

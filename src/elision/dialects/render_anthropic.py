@@ -76,8 +76,10 @@ class AnthropicRenderer(BaseRenderer):
         """Return the head's system messages as text blocks, with the breakpoints that come before the first message."""
         self._follow_view(view)
         segments = view.track.segments[: view.length]
-        head = (each.source for each in segments if each.kind == "head" and isinstance(each.source, Message))
-        blocks = [block for each in head if each.role != "user" for block in _make_texts(each.content)]
+        blocks: list[JsonMessage] = []
+        for segment in segments:
+            if segment.kind == "head" and isinstance(segment.source, Message) and segment.source.role != "user":
+                blocks += _make_texts(segment.source.content)
         if blocks and any(self._ends[mark - 1] == (0, 0) for mark in view.marks):
             blocks[-1] = _mark_block(blocks[-1])
         return blocks
@@ -147,10 +149,7 @@ class AnthropicRenderer(BaseRenderer):
                 if content[block]["type"] not in THINKING_TYPES:
                     return count - 1, block
             count -= 1
-            if count:
-                blocks = len(self._messages[count - 1]["content"])
-            else:
-                blocks = 0
+            blocks = len(self._messages[count - 1]["content"]) if count else 0
         return None
 
 

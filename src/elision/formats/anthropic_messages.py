@@ -159,10 +159,12 @@ def _read_fragment(message: Json) -> Fragment:
 
 def _join_fragments(earlier: Fragment | None, later: Fragment) -> Fragment:
     """Join what two fragments report of their response."""
+    if earlier is None:
+        return later
     return Fragment(
-        id=later.id or (earlier.id if earlier else ""),
-        model=later.model or (earlier.model if earlier else ""),
-        usage=later.usage or (earlier.usage if earlier else None),
+        id=later.id or earlier.id,
+        model=later.model or earlier.model,
+        usage=later.usage or earlier.usage,
         is_final=later.is_final,
     )
 

@@ -127,7 +127,10 @@ def split_conversations(document: Document, layout: Layout) -> Iterator[Recorded
 
 def _read_lines(document: Document) -> Iterator[PlacedMessage | Problem]:
     for line in read_json_lines(document):
-        yield line if isinstance(line, Problem) else (line.number, line.value)
+        if isinstance(line, Problem):
+            yield line
+        else:
+            yield line.number, line.value
 
 
 def _gather_conversations(

@@ -70,8 +70,8 @@ def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, s
             assembler.amend_assistant(actions=[call])
         else:
             assembler.add_assistant(actions=[call], line=number)
-    elif (asked := next((each for each in reversed(waiting) if each[0] == role), None)) is not None:
+    elif call_ids := [call_id for agent, call_id in waiting if agent == role]:
         waiting.clear()
-        assembler.add_result(asked[1], make_content(text) or (Text(""),), tool=role, line=number)
+        assembler.add_result(call_ids[-1], make_content(text) or (Text(""),), tool=role, line=number)
     elif not role.startswith("Orchestrator"):  # else a note of the program, such as that the rounds are over
         assembler.add_user(make_content(text))

@@ -15,6 +15,7 @@ from elision.dialects import (
     Json,
     dump_arguments,
     join_lines,
+    list_in,
     make_opaque,
     mapping_in,
     mappings_in,
@@ -83,9 +84,8 @@ def read_bills(metrics: Iterable[Json]) -> Mapping[str, RecordedBill]:
             id = text_in(usage.get("response_id"))
             ended = number_in(cost.get("timestamp"))
             took = latencies.get(id)
-            if ended is None or took is None:
-                at = None
-            else:
+            at: float | None = None
+            if ended is not None and took is not None:
                 at = ended - took
             found[id] = RecordedBill(usage=counted.parse_usage(usage, usd=number_in(cost.get("cost"))), at=at)
     return found
@@ -249,7 +249,7 @@ def _read_reasoning(holder: Json) -> str:
     blocks = (text_in(block.get("thinking")) for block in mappings_in(holder.get("thinking_blocks")))
     item = mapping_in(holder.get("responses_reasoning_item"))
     summary = item.get("content") or item.get("summary")
-    texts = (text_in(each) for each in summary) if isinstance(summary, list) else ()
+    texts = map(text_in, list_in(summary))
     return parse_reasoning(holder) or join_lines((*blocks, *texts))
 
 
@@ -266,7 +266,9 @@ def _read_observation(observation: Json) -> Content:
                 observation
             )
     rest = {key: value for key, value in observation.items() if key != "kind"}
-    return make_content(error or (json.dumps(rest, ensure_ascii=False) if rest else ""))
+    if not error and rest:
+        return make_content(json.dumps(rest, ensure_ascii=False))
+    return make_content(error)
 
 
 def _read_screenshot(observation: Json) -> Content:

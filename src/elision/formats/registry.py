@@ -187,7 +187,9 @@ def _rename_duplicates(found: Iterator[RunOrProblem]) -> Iterator[RunOrProblem]:
             taken[item.id] += 1
             id = f"{item.id} ({taken[item.id]})"
         taken[id] += 1
-        yield item if id == item.id else replace(item, id=id)
+        if id != item.id:
+            item = replace(item, id=id)
+        yield item
 
 
 def _report_unknown(document: Document, *, named: bool) -> Iterator[Problem]:
@@ -219,7 +221,8 @@ def _append_format_names(why: str) -> str:
 
 def _add_article(name: str) -> str:
     """Return the name of a format with its article."""
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    article = "an" if name[0] in "aeiou" else "a"
+    return f"{article} {name}"
 
 
 def _strip_path(message: str, path: str) -> str:
@@ -228,12 +231,12 @@ def _strip_path(message: str, path: str) -> str:
 
 
 def _describe_no_run(path: Path, reasons: list[str]) -> str:
+    text = f"{path}: no trajectory in it."
     if reasons:
-        first = f" First problem: {reasons[0]}."
-    else:
-        first = ""
-    strange = not reasons or any(_UNKNOWN in reason for reason in reasons)
-    return f"{path}: no trajectory in it.{first}{f' Formats known: {_list_format_names()}' if strange else ''}"
+        text += f" First problem: {reasons[0]}."
+    if not reasons or any(_UNKNOWN in reason for reason in reasons):
+        text += f" Formats known: {_list_format_names()}"
+    return text
 
 
 def _list_format_names() -> str:

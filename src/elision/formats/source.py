@@ -53,7 +53,10 @@ def read_documents(path: Path) -> Iterator[Document | Problem]:
             path.open("rb").close()
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
-    yield from _read_folder(path) if path.is_dir() else _read_file(path, str(path), is_named=True)
+    if path.is_dir():
+        yield from _read_folder(path)
+    else:
+        yield from _read_file(path, str(path), is_named=True)
 
 
 def is_candidate(name: str) -> bool:
@@ -74,11 +77,10 @@ def _read_folder(root: Path) -> Iterator[Document | Problem]:
     def unreadable(error: OSError) -> None:
         problems.append(Problem(file=str(error.filename), line=None, reason=f"folder not read ({error.strerror})"))
 
-    names = sorted(
-        (Path(folder) / name).relative_to(root).as_posix()
-        for folder, _, files in os.walk(root, onerror=unreadable)
-        for name in files
-    )
+    names: list[str] = []
+    for folder, _, files in os.walk(root, onerror=unreadable):
+        names += [(Path(folder) / name).relative_to(root).as_posix() for name in files]
+    names.sort()
     yield from problems
     groups = group_files(names)
     for base, own in _list_folders(names, groups):
@@ -214,7 +216,10 @@ def _open_zip(piece: Document | Problem, *, is_named: bool) -> Iterator[Document
     except FormatError as error:
         yield Problem(file=piece.path, line=None, reason=str(error).removeprefix(f"{piece.path}: "))
         return
-    yield from _read_zip(members, piece.path) if is_archive and not is_inspect_log(members) else [piece]
+    if is_archive and not is_inspect_log(members):
+        yield from _read_zip(members, piece.path)
+    else:
+        yield piece
 
 
 def _read_zip(members: ZipMembers, label: str) -> Iterator[Document | Problem]:

@@ -62,11 +62,13 @@ class _ResultsFile:
         info = mapping_in(results.get("info"))
         environment = mapping_in(info.get("environment_info"))
         tools = environment.get("tool_defs")
+        if isinstance(tools, dict):
+            tools = list(tools.values())
         self._file = file
         self._format = format
         self._domain = text_in(environment.get("domain_name")) or text_in(results.get("domain"))
         self._policy = parse_content(environment.get("policy"))
-        self._tools = mappings_in(list(tools.values()) if isinstance(tools, dict) else tools)
+        self._tools = mappings_in(tools)
         self._model = text_in(mapping_in(info.get("agent_info")).get("llm")) or text_in(results.get("model"))
         self._ids: set[str] = set()
 

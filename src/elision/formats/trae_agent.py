@@ -114,10 +114,7 @@ def _add_result(assembler: Assembler, result: Json, answered: set[str], number: 
     if call in answered:
         return
     answered.add(call)
-    if isinstance(success, bool):
-        error = not success
-    else:
-        error = None
+    error = not success if isinstance(success, bool) else None
     assembler.add_result(call, _join_result(result) or (Text(""),), error=error, line=number)
 
 
