@@ -28,7 +28,7 @@ from elision.stores.linear_hash.records import (
     unpack_session,
     unpack_turn,
 )
-from elision.stores.packing import Blob, Packer, list_blobs
+from elision.stores.packing import Packer, list_blobs
 from elision.stores.store import NewSession
 from elision.stores.store_errors import (
     missing_session_error,
@@ -111,10 +111,14 @@ def append_events(draft: Draft, key: str, events: Sequence[Event], *, after: int
         raise stale_writer_error(key, found.records, after)
     if not events:
         return after
-    packed = [packer.pack(event) for event in events]
-    texts = sum(_add_references(draft, each.blobs) for each in packed)
+    texts = 0
+    lines = []
+    for event in events:
+        packed = packer.pack(event)
+        texts += sum(map(draft.add_reference, packed.blobs))
+        lines.append(parse_line(packed.body, packed.size, packer))
     draft.set_totals(draft.totals().add(texts=texts))
-    extend_log(draft, replace(found, changed=at), [parse_line(each.body, each.size, packer) for each in packed])
+    extend_log(draft, replace(found, changed=at), lines)
     return after + len(events)
 
 
@@ -228,10 +232,6 @@ def _close_slot(draft: Draft, slot: int, last: int) -> None:
     record = draft.get(session_key(moved))
     if record is not None:
         draft.set_head(session_key(moved), replace(unpack_session(record.head, record.value), slot=slot).head())
-
-
-def _add_references(draft: Draft, blobs: Sequence[Blob]) -> int:
-    return sum(draft.add_reference(blob) for blob in blobs)
 
 
 def _find_large_observations(value: Mapping[str, Any]) -> tuple[ObservationRecord, ...]:

@@ -79,8 +79,7 @@ class Writer:
     ) -> None:
         self.limits = limits or WriterLimits()
         self._pages, self._log, self._locks = pages, log, locks or NoLocks()
-        #: Checkpoints that failed and are to be tried again, and why the last one did.
-        self.failed_checkpoints = 0
+        #: Why the last checkpoint failed that is to be tried again.
         self.last_failure: OSError | None = None
         self._pending: list[list[Change]] = []
         self._broken = ""
@@ -169,7 +168,6 @@ class Writer:
         try:
             self._run_checkpoint()
         except OSError as error:
-            self.failed_checkpoints += 1
             self.last_failure = error
             return False
         finally:
