@@ -35,41 +35,40 @@ class SessionBill:
         return self.raw_prompts.usd + self.raw_answers.usd
 
     def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
-        """Book a call that sends everything."""
+        """Record a call that sends everything."""
         prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model))
         self.raw_prompts += prompt.bill_at(self.prices)
         return prompt
 
     def cost_raw_prompt(self, view: View, now: float | None, model: str) -> float:
-        """What a call that sends everything would cost now, in USD; books nothing."""
+        """Return what a call that sends everything would cost now, in USD, without recording it."""
         return _count_prompt(view, self._raw_cache.count_cached(view, now, model)).bill_at(self.prices).usd
 
     def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
-        """Book a call that sends `view`. anew: it begins as no request before it did."""
+        """Record a call that sends `view`. anew: it begins like no earlier request."""
         prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew))
         self.prompts += prompt.bill_at(self.prices)
         return prompt
 
     def lengthen_lifetime(self, model: str) -> None:
-        """What the newest request wrote to the cache lives an hour: the provider reported it so."""
+        """Take note that the cache entries of the newest request live an hour, by the provider's report."""
         self.cache.lengthen_lifetime(model)
         self._raw_cache.lengthen_lifetime(model)
 
     def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
-        """Book an answer of `tokens` to our prompt and to the raw one; they may stand in different price tiers."""
-        ours, raw = (
-            Bill(output=tokens, usd=tokens * self.prices.find_rates(size).output / 1e6) for size in (prompt, raw_prompt)
-        )
-        self.answers += ours
-        self.raw_answers += raw
+        """Record an answer of `tokens` to our prompt and to the raw one; they may be in different price tiers."""
+        usd = tokens * self.prices.find_rates(prompt).output / 1e6
+        raw_usd = tokens * self.prices.find_rates(raw_prompt).output / 1e6
+        self.answers += Bill(output=tokens, usd=usd)
+        self.raw_answers += Bill(output=tokens, usd=raw_usd)
 
     def record_summary(self, bill: Bill) -> None:
-        """Book a summarizer call."""
+        """Record a summarizer call."""
         self.summaries += bill
 
 
 def _count_prompt(view: View, cached: int) -> CountedPrompt:
-    """The prompt of `view`, of which so many tokens are cached."""
+    """Return the prompt of `view`. cached: tokens of it that are read from the cache."""
     return CountedPrompt(
         tokens=view.tokens, cached_tokens=cached, has_breakpoints=bool(view.marks), hour_tokens=view.hour_tokens
     )

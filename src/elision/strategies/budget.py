@@ -66,7 +66,7 @@ class Budget:
 def apply_learned_window(prices: Prices, window: int) -> Prices:
     """`prices` with the window, in tokens, that the provider stated itself: in "prompt is too long" errors, for one.
 
-    It stands in place of a known one, larger or smaller: providers differ by account, region and beta header.
+    It replaces a known one, larger or smaller: providers differ by account, region and beta header.
     Raises SpecError for a window that is none.
     """
     if window < 1:

@@ -16,7 +16,7 @@ from elision.trajectory.plan import Clip, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 
-#: Tokens of a summary that still says something; no model is asked for a shorter one.
+#: Tokens of the shortest summary that a model is asked for.
 SHORT_SUMMARY_TOKENS: Final = 200
 #: Tokens of the shortest one there is: the title of a digest.
 SHORTEST_SUMMARY_TOKENS: Final = 40

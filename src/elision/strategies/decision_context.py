@@ -52,7 +52,7 @@ class DecisionContext:
     def count_cached_tokens(self, state: State, common: int, entering: int = 0) -> int:
         """Tokens read from cache by a request whose first `common` segments are those of the last view.
 
-        entering: tokens of tools that are new in front of them all.
+        entering: tokens of tools that are new, before all of them.
         """
         if entering and not self.offers_recall_at_once:
             return 0

@@ -1,4 +1,4 @@
-"""When a run should end: too many turns, too much money, or no progress. A guard tells; the caller decides."""
+"""When a run should end: too many turns, too much money, or no progress. A guard reports; the caller decides."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Guards:
 
     max_turns:      turns after which it must stop, 1 or more.
     max_cost_usd:   USD at which it must stop, summarizer included; above 0.
-    plateau_window: consecutive turns without progress at which it is hinted that it stands still, 2 or more: a single
-                    turn that failed, or repeats another, says nothing.
+    plateau_window: consecutive turns without progress after which there is a hint, 2 or more: a single turn that
+                    failed, or repeats another, means nothing.
     """
 
     max_turns: int | None = None
@@ -44,7 +44,7 @@ class Guards:
             raise SpecError(f"guards(max_cost_usd={usd}): give USD, above 0")
 
     def start_watch(self) -> RunWatch:
-        """Begin a session."""
+        """Return the watch of a new session."""
         return RunWatch(self)
 
 
@@ -54,10 +54,10 @@ def _check_limit(name: str, value: int | None, least: int) -> None:
 
 
 class RunWatch:
-    """One session under its guards: a fold over turns, shown each of them once. Costs what the newest turn brings.
+    """One session under its guards: a fold over turns. Its work grows with the newest turn alone.
 
     A turn makes no progress if it has results, and each of them failed or answers a call that got the same result a
-    few turns before; or if it has none, and says what was said before. A user who speaks up begins anew.
+    few turns before; or if it has none, and repeats an earlier text. A user's message starts the count again.
     """
 
     def __init__(self, guards: Guards) -> None:
@@ -79,7 +79,7 @@ class RunWatch:
             self._repeated += how == "repeats"
 
     def copy(self) -> RunWatch:
-        """The same watch, to be shown other turns."""
+        """Return a copy, which may be given other turns."""
         made = RunWatch(self.guards)
         made.turns = self.turns
         made._failed = self._failed
@@ -88,7 +88,7 @@ class RunWatch:
         return made
 
     def find_stop(self, cost_usd: float) -> Stop | None:
-        """What must end the run, `cost_usd` being its bill so far; None while it may go on."""
+        """Return what must end the run, whose bill so far is `cost_usd`; None while it may continue."""
         limits = (
             ("max_turns", self.guards.max_turns, self.turns),
             ("max_cost_usd", self.guards.max_cost_usd, cost_usd),
@@ -99,7 +99,7 @@ class RunWatch:
         return None
 
     def find_hint(self) -> StopHint | None:
-        """That the newest `plateau_window` turns or more made no progress; None if they did."""
+        """Return the hint that the newest `plateau_window` turns or more made no progress; None if they did."""
         window = self.guards.plateau_window
         turns = self._failed + self._repeated
         if window is None or turns < window:
@@ -107,7 +107,7 @@ class RunWatch:
         return StopHint(turns=turns, why=_explain_standstill(self._failed, self._repeated))
 
     def _find_standstill(self, turn: Turn) -> Literal["failed", "repeats", ""]:
-        """How `turn` made no progress; "" if it did."""
+        """Return how `turn` made no progress; "" if it did."""
         prints = _fingerprint_turn(turn)
         repeats = [any(print in past for past in self._past_prints) for print in prints]
         self._past_prints.append(frozenset(prints))
@@ -133,7 +133,7 @@ def _explain_standstill(failed: int, repeated: int) -> str:
 #: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
 CHARS_PER_END = 400
 #: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
-#: digit: places where none stands cost next to nothing (five times faster than three patterns with \b in front).
+#: digit: places without one cost next to nothing (five times faster than three patterns that begin with \b).
 _VOLATILE = re.compile(
     r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
     r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
@@ -141,13 +141,13 @@ _VOLATILE = re.compile(
 
 
 def _fingerprint_turn(turn: Turn) -> list[bytes]:
-    """A fingerprint of each call with its result; of what was said where there is no result."""
+    """Return a fingerprint of each call with its result; of the text if there is no result."""
     if not turn.observations:
         return [_fingerprint(turn.text, *(f"{action.name} {action.arguments}" for action in turn.actions))]
     found = []
     for observation in turn.observations:
         action = turn.find_action(observation)
-        # Text protocol without a call that could be read: what was said is the call.
+        # Text protocol without a call that could be read: the text is the call.
         if action is not None:
             call = f"{action.name} {action.arguments}"
         else:
@@ -161,7 +161,7 @@ def _fingerprint_turn(turn: Turn) -> list[bytes]:
 
 
 def _describe_opaque_part(part: Part) -> str:
-    """What a part that is no text holds: two screenshots by the same call are not the same result."""
+    """Return the content of a part that is no text: two screenshots by the same call are different results."""
     if isinstance(part, Opaque):
         return json.dumps([part.kind, part.data], default=repr)
     return ""
@@ -186,7 +186,7 @@ def _fingerprint(*texts: str) -> bytes:
 
 
 def is_failure(observation: Observation) -> bool:
-    """Whether a result is a failure: as the environment said, by its exit code, or since it is nothing but an error.
+    """Return whether a result is a failure: by the environment's flag, by its exit code, or as nothing but an error.
 
     A traceback counts even beside exit code 0: `command | head` hides the code.
     """

@@ -13,7 +13,7 @@ from elision.strategies.triggers import GrowthTrigger, SummaryTrigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hybrid(Strategy):
-    """Masks as `masking` does; when `summarize_at` turns stand behind the summary, or those outside the tail exceed
+    """Masks as `masking` does; when `summarize_at` turns follow the summary, or those outside the tail exceed
     `summarize_tokens`, all but the newest `tail` become one summary, written from the unmasked turns."""
 
     name: ClassVar[str] = "hybrid"

@@ -41,7 +41,7 @@ class Placeholders:
 
     @property
     def names_handle(self) -> bool:
-        """Whether placeholders say by which handle what they stand for is recalled."""
+        """Whether placeholders name the handle by which the hidden result is recalled."""
         return self.handles and not self.text
 
     def write_placeholder(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:

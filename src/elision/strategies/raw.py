@@ -17,5 +17,5 @@ class Raw(Strategy):
     can_hide: ClassVar[bool] = False
 
     def limit_view(self, prices: Prices) -> int | None:
-        """The history as it came has whatever size it has."""
+        """Return None: the unchanged history may have any size."""
         return None

@@ -46,7 +46,7 @@ _TOKEN = re.compile(
 )
 #: Characters of a text in an error.
 _EXCERPT_CHARS = 200
-#: Parentheses within parentheses; nobody writes more, and Python's own stack has an end.
+#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
 _DEEPEST = 50
 
 

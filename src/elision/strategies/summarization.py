@@ -11,7 +11,7 @@ from elision.strategies.triggers import EveryTurnsTrigger, SummaryTrigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summarization(Strategy):
-    """When `every` + `tail` turns stand behind the last summary, all but the newest `tail` join it."""
+    """Once `every` + `tail` turns follow the last summary, all but the newest `tail` join it."""
 
     name: ClassVar[str] = "summarization"
     every: int = 21

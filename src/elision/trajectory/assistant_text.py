@@ -7,7 +7,7 @@ from typing import Any
 
 from elision.trajectory.turn import Action, Turn
 
-#: Values nested deeper are left out: nobody writes them by hand.
+#: Values nested deeper are left out: they are not written by hand.
 _DEEPEST = 8
 
 
@@ -23,7 +23,7 @@ def _iterate_strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def join_argument_text(action: Action) -> str:
-    """The decoded arguments of `action`, a value a line; as they stand where they are no JSON object."""
+    """Return the decoded arguments of `action`, a value a line; unchanged if they are no JSON object."""
     decoded = action.decoded_arguments
     if decoded:
         return "\n".join(_iterate_strings(dict(decoded)))
@@ -31,6 +31,6 @@ def join_argument_text(action: Action) -> str:
 
 
 def join_assistant_text(turn: Turn) -> str:
-    """Everything the agent wrote in `turn`, decoded; implicit actions stand in the text already."""
+    """Return everything that the agent wrote in `turn`, decoded; implicit actions are in the text already."""
     calls = (join_argument_text(action) for action in turn.actions if not action.implicit)
     return "\n".join(filter(None, (turn.reasoning, turn.text, *calls)))

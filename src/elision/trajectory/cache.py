@@ -45,13 +45,13 @@ class _ModelCache:
         self.entries[place] = now
 
     def drop_after(self, common: int) -> None:
-        """Forget what stands behind the first `common` segments."""
+        """Drop what follows the first `common` segments."""
         for place in self.places[bisect_right(self.places, common) :]:
             del self.entries[place]
         del self.places[bisect_right(self.places, common) :]
 
     def list_places_near(self, anchor: int) -> list[int]:
-        """Entries that a breakpoint behind `anchor` segments may look at."""
+        """Return the entries that a breakpoint after `anchor` segments may look at."""
         return self.places[bisect_left(self.places, anchor - LOOK_BACK) : bisect_right(self.places, anchor)]
 
 
@@ -114,7 +114,7 @@ class PromptCache:
         if memory is None:
             return warm
         if memory.view is not self._newest:
-            # Another model was asked since: what it was sent may share less with this one's last view.
+            # Another model had a request since then, which may share less with this model's last view.
             common = min(common, view.count_common(memory.view))
         if self.rules.kind == "prefix":
             if self._is_alive(memory, memory.view.length, now):
@@ -127,7 +127,7 @@ class PromptCache:
         return max(warm, self.rules.count_usable(view.track.count_tokens_before(reach)))
 
     def _find_readable_place(self, memory: _ModelCache, view: View, anchor: int, now: float | None) -> int:
-        """The entry that a breakpoint behind `anchor` segments finds, looking back; 0 if it finds none."""
+        """Return the entry that a breakpoint after `anchor` segments finds, looking back; 0 for none."""
         for place in reversed(memory.list_places_near(anchor)):
             if self._is_alive(memory, place, now) and _count_blocks(view, place, anchor) <= LOOK_BACK:
                 return place
@@ -141,7 +141,7 @@ class PromptCache:
     def record_request(self, view: View, now: float | None, model: str = "", *, anew: bool = False) -> int:
         """A request of `view`: tokens it reads from cache; what it leaves there is remembered.
 
-        anew: it begins as no request before it did, not even those of other runs.
+        anew: it begins like no earlier request, not even one of other runs.
         """
         if self.rules.kind == "none":
             return 0

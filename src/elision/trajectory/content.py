@@ -23,7 +23,7 @@ class Opaque:
     """A part that Elision keeps and counts but does not understand: an image, audio, a signed block, an unknown type.
 
     kind:   the provider's own word for it (``image``, ``input_audio``, ``redacted_thinking`` ...).
-    tokens: what it is counted as, in tokens; an estimate unless the provider said so.
+    tokens: as which it is counted; an estimate unless the provider reported them.
     data:   the part as it was recorded, for rendering it again; never read, never shown.
     """
 

@@ -142,8 +142,8 @@ def _encode_recall(event: ObservationRecalled) -> dict[str, Any]:
 
 
 def _encode_exchange(event: RecallExchanged) -> dict[str, Any]:
-    said = drop_empty(messages=_encode_texts(event.messages), results=_encode_texts(event.results))
-    return {"call": event.call, "node": event.node, **said}
+    texts = drop_empty(messages=_encode_texts(event.messages), results=_encode_texts(event.results))
+    return {"call": event.call, "node": event.node, **texts}
 
 
 def _encode_texts(texts: Sequence[str]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ class SessionOpened:
     handles:  whether placeholders name handles.
     offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
               "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
-    shadow:   whether requests go out as they came, whatever is decided; once more where that changed.
+    shadow:   whether requests are sent unchanged, whatever is decided; recorded again when that changes.
     """
 
     strategy: str
@@ -42,7 +42,7 @@ class HeadSet:
 class TurnAdded:
     """Raw first (I1): a turn is in the log before anything of it is hidden.
 
-    node: names the history up to and with this turn by its content; "" where nobody looks histories up.
+    node: names the history up to and with this turn by its content; "" if histories are not looked up.
     """
 
     turn: Turn
@@ -61,7 +61,7 @@ class TurnAmended:
 class PassDecided:
     """One pass: everything it hid, at once (I4), or nothing and why.
 
-    offers: whether the recall tools enter with it; they stand in every later request.
+    offers: whether the recall tools enter with it; they are in every later request.
     """
 
     call: int
@@ -74,7 +74,7 @@ class PassDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryFailed:
-    """A summary was asked for and not taken; it is billed all the same.
+    """A summary was requested and not used; it is billed all the same.
 
     cause:    one word (`elision.errors.SummaryError.cause`). reason: the sentence.
     input, cached, output: tokens of the failed call (cached is part of input). usd: its cost.
@@ -126,7 +126,7 @@ class UsageReported:
 class ObservationRecalled:
     """Something hidden was read again before call `call`.
 
-    key:    the observation. tokens: of what was handed out. by: "tool" (the agent asked) or "user".
+    key:    the observation. tokens: of what was returned. by: "tool" (the agent asked) or "user".
     """
 
     call: int
@@ -137,7 +137,7 @@ class ObservationRecalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowLearned:
-    """The provider said how large its window is, in tokens, when it refused call `call`.
+    """The provider named the size of its window, in tokens, when it refused call `call`.
 
     tokens: of that call's prompt, as the provider counted them; 0 if it did not say.
     """

@@ -25,7 +25,7 @@ _LONG_TEXTS_KEPT = 8
 LONG_TEXT = 50_000
 
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
-#: Byte by byte: what may stand in a word stays, a line's end too, all else parts words.
+#: Byte by byte: what may be part of a word is kept, and the end of a line; all else separates words.
 _SEPARATED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
 _PIECE: Final = 128 * 1024
 _SPACE: Final = re.compile(r"\s")
@@ -52,7 +52,7 @@ def _is_item(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TextScan:
-    """What was found in a text: words that hold items, each once; what is an item since it stands in quotes; all."""
+    """What was found in a text: words that hold items, each once; what is an item because it is in quotes; all."""
 
     words: tuple[str, ...]
     quoted: frozenset[str]
@@ -110,7 +110,7 @@ def find_items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int,
     known = scan_text(text)
     # Nine lines in ten have none, and need no other look than at their words.
     holding = {word for word in known.words if not wanted.isdisjoint(_WORD_CACHE[word])}
-    # What is a word as well is found as one: between its quotes stands nothing else.
+    # What is a word as well is found as one: there is nothing else between its quotes.
     in_quotes = (wanted & known.quoted) - holding
     for number, (line, parted) in enumerate(zip(text.split("\n"), _separate_words(text).split("\n"), strict=True)):
         words = parted.split()
@@ -129,7 +129,7 @@ def _find_quoted(text: str) -> Iterator[str]:
 
 
 def _separate_words(text: str) -> str:
-    """`text` with a space for whatever stands in no word; ends of lines stay."""
+    """Return `text` with a space for every character that is part of no word; ends of lines stay."""
     # Half the time of an expression for words: 40 ms instead of 84 for 4.5 MB. No letter beyond ASCII is part of one.
     return text.encode("ascii", "replace").translate(_SEPARATED).decode("ascii")
 

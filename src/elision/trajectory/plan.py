@@ -56,13 +56,13 @@ class LivePrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """What a summarizer is asked for.
+    """A request for a summary.
 
     previous:   text of the previous summary, "" if there is none.
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit, in tokens.
-    route:      "extend" where asking behind the live prefix, read from cache, is cheaper than a fresh prompt.
+    route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
     redacted_by: by which rules its texts were redacted already; None if by none.
@@ -83,8 +83,8 @@ class Summary:
     """Turns 1 ... `covers` are replaced by `text`.
 
     text:          the summary as the summarizer wrote it.
-    block:         the exact text of the user-role message that stands behind the task: text and quotes, labelled.
-    interjections: turns <= covers whose interjections stay word for word behind the block.
+    block:         the exact text of the user-role message that follows the task: text and quotes, labelled.
+    interjections: turns <= covers whose interjections stay word for word after the block.
     input_tokens, output_tokens, cached_tokens: of the call that wrote it (cached is part of input).
     usd:           what it cost, None where only tokens are known.
     route:         "fresh", "extend" (design 4) or "model-free".

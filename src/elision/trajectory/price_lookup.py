@@ -99,7 +99,7 @@ def find_prices(name: str, on: date | None = None) -> Prices:
     lists close names and says how to give a price.
     """
     if len(name) > LONGEST_NAME:
-        # Held and compared with all that is known it would cost as much as whoever sent it likes.
+        # A longer name would cost memory and comparisons without limit.
         raise PriceError(f"no price for model {name[:60]!r}..., a name of {len(name):,} characters")
     day = on or date.today()
     listed = _find_listed_prices(name, day)
@@ -267,7 +267,7 @@ def _convert_genai_model(provider: Provider, info: ModelInfo, on: date) -> Price
 
 
 def _find_price_in_force(info: ModelInfo, on: date) -> ModelPrice:
-    """The price that stands on a day; of prices by the hour the dearest, since no hour is known."""
+    """Return the price in force on a day; of prices by the hour the most expensive, since no hour is known."""
     if not isinstance(info.prices, list):
         return info.prices
     standing = [info.prices[0].prices]
@@ -299,7 +299,7 @@ def _find_tier_price(value: Decimal | TieredPrices | None, start: int) -> float 
 
 
 def _choose_cache_rules(provider: str, model: str, tiers: tuple[tuple[int, Rates], ...]) -> CacheRules:
-    """The rules of whoever made the model; genai-prices knows none."""
+    """Return the cache rules of the maker of the model; genai-prices has none."""
     if all(rates.cache_read is None for _, rates in tiers):
         return CacheRules(kind="none")
     if any(mark in model.lower() for mark in _OPEN_WEIGHTS):

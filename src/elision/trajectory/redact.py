@@ -4,7 +4,7 @@ Raw turns keep them: the store must lose nothing, and the agent may need them. W
 words, must not carry them along.
 
 Every pattern is linear: a literal or a short bounded piece first, then one possessive run of characters that can
-match in one way only. A rule is tried only where one of its `hints` stands in the text, which is a search for a few
+match in one way only. A rule is tried only where one of its `hints` is in the text, which is a search for a few
 letters; so text without secrets costs little.
 """
 
@@ -34,7 +34,7 @@ def accept_any(value: str) -> bool:
     return True
 
 
-# What stands where a secret would: masks, references to variables, and words that say what should stand there.
+# What is written in place of a secret: masks, references to variables, and words that name what belongs there.
 _PLACEHOLDER: Final = re.compile(r"x{3,}|\*{2,}|\.{3,}|[<$%{\[(].*", re.IGNORECASE | re.DOTALL)
 _WORDS: Final = frozenset(
     re.findall(
@@ -51,12 +51,12 @@ _APART: Final = re.compile(r"[-_. /:]+")
 
 
 def is_no_placeholder(value: str) -> bool:
-    """Whether `value` behind a name like `password` is one, not something that stands in for it."""
+    """Return whether `value` after a name like `password` is one, not a placeholder for it."""
     return len(value) >= 4 and not _PLACEHOLDER.fullmatch(value) and not _WORDS.issuperset(_APART.split(value.lower()))
 
 
 def is_random(value: str) -> bool:
-    """Whether `value` behind a name like `token` looks drawn at random: 16 characters or more, letters and digits."""
+    """Return whether `value` after a name like `token` looks random: 16 characters or more, letters and digits."""
     return (
         len(value) >= 16
         and _has_letters_and_digits(value)
@@ -66,7 +66,7 @@ def is_random(value: str) -> bool:
 
 
 def is_mixed_password(value: str) -> bool:
-    """Whether an unquoted `value` behind a name like `password` is one: code seldom mixes letters with digits there."""
+    """Return whether an unquoted `value` after a name like `password` is one: code seldom mixes letters and digits."""
     return len(value) >= 6 and _has_letters_and_digits(value) and is_no_placeholder(value)
 
 
@@ -86,9 +86,9 @@ class SecretRule:
 
     hints:   how a match begins, in lower case; the pattern is tried only there.
     pattern: where it has a group named `secret` only that is replaced, else the whole match.
-    is_secret: asked about what would be replaced.
-    preceded_by: what must stand right in front of a match, where the pattern cannot look that far back.
-    rejects_code: whether an opening bracket right behind the value tells code, not a secret.
+    is_secret: whether what would be replaced is a secret.
+    preceded_by: what must come right before a match, where the pattern cannot look that far back.
+    rejects_code: whether an opening bracket right after the value means code, not a secret.
     """
 
     kind: str
@@ -106,16 +106,16 @@ class SecretRule:
         return not (self.rejects_code and text[end : end + 1] in _BRACKETS) and self.is_secret(text[start:end])
 
 
-#: Characters in front of a match that `behind` sees.
+#: Characters before a match that `preceded_by` sees.
 _REACH: Final = 16
 _BRACKETS: Final = ("(", "[", "{")
 
 
 def _make_rule(
-    kind: str, hints: str, pattern: str, test: SecretTest = accept_any, behind: str = "", code: bool = False
+    kind: str, hints: str, pattern: str, test: SecretTest = accept_any, after: str = "", code: bool = False
 ) -> SecretRule:
-    if behind:
-        front = re.compile(f"(?:{behind})$", re.IGNORECASE)
+    if after:
+        front = re.compile(f"(?:{after})$", re.IGNORECASE)
     else:
         front = None
     return SecretRule(
@@ -133,14 +133,14 @@ _PASSWORDS = r"(?i:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?)"
 _TOKENS = r"(?i:key|token|secret|credentials?|signature|authorization)(?i:[_-]id)?"
 #: In front of `key`, which alone may be any key.
 _KEYS = r"(?:api|access|auth|private|signing|encryption|account|session|master|service|secret)[_-]?"
-#: What stands between a name and its value: `=`, `:`, `=>`, `:=`, with quotes of JSON, also escaped ones.
+#: What separates a name and its value: `=`, `:`, `=>`, `:=`, with quotes of JSON, also escaped ones.
 _IS = r"(?:\\?[\"'])?[ \t]{0,4}(?::=|=>|=(?!=)|:(?!:))[ \t]{0,4}"
 _SCHEME = r"(?:(?i:token|bearer|basic)[ \t]{1,4})?"
 _VALUE = rf"(?:\\?[\"'])?{_SCHEME}(?P<secret>[A-Za-z0-9._~+/-]{{16,}}+={{0,2}})"
 _TOKEN_HINTS = "token secret credential signature authorization"
 _BARE = r"[^\s\"'`,;(){}\[\]<>\\&|]"
 
-#: The built-in rules, the most telling first: what one replaced no later one sees.
+#: The built-in rules, the most specific first: what one replaced no later one sees.
 RULES: Final[tuple[SecretRule, ...]] = (
     _make_rule(
         "private-key",
@@ -172,7 +172,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
     _make_rule("npm-token", "npm_", _EDGE + r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
     _make_rule("pypi-token", "pypi-age", _EDGE + r"pypi-AgE[\w-]{50,}+"),
     _make_rule("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", _EDGE + r"do[opr]_v1_[0-9a-f]{64}(?![0-9a-f])"),
-    _make_rule("telegram-token", ":aa", r":AA[\w-]{33}(?![\w-])", behind=r"(?<!\d)\d{8,10}"),
+    _make_rule("telegram-token", ":aa", r":AA[\w-]{33}(?![\w-])", after=r"(?<!\d)\d{8,10}"),
     _make_rule("jwt", "eyj", _EDGE + r"eyJ[\w-]{10,1000}+\.eyJ[\w-]{10,8000}+\.[\w-]{10,}+"),
     _make_rule("azure-key", "accountkey=", r"(?i:AccountKey=)(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})"),
     _make_rule(
@@ -207,7 +207,7 @@ RULES: Final[tuple[SecretRule, ...]] = (
         "pass",
         _PASSWORDS + rf"[ \t]{{1,4}}[\"']?(?P<secret>(?!-){_BARE}{{4,200}}+)",
         is_mixed_password,
-        behind="--",
+        after="--",
     ),
     _make_rule(
         "password",
@@ -217,9 +217,9 @@ RULES: Final[tuple[SecretRule, ...]] = (
         is_no_placeholder,
     ),
     _make_rule("secret-value", _TOKEN_HINTS, _TOKENS + _IS + _VALUE, is_random, code=True),
-    _make_rule("secret-value", "key", _TOKENS + _IS + _VALUE, is_random, behind=_KEYS, code=True),
+    _make_rule("secret-value", "key", _TOKENS + _IS + _VALUE, is_random, after=_KEYS, code=True),
     _make_rule(
-        "secret-value", f"key {_TOKEN_HINTS}", _TOKENS + r"[ \t]{1,4}" + _VALUE, is_random, behind=r"--[\w-]{0,12}"
+        "secret-value", f"key {_TOKEN_HINTS}", _TOKENS + r"[ \t]{1,4}" + _VALUE, is_random, after=r"--[\w-]{0,12}"
     ),
 )
 
@@ -254,7 +254,7 @@ class Redaction:
 
     @cached_property
     def rules_by_hint(self) -> Mapping[str, tuple[SecretRule, ...]]:
-        """By hint: the rules that may match where it stands, in order."""
+        """By hint: the rules that may match there, in order."""
         rules = [rule for rule in RULES if rule.kind not in self.without]
         hints = {hint for rule in rules for hint in rule.hints}
         # Of "sk-" and "sk-ant-" only the shorter is searched for.
@@ -266,7 +266,7 @@ class Redaction:
 
     @cached_property
     def hint_pattern(self) -> re.Pattern[str]:
-        """Where any hint stands in a text in lower case."""
+        """Matches any hint in a text in lower case."""
         return re.compile(_join_alternatives(self.rules_by_hint) or r"(?!)")
 
     def redact_text(self, text: str) -> str:
@@ -283,7 +283,7 @@ class Redaction:
             total += hits
         hits = 1
         while hits:
-            # Again until none is left: a mark is an edge, and the word behind it may begin at one.
+            # Again until none is left: a mark is an edge, and the word after it may begin at one.
             text, hits = _replace_matches(text, list(self._find_matches(text)))
             total += hits
         return text, total
@@ -301,8 +301,10 @@ class Redaction:
                 yield found
 
     def _find_hints(self, text: str) -> Iterator[tuple[int, str]]:
-        """Where hints stand, and which. Piece by piece: a call of C over all of a large text would let no other thread
-        run meanwhile."""
+        """Yield the places of hints, and the hints.
+
+        The text is searched piece by piece: during one search over all of a large text no other thread could run.
+        """
         longest = max(map(len, self.rules_by_hint), default=0)
         for first in range(0, len(text), _PIECE):
             for place in self.hint_pattern.finditer(_lower_text(text[first : first + _PIECE + longest])):
@@ -321,7 +323,7 @@ class Redaction:
         return self.redact_and_count(text)[1] > 0
 
     def redact_tree(self, value: Any, depth: int = 0) -> Any:
-        """A JSON-like value with every string in it redacted; values under telling keys also for their key."""
+        """Return a JSON-like value with every string redacted; a value under `password` or the like is replaced too."""
         if isinstance(value, str):
             return self.redact_text(value)
         if depth >= _DEEPEST:
@@ -345,12 +347,12 @@ class Redaction:
 
 #: Leaves everything as it is.
 NO_REDACTION: Final = Redaction(without=frozenset(KINDS))
-#: What is in force where nobody says otherwise.
+#: The default.
 DEFAULT: Final = Redaction()
 
 
 def format_mark(kind: str) -> str:
-    """What stands in place of a secret."""
+    """Return the text that replaces a secret."""
     return f"[redacted: {kind}]"
 
 

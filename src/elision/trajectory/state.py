@@ -17,7 +17,7 @@ from elision.trajectory.view import Segment, Track, View
 class State:
     """Everything that was added and decided so far.
 
-    `fold_event` changes it in place and costs what the event brings; a rewrite costs what stands behind it. Read its
+    `fold_event` changes it in place and costs what the event brings; a rewrite costs what follows it. Read its
     attributes freely, change it through `fold_event` alone.
     """
 
@@ -43,11 +43,11 @@ class State:
         self.observation_places: dict[Key, int] = {}
         self.turn_places: dict[int, int] = {}
         # Segments of the last request: rewriting one of them begins an epoch. From the events, not from `last`: a
-        # state rebuilt from a log has seen the calls, but was never asked for a view.
+        # state rebuilt from a log has seen the calls, but made no view.
         self._sent_length = 0
         # Segments that the last view shared with the one before it.
         self._shared_length = 0
-        # Whether this client takes back words that stood behind its newest turn.
+        # Whether this client removes words that followed its newest turn.
         self._takes_words_back = False
 
     @property
@@ -61,7 +61,7 @@ class State:
         return self.turns[key[0] - 1].observations[key[1] - 1]
 
     def find_segment(self, key: Key) -> Segment:
-        """The segment that stands for observation `key` now; KeyError if a summary covers it."""
+        """Return the segment that shows observation `key` now. Raises KeyError if a summary covers it."""
         return self.track.segments[self.observation_places[key]]
 
     def fold_event(self, event: Event) -> State:
@@ -90,9 +90,9 @@ class State:
         return self
 
     def make_view(self, frontier: int | None = None) -> View:
-        """The view of the next call.
+        """Return the view of the next call.
 
-        frontier: segment count in front of what a later pass may rewrite; a cache breakpoint is put there.
+        frontier: segments before those that a later pass may rewrite; a cache breakpoint is put there.
         """
         self._shared_length = self._count_shared_segments()
         marks = {self.head_length, self._shared_length, len(self.track.segments)}
@@ -108,8 +108,10 @@ class State:
         return self.last_view
 
     def _count_shared_segments(self) -> int:
-        """Leading segments that the view before has too. A call that is made again shares what it shared the first
-        time, so that its breakpoints stand where they stood."""
+        """Return the number of leading segments that the last view has too.
+
+        A call that is made again shares what it shared the first time, so that its breakpoints stay where they were.
+        """
         last = self.last_view
         if self._takes_words_back:
             return self._count_kept_segments()
@@ -121,7 +123,7 @@ class State:
 
     @property
     def unchanged_length(self) -> int:
-        """Leading segments that stand as the last view had them; 0 if there was none."""
+        """Leading segments that are the same in the last view; 0 if there was none."""
         if self.last_view is None:
             return 0
         # They differ where the head or the newest turn changed between two passes.
@@ -130,7 +132,7 @@ class State:
         return self._count_common_segments(self.last_view)
 
     def make_raw_view(self) -> View:
-        """What would be sent if nothing were ever hidden."""
+        """Return the view that would be sent if nothing were ever hidden."""
         length = len(self.raw_track.segments)
         last = self.raw_last_length
         if self._takes_words_back and self.turns:
@@ -139,13 +141,13 @@ class State:
         return View(call=len(self.turns) + 1, epoch=1, track=self.raw_track, length=length, marks=marks)
 
     def count_raw_tokens_before(self, turn: int) -> int:
-        """Raw tokens in front of turn `turn`; of everything if it is not there yet."""
+        """Return the raw tokens before turn `turn`; all raw tokens if there is no such turn yet."""
         if turn <= len(self.turns):
             return self.raw_track.count_tokens_before(self.raw_turn_places[turn - 1])
         return self.raw_track.tokens
 
     def _count_kept_segments(self) -> int:
-        """Segments in front of the words behind the newest turn: what stays where a client takes such words back."""
+        """Return the segments before the words after the newest turn: they stay if the client removes the words."""
         if not self.turns or len(self.turns) not in self.turn_places:
             return self.head_length
         return self.turn_places[len(self.turns)] + 1 + len(self.turns[-1].observations)
@@ -164,7 +166,7 @@ class State:
             for segment in segments:
                 self._append_segment(segment)
             return
-        # A head that changed stands in front of everything: a new epoch, and the raw bill pays for it as well.
+        # A changed head precedes everything: it begins an epoch, and the raw bill pays for it as well.
         raw = Track()
         for segment in [*segments, *self.raw_track.segments[behind:]]:
             raw.append(segment)
@@ -178,7 +180,7 @@ class State:
         self._rebuild_track(0, [*ours, *self.track.segments[behind + self.has_recall_tools :]])
 
     def _add_recall_tools(self) -> None:
-        """The recall tools enter: behind the client's own, in front of all that is said, so that all of it is new."""
+        """Add the recall tools after the client's own: before all messages, which are new to the cache then."""
         segments = list(self._make_head_segments(self.head))
         self._rebuild_track(0, [*self._insert_recall(segments), *self.track.segments[self.head_length :]])
         self.has_recall_tools = True
@@ -221,7 +223,7 @@ class State:
         self._add_words(turn)
 
     def _amend_turn(self, turn: Turn) -> None:
-        """The newest turn again: what stood for it goes, also where it was sent already."""
+        """Replace the newest turn: its old segments go, even if they were sent already."""
         if not self.turns or turn.index != self.turns[-1].index:
             raise ValueError(f"turn {turn.index} was amended, but only the newest may be ({len(self.turns)})")
         if self.turns[-1].has_only_new_user_words(turn):
@@ -238,7 +240,7 @@ class State:
         self._add_turn(turn)
 
     def _replace_user_words(self, turn: Turn) -> None:
-        """The newest turn with other words of the user behind it; what was hidden of it stays hidden."""
+        """Replace the user's words after the newest turn; what was hidden of the turn stays hidden."""
         behind = 1 + len(turn.observations)
         self.turns[-1], self._takes_words_back = turn, True
         self.raw_track = self.raw_track.fork(self.raw_turn_places[-1] + behind)
@@ -285,7 +287,7 @@ class State:
         return replace(segment, kind=kind, text=text, tokens=self.sizer.count_text(text))  # type: ignore[arg-type]
 
     def _make_opening(self, summary: Summary) -> tuple[int, int, list[Segment]]:
-        """Where a summary is put, where the uncovered turns begin, and the segments that it stands for."""
+        """Return where a summary is put, where the uncovered turns begin, and the segments of the summary."""
         self.summary = summary
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] > summary.covers}
         opening = [Segment(kind="summary", tokens=self.sizer.count_text(summary.block), text=summary.block)]

@@ -19,7 +19,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopHint:
-    """The run seems to stand still. turns: for how many; why: a sentence."""
+    """The run seems to make no progress. turns: for how many; why: a sentence."""
 
     turns: int
     why: str

@@ -1,4 +1,4 @@
-"""The message that stands behind the task in place of covered turns: a record, marked as one."""
+"""The message that follows the task in place of covered turns: a record, marked as one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def format_summary_block(text: str, covers: int, quotes: Iterable[tuple[str, str
 def quote_older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[str]:
     """What is quoted of `messages` (oldest first) in `limit` tokens: the newest first, each cut head and tail.
 
-    The rest is the summary's own to tell: its writer has seen every word.
+    The rest is up to the summary, whose writer has seen every word.
     """
     quoted: list[str] = []
     for message in reversed(messages):

@@ -1,4 +1,4 @@
-"""Agents that act in plain text: finding the action inside what the assistant said.
+"""Agents that act in plain text: finding the action in the assistant's text.
 
 `observations = tools | user | auto` (design 1). `auto` decides once: an agent with tool definitions, tool calls or tool
 results speaks the tool protocol; else it acts in text if its first message holds an action; else it only chats, and a

@@ -48,7 +48,7 @@ class Action:
     id:        the provider's call id, unique within the turn; "" in a text protocol.
     name:      the tool.
     arguments: the arguments as the provider carries them: a JSON text; the bare command in a text protocol.
-    implicit:  True in a text protocol: the call stands inside the assistant's text and is not rendered again.
+    implicit:  True in a text protocol: the call is part of the assistant's text and is not rendered again.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Action:
 
     @property
     def decoded_arguments(self) -> Mapping[str, Any]:
-        """The arguments as a mapping, which nobody may change; {} where they are no JSON object."""
+        """The arguments as a read-only mapping; {} if they are no JSON object."""
         return _decode_arguments(self.arguments)
 
 
@@ -103,9 +103,9 @@ class Turn:
     """One assistant message, all its results, and the user messages that follow before the next one.
 
     index:         1, 2, ... within the trajectory; turn i answers call i.
-    content:       what the assistant said.
+    content:       what the assistant wrote.
     reasoning:     its recorded reasoning, in clear text ("" if none).
-    actions:       its tool calls, in order; parallel calls stand together.
+    actions:       its tool calls, in order; parallel calls follow each other.
     observations:  their results, in the order recorded; an unfinished turn has fewer results than calls.
     interjections: user messages between this turn and the next that are no observation.
     usage:         what the provider reported for the call that this turn answers.
@@ -141,7 +141,7 @@ class Turn:
         return bool(self.observations)
 
     def has_only_new_user_words(self, other: Turn) -> bool:
-        """Whether `other` is this turn with other words of the user behind it."""
+        """Return whether `other` is this turn with other words of the user after it."""
         return replace(self, interjections=()) == replace(other, interjections=())
 
     def find_action(self, observation: Observation) -> Action | None:

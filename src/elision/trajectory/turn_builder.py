@@ -29,9 +29,9 @@ class TurnBuilder:
     users: list[Message] = field(default_factory=list)
 
     def build_turn(self, index: int, mode: Literal["tools", "user"]) -> Turn:
-        """The turn as it stands. mode: which messages are observations; in "user", the answer to an action is one.
+        """Return the turn so far. mode: which messages are observations; in "user", the answer to an action is one.
 
-        Interjections are the very messages of `users`, so that whoever gave them can tell them apart.
+        Interjections are the same objects as in `users`, so that the caller can recognize them.
         """
         actions = self.actions
         results = tuple(self.results)

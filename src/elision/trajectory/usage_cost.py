@@ -12,7 +12,7 @@ def cost_reported_usage(usage: Usage, prices: Prices) -> float:
     """Return what a reported call cost, in USD: as the provider stated it, else its tokens at list prices.
 
     prices: of the model that was asked. What another model did for it is billed at that model's own list, or at
-    `prices` where nobody knows one.
+    `prices` if no list is known.
     """
     if usage.usd is not None:
         return usage.usd

@@ -59,7 +59,7 @@ class Track:
         return 0
 
     def count_tokens_before(self, place: int) -> int:
-        """Tokens in front of segment `place`."""
+        """Return the tokens before segment `place`."""
         if place:
             return self.ends[place - 1]
         return 0
@@ -73,7 +73,7 @@ class Track:
 class View:
     """The context of call `call`.
 
-    epoch: 1, 2, ...; marks: segment counts behind which a cache breakpoint stands, ascending, at most 4.
+    epoch: 1, 2, ...; marks: segment counts after which there is a cache breakpoint, ascending, at most 4.
     hour_length: leading segments whose cache entries live an hour, by the breakpoints that cover them.
     """
 

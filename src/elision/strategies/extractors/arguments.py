@@ -21,7 +21,20 @@ PATH_KEYS = (
     "target_file",
     "notebook_path",
 )
-_TELLING = (*PATH_KEYS, "url", "query", "pattern", "command", "cmd", "description", "id", "name", "title", "text", "q")
+_INFORMATIVE = (
+    *PATH_KEYS,
+    "url",
+    "query",
+    "pattern",
+    "command",
+    "cmd",
+    "description",
+    "id",
+    "name",
+    "title",
+    "text",
+    "q",
+)
 _SECONDARY = frozenset(
     {"security_risk", "timeout", "thought", "explanation", "include_screenshot", "is_input", "new_tab"}
 )
@@ -71,7 +84,7 @@ def find_number_argument(arguments: Mapping[str, Any], *keys: str) -> int | None
 
 
 def describe_arguments(action: Action | None) -> str:
-    """The arguments in a few words: the only one, all where they are few and short, else the most telling one."""
+    """The arguments in a few words: the only one, all where they are few and short, else the most informative one."""
     if action is None:
         return ""
     arguments = decode_arguments(action)
@@ -86,8 +99,8 @@ def describe_arguments(action: Action | None) -> str:
     pairs = ", ".join(f"{key}={value}" for key, value in simple.items())
     if len(pairs) <= 60:
         return pairs
-    telling = next((simple[key] for key in _TELLING if key in simple), "")
-    return telling or shorten_to_line(pairs, 60)
+    informative = next((simple[key] for key in _INFORMATIVE if key in simple), "")
+    return informative or shorten_to_line(pairs, 60)
 
 
 def _format_argument(key: str, value: Any) -> str:

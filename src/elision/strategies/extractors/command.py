@@ -184,9 +184,9 @@ def parse_command(text: str) -> Command:
     """`text` as pipelines of stages. The small cache serves those who look at the same call in turn, or again."""
     pipelines = [tuple(_parse_stages(pieces)) for pieces in _split_pipelines(_remove_heredocs(text))]
     pipelines = [pipeline for pipeline in pipelines if pipeline]
-    telling = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]
+    informative = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]
     redirected = [pipeline for pipeline in pipelines if pipeline[0].program == "echo" and ">" in pipeline[0].text]
-    return Command(tuple(telling or redirected or pipelines[-1:]))
+    return Command(tuple(informative or redirected or pipelines[-1:]))
 
 
 def _remove_heredocs(text: str) -> str:

@@ -78,10 +78,10 @@ def _find_edit_problem(observation: Observation, envelope: UnwrappedOutput) -> s
         return f"rejected: {lint[1] if lint else 'syntax error'}"
     if not (observation.error or envelope.has_failed or is_refusal(body)):
         return ""
-    said = find_informative_line(body) or "failed"
+    summary_line = find_informative_line(body) or "failed"
     if envelope.has_failed:
-        return f"exit {envelope.exit_code}, {said}"
-    return said
+        return f"exit {envelope.exit_code}, {summary_line}"
+    return summary_line
 
 
 def _describe_change(arguments: Mapping[str, Any], envelope: UnwrappedOutput) -> str:
@@ -137,8 +137,8 @@ def describe_shell_write(action: Action | None, observation: Observation, text: 
     envelope = find_output(action, observation)
     body = envelope.body.strip()
     if envelope.has_failed or (problem := find_complaint(body)):
-        said = find_complaint(body) or body[:2_000].partition("\n")[0] or "no output"
-        return Outcome(label, f"exit {envelope.exit_code}, {said}" if envelope.has_failed else problem)
+        summary_line = find_complaint(body) or body[:2_000].partition("\n")[0] or "no output"
+        return Outcome(label, f"exit {envelope.exit_code}, {summary_line}" if envelope.has_failed else problem)
     if body and not _WINDOW.match(body[:600]):
         return Outcome(label, body[-2_000:].strip().rpartition("\n")[2])
     return Outcome(label, "edited" if command.only_pipeline[0].program in ("sed", "perl") else "written")

@@ -132,10 +132,10 @@ def _find_view_problem(observation: Observation, envelope: UnwrappedOutput) -> s
             return "empty"
         return f"exit {envelope.exit_code}, no output"
     if observation.error or envelope.has_failed:
-        said = find_complaint(body) or find_informative_line(body)
+        summary_line = find_complaint(body) or find_informative_line(body)
         if envelope.has_failed:
-            return f"exit {envelope.exit_code}, {said}"
-        return said
+            return f"exit {envelope.exit_code}, {summary_line}"
+        return summary_line
     if body.startswith(("ERROR:\n", "Read image file")):
         return find_informative_line(body)
     return find_complaint(body)

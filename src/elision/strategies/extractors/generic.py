@@ -16,16 +16,15 @@ _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
 
 
 def describe_anything(action: Action | None, observation: Observation, text: str) -> Outcome:
-    """The last resort: it always answers."""
+    """Describe a result of any kind: the last resort."""
     envelope = unwrap_output(observation.text)
+    summary_line = ""
     if observation.error or envelope.has_failed:
-        said = find_error_line(envelope.body)
-    else:
-        said = ""
-    said = said or _find_opening_line(envelope.head) or _name_part_kinds(observation)
-    return Outcome(
-        describe_arguments(action), f"exit {envelope.exit_code}, {said}" if envelope.exit_code is not None else said
-    )
+        summary_line = find_error_line(envelope.body)
+    summary_line = summary_line or _find_opening_line(envelope.head) or _name_part_kinds(observation)
+    if envelope.exit_code is not None:
+        summary_line = f"exit {envelope.exit_code}, {summary_line}"
+    return Outcome(describe_arguments(action), summary_line)
 
 
 def _find_opening_line(head: str) -> str:

@@ -133,10 +133,10 @@ def _describe_show(envelope: UnwrappedOutput) -> str:
             whole = head.strip()
         return _count_diff_changes(envelope.body) or whole
     changes = _find_diff_stat(envelope.head_and_tail) or _count_diff_changes(envelope.body)
-    said = f"{commit[1][:8]} {subject[1][:50] if subject else ''}".strip()
+    summary_line = f"{commit[1][:8]} {subject[1][:50] if subject else ''}".strip()
     if changes:
-        return f"{said}; {changes}"
-    return said
+        return f"{summary_line}; {changes}"
+    return summary_line
 
 
 def _describe_commit(envelope: UnwrappedOutput) -> str:

@@ -63,10 +63,10 @@ def _label_data(action: Action | None, observation: Observation) -> str:
     return describe_arguments(action)
 
 
-def _prefix_exit_code(envelope: UnwrappedOutput, said: str) -> str:
+def _prefix_exit_code(envelope: UnwrappedOutput, summary_line: str) -> str:
     if envelope.has_failed:
-        return f"exit {envelope.exit_code}, {said}"
-    return said
+        return f"exit {envelope.exit_code}, {summary_line}"
+    return summary_line
 
 
 def _describe_shape(value: Any) -> str:
@@ -111,9 +111,9 @@ def _find_verdict(value: Mapping[str, Any]) -> str:
                 return f"error: {shorten_to_line(message, 90)}"
             return f"{key}: {_name_kind(message)}"
     for key in _VERDICT_KEYS:
-        said = value.get(key)
-        if isinstance(said, bool) or (isinstance(said, str) and said.strip()):
-            return f"{key} {shorten_to_line(str(said), 60)}"
+        summary_line = value.get(key)
+        if isinstance(summary_line, bool) or (isinstance(summary_line, str) and summary_line.strip()):
+            return f"{key} {shorten_to_line(str(summary_line), 60)}"
     return ""
 
 

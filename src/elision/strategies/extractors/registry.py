@@ -57,27 +57,27 @@ class Extractors:
 
 
 @lru_cache(maxsize=128)
-def _find_outcome(table: Extractors, action: Action | None, observation: Observation, said: str) -> Outcome:
+def _find_outcome(table: Extractors, action: Action | None, observation: Observation, text: str) -> Outcome:
     # The small cache serves the digest, which looks again at what placeholders were written for some 40 turns before.
     tool = find_tool_name(action, observation)
     for registration in table.registrations:
         if registration.serves_tool(tool):
             try:
-                found = _ask_extractor(registration, action, observation, said)
+                found = _ask_extractor(registration, action, observation, text)
             except CallbackError as error:
                 table.report(error)
                 continue
             if found is not None:
                 return found
-    return describe_anything(action, observation, said)
+    return describe_anything(action, observation, text)
 
 
 def _ask_extractor(
-    registration: Registration, action: Action | None, observation: Observation, said: str
+    registration: Registration, action: Action | None, observation: Observation, text: str
 ) -> Outcome | None:
     """What one extractor says. Raises CallbackError for all that it may raise, and for an answer that is none."""
     try:
-        found = registration.extractor(action, observation, said)
+        found = registration.extractor(action, observation, text)
         if found is not None and not isinstance(found, Outcome):
             raise TypeError(f"it gave a {type(found).__name__}; give an Outcome or None")
     except Exception as error:

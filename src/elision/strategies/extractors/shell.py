@@ -14,7 +14,7 @@ from elision.trajectory.turn import Action, Observation
 #: Names of tools that run code rather than shell commands (globs, any case).
 CODE = ("*python*", "*jupyter*", "*ipython*", "*code_interpreter*", "*run_code*", "*notebook*", "*repl*")
 
-_TELLING = re.compile(r"\w{2}|\d")
+_INFORMATIVE = re.compile(r"\w{2}|\d")
 #: Lines that say nothing of the outcome: what npm echoes, pip's standing advice, notes on a cut output.
 _CHATTER = re.compile(r"> |WARNING: Running pip as |\[notice\] |npm notice|\[Showing lines ")
 _PROGRESS = re.compile(r"\s{0,10}\d{1,3}\s{1,4}\S{1,12}\s{1,4}\d{1,3}\s{1,4}\S{1,12}\s")
@@ -29,7 +29,7 @@ def describe_shell_command(action: Action | None, observation: Observation, text
 
 
 def describe_code_run(action: Action | None, observation: Observation, text: str) -> Outcome | None:
-    """A code cell: its first telling line stands for it."""
+    """A code cell: its first informative line stands for it."""
     source = find_text_argument(decode_arguments(action), "code", "source", "script", "input")
     if not source and action is not None and action.implicit:
         source = action.arguments
@@ -43,10 +43,10 @@ def describe_code_run(action: Action | None, observation: Observation, text: str
 
 def describe_status(envelope: UnwrappedOutput) -> str:
     """Exit code where it was stated, and what the output comes down to."""
-    said = _find_last_words(envelope)
+    summary_line = _find_last_words(envelope)
     if envelope.exit_code is None:
-        return said
-    return f"exit {envelope.exit_code}, {said}"
+        return summary_line
+    return f"exit {envelope.exit_code}, {summary_line}"
 
 
 def _find_last_words(envelope: UnwrappedOutput) -> str:
@@ -66,8 +66,8 @@ def _is_chatter(line: str) -> bool:
 
 def _find_last_line(envelope: UnwrappedOutput) -> str:
     lines = [line for line in envelope.tail.split("\n") if line.strip()]
-    telling = [line for line in lines[-30:] if _TELLING.search(line[:400]) and not _is_chatter(line[:100])]
-    last = (telling or lines)[-1].strip()
+    informative = [line for line in lines[-30:] if _INFORMATIVE.search(line[:400]) and not _is_chatter(line[:100])]
+    last = (informative or lines)[-1].strip()
     if len(lines) == 1:
         return last
     return f"last: {last}"
