@@ -59,7 +59,7 @@ def test_each_call_is_billed_at_its_own_model() -> None:
         (UsageReported(call=2, usage=USAGE), USD + 2 * NANO_USD),
     ]
     for event, usd in told:
-        ledger.fold(event)
+        ledger.fold_event(event)
         assert (ledger.billed_usd or 0.0) == pytest.approx(usd)
 
 
@@ -78,10 +78,10 @@ def test_what_nobody_reports_is_due() -> None:
     # Of 2,000 tokens the cache has those of the call before: 0.175 USD a million, and the rest is input at 1.75.
     prompt = (1_000 * 0.175 + 1_000 * 1.75) / 1e6
     assert (ledger.billed_usd, ledger.due_usd) == (pytest.approx(USD), pytest.approx(USD + prompt))
-    ledger.fold(called(3, tokens=2_000))
+    ledger.fold_event(called(3, tokens=2_000))
     assert ledger.due_usd == pytest.approx(USD + prompt + 2_000 * 0.175 / 1e6)
     for call in (2, 3, 3):
-        ledger.fold(UsageReported(call=call, usage=USAGE))
+        ledger.fold_event(UsageReported(call=call, usage=USAGE))
     assert ledger.due_usd == ledger.billed_usd == pytest.approx(3 * USD)
 
 
@@ -89,13 +89,13 @@ def test_what_nobody_reports_is_due() -> None:
 def test_what_the_cache_may_have(between: str) -> None:
     """Nothing of another model's prompt, and nothing of one that was rewritten since."""
     ledger = of_gpt()
-    ledger.fold(called(1))
+    ledger.fold_event(called(1))
     if between == "rewrite":
-        ledger.fold(PassDecided(call=2, reason="", masks=(Mask((1, 1), "gone"),)))
+        ledger.fold_event(PassDecided(call=2, reason="", masks=(Mask((1, 1), "gone"),)))
     else:
-        ledger.fold(called(2, between))
+        ledger.fold_event(called(2, between))
     before = ledger.due_usd
-    ledger.fold(called(3))
+    ledger.fold_event(called(3))
     assert ledger.due_usd - before == pytest.approx(1_000 * (0.175 if between == "gpt-5.2" else 1.75) / 1e6)
 
 
@@ -111,7 +111,7 @@ def test_many_calls_are_not_all_held() -> None:
     """What is known of single calls is bounded, however long the session."""
     ledger = of_nano()
     for call in range(1, 10 * REMEMBERED_CALLS):
-        ledger.fold(called(call, "gpt-5.2"))
-        ledger.fold(UsageReported(call=call, usage=USAGE))
+        ledger.fold_event(called(call, "gpt-5.2"))
+        ledger.fold_event(UsageReported(call=call, usage=USAGE))
     assert len(ledger._calls) == REMEMBERED_CALLS
     assert ledger.billed_usd == pytest.approx((10 * REMEMBERED_CALLS - 1) * USD)

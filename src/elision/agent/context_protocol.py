@@ -37,22 +37,22 @@ class Context(Protocol):
     def prepare(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> PreparedContext: ...
 
     def record(self, usage: Any) -> None:
-        """What the provider reported for the call prepared last."""
+        """Record what the provider reported for the call prepared last."""
         ...
 
     def overflowed(self, error: object) -> bool:
-        """Whether `error` says that the prompt was too long; if it does, preparing it again makes it shorter."""
+        """Return whether `error` says that the prompt was too long. Preparing it again then makes it shorter."""
         ...
 
     def tool_definitions(self, dialect: str) -> Sequence[Json]: ...
 
     def handle_tool_call(self, name: str, arguments: str) -> str | None:
-        """The answer of a tool of the context's own; None if `name` is none."""
+        """Return the answer of a tool of the context's own; None for any other tool."""
         ...
 
 
 @runtime_checkable
 class ConversationKeeper(Protocol):
-    """A context with a store, which can be told what was said when no further call is made, and tells what it cost."""
+    """A context with a store, which keeps a conversation after its last call, and returns what it cost."""
 
     def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...

@@ -1,4 +1,4 @@
-"""What the agent acts on: tools, and the outcome of using one."""
+"""What the agent acts on: tools, and the result of an action."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What came of an action.
+    """The result of an action.
 
     text:      what the model is shown.
     exit_code: of a command; None where there is none. error: whether it failed.
@@ -34,7 +34,7 @@ class ActionResult:
 
 
 class Environment(Protocol):
-    """Anything an agent can act on. `execute` never raises for what the model did wrong: the model is told."""
+    """Anything an agent can act on. `execute` returns a mistake of the model as a result, so that the model sees it."""
 
     @property
     def tools(self) -> Sequence[Tool]: ...

@@ -100,16 +100,16 @@ class OpenAIModel(_HttpModel):
 
 
 def parse_openai_answer(body: Json) -> ModelAnswer:
-    """The body of a chat completion as an answer. Raises ModelError where it holds none."""
+    """Return the answer in the body of a chat completion. Raises ModelError where it has none."""
     choice = next(iter(mappings_in(body.get("choices"))), None)
     if choice is None:
         raise ModelError("the answer has no choices", is_temporary=True)
     message = mapping_in(choice.get("message"))
-    said = openai_chat.parse_assistant(message)
+    assistant = openai_chat.parse_assistant(message)
     return ModelAnswer(
-        text=join_text(said.content),
-        reasoning=said.reasoning,
-        calls=said.actions,
+        text=join_text(assistant.content),
+        reasoning=assistant.reasoning,
+        calls=assistant.actions,
         finish=_FINISH_REASONS.get(text_in(choice.get("finish_reason")), "end"),
         message=_make_history_message(message),
         usage=openai_chat.parse_usage(body.get("usage")),
@@ -118,7 +118,7 @@ def parse_openai_answer(body: Json) -> ModelAnswer:
 
 
 def _make_history_message(message: Json) -> Json:
-    """The message as the next request may hold it: nulls are of no use, and a few fields are not taken back."""
+    """Return the message as the next request may have it: without nulls, and without fields that are not accepted."""
     kept = {name: value for name, value in message.items() if value not in (None, []) and name not in ("annotations",)}
     if kept.get("content") or kept.get("tool_calls"):
         content = {}
@@ -155,14 +155,14 @@ class AnthropicModel(_HttpModel):
 
 
 def parse_anthropic_answer(body: Json) -> ModelAnswer:
-    """The body of a message as an answer. Raises ModelError where it holds none."""
+    """Return the answer in the body of a message. Raises ModelError where it has none."""
     if not isinstance(body.get("content"), list):
         raise ModelError("the answer has no content", is_temporary=True)
-    said = anthropic.parse_assistant(body)
+    assistant = anthropic.parse_assistant(body)
     return ModelAnswer(
-        text=join_text(said.content),
-        reasoning=said.reasoning,
-        calls=said.actions,
+        text=join_text(assistant.content),
+        reasoning=assistant.reasoning,
+        calls=assistant.actions,
         finish=_FINISH_REASONS.get(text_in(body.get("stop_reason")), "end"),
         message={"role": "assistant", "content": body["content"]},
         usage=anthropic.parse_usage(body.get("usage")),

@@ -1,7 +1,6 @@
-"""A whole agent: ask the model, do what it says, tell it what came of it, until the task is done.
+"""A whole agent: ask the model, execute its calls, return the results, until the task is done.
 
-The context is somebody else's: every prompt is what `context.prepare` makes of the whole history, so the agent itself
-never hides or forgets anything.
+The context decides what each prompt holds: `context.prepare` makes it of the whole history, which the agent keeps.
 """
 
 from __future__ import annotations
@@ -37,8 +36,10 @@ def run_agent(
 ) -> RunResult:
     """Work on `task` until it is done, a guard stops it, or the model fails for good.
 
-    max_turns: of this run. history: messages of the session so far; the task follows them, unless it is "". report: is
-    filled as the run goes on. watch: told of every turn. Ctrl-C passes through; everything said until then is kept.
+    max_turns: of this run. history: messages of the session so far; the task follows them, unless it is "".
+    report:    is filled during the run. watch: called after every turn.
+
+    KeyboardInterrupt is raised again; the messages until then are kept.
     """
     agent = _Agent(llm, environment, context, retry or RetryPolicy(), report or RunReport(model=llm.name), system)
     agent.messages += [*(history or agent.opening_messages), *([make_user_message(task)] if task else [])]
@@ -53,7 +54,7 @@ def run_agent(
 
 
 class _Agent:
-    """One run. messages: all that was said, in the model's shape."""
+    """One run. messages: the whole history, in the model's shape."""
 
     def __init__(
         self,
@@ -75,12 +76,13 @@ class _Agent:
         self.messages: list[Json] = []
 
     def take_turn(self, max_turns: int, watch: Callable[[Step], None]) -> tuple[Ending, str, str] | None:
-        """One turn; how the run ended if it did: why, and the result."""
+        """Take one turn. Return how the run ended (ending, why, result), None if it continues."""
         if len(self.report.steps) >= max_turns:
-            # Before a prompt is made: what was prepared counts as a call of the session.
+            # Checked before a prompt is prepared, since each prepared prompt counts as a call of the session.
             return "stopped", f"max_turns: {len(self.report.steps)} of {max_turns}", ""
         view = self._prepare_context()
-        if why := _find_stop_reason(view):
+        why = _find_stop_reason(view)
+        if why:
             return "stopped", why, ""
         try:
             answer = self._ask_model(view)
@@ -100,11 +102,11 @@ class _Agent:
         return None
 
     def keep_messages(self) -> None:
-        """What was said last is kept as well, though no further call is made."""
+        """Have the context keep the last messages, although no further call is made."""
         if isinstance(self.context, ConversationKeeper):
             self.report.set_final_costs(self.context.keep(self.messages, system=self.system, tools=self.tools))
         elif self.messages[-1]["role"] != "assistant":
-            # A context without a way to keep what it is shown reads it when it prepares.
+            # A context without `keep` reads the messages when it prepares a call.
             self.context.prepare(self.messages, system=self.system, tools=self.tools)
 
     def _prepare_context(self) -> PreparedContext:
@@ -113,7 +115,7 @@ class _Agent:
         return view
 
     def _ask_model(self, view: PreparedContext) -> ModelAnswer:
-        """The answer to `view`; to a shorter one where that is too long for the provider, whose limit is then known."""
+        """Return the answer to `view`; to a shorter one where that is too long, after the context learned the limit."""
         for _ in range(MAX_SHORTENINGS):
             try:
                 return self.retry.ask_model(self.llm, _make_prompt(view))
@@ -124,7 +126,7 @@ class _Agent:
         return self.retry.ask_model(self.llm, _make_prompt(view))
 
     def _execute_calls(self, calls: Sequence[Action]) -> list[tuple[Action, ActionResult]]:
-        """Do what the model asked for, in order; every call gets a result, whatever happens."""
+        """Execute the calls in order. Every call gets a result, also when the user interrupts."""
         pairs: list[tuple[Action, ActionResult]] = []
         try:
             for call in calls:
@@ -138,7 +140,7 @@ class _Agent:
         return pairs
 
     def _execute_call(self, call: Action) -> ActionResult:
-        """What came of a call: the context's own tools first, since the model sees one list."""
+        """Return the result of a call. The context's own tools come first, since the model sees one list."""
         recalled = self.context.handle_tool_call(call.name, call.arguments)
         if recalled is None:
             return self.environment.execute(call)
@@ -152,7 +154,7 @@ def _make_prompt(view: PreparedContext) -> Prompt:
 
 
 def _find_stop_reason(view: PreparedContext) -> str:
-    """Why the context says that the run must not go on; "" if it may."""
+    """Return why the context ends the run; "" if it may continue."""
     stop = view.diagnostics.stop
     hint = view.diagnostics.hint
     if stop is not None:

@@ -1,4 +1,4 @@
-"""How the two shapes of messages say what an agent says: its task, its tools, the results of its calls."""
+"""The two shapes of messages: how each writes a task, tools, and the results of calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MessageShape:
 
 
 def make_user_message(text: str) -> Json:
-    """A message of the user; both shapes say it alike."""
+    """Return a message of the user, which is the same in both shapes."""
     return {"role": "user", "content": text}
 
 

@@ -34,7 +34,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """What the model said.
+    """The model's answer.
 
     message:  the assistant message as it goes back in the next request, with everything the provider wants back.
     reported: the usage as the provider wrote it; {} if it wrote none. usage: the same in our form.

@@ -1,4 +1,4 @@
-"""A stored session taken up again: its messages as the model was to see them, nothing hidden."""
+"""The conversation of a stored session, to be continued: its messages in the model's shape, nothing hidden."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _RENDERERS: Final[Mapping[Shape, Callable[[], ViewRenderer]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConversation:
-    """What was said so far. system: the prompt that stands apart (Anthropic); "" where it is among the messages."""
+    """The messages so far. system: the prompt that is apart from them (Anthropic); "" where it is one of them."""
 
     messages: list[Json]
     system: str = ""
 
 
 def load_conversation(store: Store, session: str, shape: Shape) -> StoredConversation | None:
-    """The messages of the session, of its branch that was written last; None if the store has no such session.
+    """Return the messages of the session's branch that was written last; None if the store has no such session.
 
     Raises StoreError.
     """

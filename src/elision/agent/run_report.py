@@ -59,7 +59,7 @@ class RunReport:
     _started: float = 0.0
 
     def add_prepared(self, diagnostics: Diagnostics) -> None:
-        """A prompt was prepared."""
+        """Add a prompt that was prepared."""
         self.prepared_calls += 1
         self.newest = diagnostics
         self.masked_results += len(diagnostics.masked)
@@ -69,14 +69,14 @@ class RunReport:
         self._started = time.monotonic()
 
     def set_final_costs(self, costs: Costs) -> None:
-        """The run has ended; the last answer is on the bill."""
+        """Set the costs of the whole session, the last answer included."""
         if self.newest is not None:
             self.newest = replace(self.newest, costs=costs)
 
     def add_turn(
         self, answer: ModelAnswer, pairs: Sequence[tuple[Action, ActionResult]], diagnostics: Diagnostics
     ) -> Step:
-        """A turn is over."""
+        """Add a turn that is complete, and return it."""
         step = Step(
             turn=len(self.steps) + 1,
             phase=classify_turn(pairs),
@@ -120,7 +120,7 @@ class RunReport:
 
 
 def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:
-    """What a turn was for, as its calls and results tell: a change counts before a test, a test before a look."""
+    """Return what a turn was for, by its calls and results: a change counts before a test, a test before a look."""
     found: set[Phase] = {_classify_call(call, outcome) for call, outcome in pairs}
     return next((name for name in ("edit", "test", "explore") if name in found), "talk")
 
@@ -137,10 +137,10 @@ def _classify_call(call: Action, outcome: ActionResult) -> Phase:
 
 
 def _describe_call(call: Action) -> str:
-    """A call in one line: the command where it is one, else the tool and its arguments."""
+    """Return a call in one line: its command where it has one, else the tool and its arguments."""
     command = call.decoded_arguments.get("command")
     if isinstance(command, str):
-        told = command
+        text = command
     else:
-        told = f"{call.name} {call.arguments}"
-    return " ".join(told.split())
+        text = f"{call.name} {call.arguments}"
+    return " ".join(text.split())

@@ -85,7 +85,7 @@ class Shell:
         self._variables = {**remove_credentials(os.environ, keep), **_NON_INTERACTIVE}
 
     def execute(self, action: Action) -> ActionResult:
-        """Run a command, or take the result. What is wrong with a call is told to the model."""
+        """Run a command, or take the final result. A wrong call is a result with an error."""
         if action.name == SUBMIT.name:
             answer = action.decoded_arguments.get("answer")
             return ActionResult(text=answer if isinstance(answer, str) else action.arguments, done=True)
@@ -97,7 +97,7 @@ class Shell:
         return self.run(command)
 
     def run(self, command: str) -> ActionResult:
-        """What `command` printed, and how it ended."""
+        """Return what `command` printed, and how it ended."""
         if "\0" in command:
             return ActionResult(text="A command cannot hold a zero byte.", error=True)
         try:
@@ -121,7 +121,7 @@ class Shell:
         return self._make_result(kept.decode(), None if late else process.returncode)
 
     def _collect_output(self, process: subprocess.Popen[bytes]) -> tuple[_OutputBuffer, bool]:
-        """The output, and whether the command took too long and was ended.
+        """Return the output, and whether the command took too long and was ended.
 
         A command is over when bash is: what it left running in the background keeps running, and what that prints from
         then on is dropped.
@@ -160,7 +160,7 @@ class Shell:
 
 
 def remove_credentials(variables: Mapping[str, str], keep: Sequence[str] = ()) -> dict[str, str]:
-    """`variables` without those that hold a credential, by their name or by what they look like."""
+    """Return `variables` without those that hold a credential, by their name or by the form of their value."""
     return {
         name: value
         for name, value in variables.items()
@@ -203,7 +203,7 @@ def _drop_output(output: int) -> None:
 
 
 def _runs_longer_than(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a command that closed its output still runs after `seconds`; then it was ended."""
+    """Return whether a command that closed its output still ran after `seconds`, and was ended then."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

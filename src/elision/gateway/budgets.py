@@ -76,7 +76,7 @@ class SessionSpend:
             self._ledger = self._ledger or Ledger(self.price_model(event.model), self.price_model)
             self.calls += 1
         if self._ledger is not None:
-            self._ledger.fold(event)
+            self._ledger.fold_event(event)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The diagnostics of a pass, from what the engine and the branch know."""
+"""The diagnostics of a call, from the state of the engine and of the branch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from elision.trajectory.state import State
 
 
 def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
-    """What the newest pass of `branch` did; what the pass itself knows (faults, times) is not in it yet."""
+    """Return what the newest call of `branch` did. The caller adds faults and times."""
     engine = branch.session
     state = engine.state
     newest = engine.newest_call
     anchor = engine.scale.correction
     assert newest is not None
-    told = compute_costs(engine, ledger)
+    costs = compute_costs(engine, ledger)
     return Diagnostics(
         session=session,
         branch=branch.key,
@@ -36,9 +36,9 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         summaries=ledger.summaries,
         summary_tokens=state.sizer.count_text(state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
-        costs=told,
+        costs=costs,
         savings=_compute_savings(branch),
-        stop=branch.watch.find_stop(told.ours),
+        stop=branch.watch.find_stop(costs.ours),
         hint=branch.watch.find_hint(),
         history=history,
         anchor=anchor,
@@ -49,7 +49,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
 
 
 def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: float) -> Diagnostics:
-    """What there is to say of a pass that failed."""
+    """Return the diagnostics of a call whose preparation failed."""
     return Diagnostics(
         session=session,
         branch="",
@@ -65,7 +65,7 @@ def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: f
 
 
 def compute_costs(engine: Session, ledger: Ledger) -> Costs:
-    """Return what the session cost so far, and what it would have, on the provider's scale of tokens."""
+    """Return what the session cost so far, and what it would have cost unchanged, in tokens as the provider counts."""
     ledger.fold_new(engine.events)
     books = engine.bill
     prompts = engine.costs.total
@@ -112,7 +112,7 @@ def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
 
 
 def _compute_savings(branch: SessionBranch) -> Savings:
-    """What of all observations so far this call does without: covered ones, and masked ones but for placeholders."""
+    """Return how much of all observations this call leaves out: covered ones, and masked ones less placeholders."""
     state = branch.session.state
     tally = branch.totals
     behind = state.covered_turns + 1

@@ -1,4 +1,4 @@
-"""What a context manager can be told, checked once."""
+"""The options of a context manager, checked once."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class Options:
 
     @property
     def effective_guards(self) -> Guards:
-        """The guards: as told, else the preset's own, else none."""
+        """The guards: as given, else the preset's own, else none."""
         if self.guards is not None:
             return self.guards
         if isinstance(self.strategy, str):
@@ -232,7 +232,7 @@ class Options:
             return find_price_set(_DEFAULT_PRICES)
 
     def describe_missing_prices(self) -> str:
-        """What is to be said where nobody knows the model's prices; "" where somebody does."""
+        """Return the note that the model's prices are unknown; "" where they are known."""
         if not self.model or self.prices:
             return ""
         try:
@@ -258,12 +258,12 @@ class Options:
         return changed
 
     def _refine_budget(self, budget: Budget | None) -> Budget | None:
-        told = {
+        options = {
             "tokens": self.token_budget,
             "reserved": self.reserved_for_response,
             "max_context_pct": self.max_context_pct,
         }
-        given = {name: value for name, value in told.items() if value is not None}
+        given = {name: value for name, value in options.items() if value is not None}
         return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What a pass hands out: the request's parts in the provider's own shape, and what was done."""
+"""The result of preparing a call: the request's parts in the provider's own shape, and what was done."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ContextView:
 
     @property
     def request(self) -> dict[str, Any]:
-        """Keyword arguments for the provider's package: messages under their name, and what was given of the rest."""
+        """Keyword arguments for the provider's package: the messages under their name, and the other parts given."""
         responses = self.dialect == "openai-responses"
         given = {"instructions" if responses else "system": self.system, "tools": self.tools}
         kept = {name: value for name, value in given.items() if value is not None}

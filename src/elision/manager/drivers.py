@@ -1,4 +1,4 @@
-"""The two drivers of a pass: what it yields is done here, by a thread or beside an event loop."""
+"""The two drivers that run the steps of a call: one in the caller's thread, one beside an event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log: Final = logging.getLogger("elision.manager")
 
 @dataclass(frozen=True, slots=True)
 class StoreCall:
-    """Something that may wait for the store; what it returns or raises is sent back."""
+    """A call that may wait for the store. Its result is sent back to the steps, its exception raised in them."""
 
     call: Callable[[], Any]
 
@@ -45,7 +45,7 @@ Steps: TypeAlias = Generator[Effect, Any, _T]
 
 
 def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
-    """Run a pass to its end in this thread."""
+    """Run steps to their end in this thread, and return their result."""
     try:
         effect = next(steps)
         while True:
@@ -71,7 +71,7 @@ def _perform_effect(effect: Effect, scribe: SummaryRunner) -> Any:
 
 
 async def run_steps_async(steps: Steps[_T], scribe: SummaryRunner) -> _T:
-    """The same beside an event loop: store and summarizer never block it, nor does a pass that says it would."""
+    """Run steps to their end without blocking the event loop, and return their result."""
     move: Callable[[Any], Effect] = steps.send
     value: Any = None
     aside: Executor | None = None
@@ -108,7 +108,7 @@ def _choose_executor(where: ComputeOn) -> Executor | None:
 
 
 def _advance(move: Callable[[Any], Effect], value: Any) -> tuple[bool, Any]:
-    """The next effect of a pass, or (True, its end): no thread can hand over a StopIteration."""
+    """Return (False, the next effect), or (True, the result): a future cannot carry a StopIteration."""
     try:
         return False, move(value)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What the client never saw, looked up for a history that this process has not met: in the store, by content."""
+"""Messages that the client never saw, found in the store for a history that this process has not read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MAX_BRANCHES: Final = 16
 
 
 def list_exchanges(events: list[Event]) -> list[RecallExchanged]:
-    """The exchanges of one log, oldest first."""
+    """Return the exchanges of one log, oldest first."""
     return [event for event in events if isinstance(event, RecallExchanged)]
 
 
 def find_stored_exchanges(store: Store, family: str, history: History) -> list[RecallExchanged]:
-    """The exchanges of the stored session that `history` begins like; [] if none does. Raises StoreError.
+    """Return the exchanges of the stored session that begins like `history`; [] if none does. Raises StoreError.
 
     Those of its other branches come first: what the history says up to its first exchange does not tell them apart.
     """
@@ -32,7 +32,7 @@ def find_stored_exchanges(store: Store, family: str, history: History) -> list[R
 
 
 def _list_other_branches(store: Store, family: str, key: str) -> Iterator[str]:
-    """The session's other branches, the one that changed last at the end."""
+    """Yield the keys of the session's other branches, the one that changed last at the end."""
     akin = [
         info.key for info in store.sessions() if info.family == family and session_name(info.key) == session_name(key)
     ]

@@ -1,4 +1,4 @@
-"""What is new in a history, given to the engine: the head where it changed, turns where they are complete."""
+"""Give the engine what is new in a history: the head where it changed, and the turns that are complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elision.trajectory.turn import Head, Message, Turn
 
 
 def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
-    """Fold the turns of the branch's history from `first` (1-based) on, and the head where it is another one."""
+    """Add the turns of the branch's history from `first` (1-based) on to its session, and a head that changed."""
     history = branch.history
     assert history is not None
     _ingest_head(branch, history, system, tools, pin)
@@ -28,31 +28,28 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
         history.splice.set_turn(index, sources)
         if pin:
             turn = _pin_turn(turn, sources, history, pin)
-        else:
-            turn = turn
         node = history.get_node(index)
-        if index > len(branch.session.state.turns):
+        turns = branch.session.state.turns
+        if index > len(turns):
             branch.session.add_turn(turn, node)
-        elif (known := branch.session.state.turns[index - 1]) != (turn := _copy_reported(turn, known)):
-            history.conversation.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
-            branch.amend_newest(turn, node)
+        else:
+            known = turns[index - 1]
+            # What the provider reported when the turn first came still holds.
+            turn = replace(turn, usage=known.usage, at=known.at, model=known.model)
+            if turn != known:
+                history.conversation.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
+                branch.amend_newest(turn, node)
         branch.nodes[index] = node
 
 
-def _copy_reported(turn: Turn, known: Turn) -> Turn:
-    """`turn` with what the provider reported when it came first."""
-    return replace(turn, usage=known.usage, at=known.at, model=known.model)
-
-
 def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
-    given = (history.conversation.head, system, tools)
-    if history.ingested_head == given:
+    """Set the session's head, unless it is the one that it has."""
+    if history.ingested_head == (history.conversation.head, system, tools):
         return
     history.ingested_head = (list(history.conversation.head), copy_structure(system), copy_structure(tools))
+    apart: list[Message] = []
     if system is not None:
         apart = history.dialect.parse_system(convert_to_json(system))
-    else:
-        apart = []
     messages = [
         _pin_message(message, history, spot, pin)
         for message, spot in zip(history.conversation.head, history.conversation.head_locations, strict=True)
@@ -71,45 +68,44 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
 
 
 def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
-    """The turn that answers the newest call knows what the provider reported for it."""
+    """Give the turn that answers the newest call what the provider reported for it."""
     session = branch.session
     called, answered = find_newest_call(session.events)
     if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turn_count:
-        if answered is not None:
-            usage = answered.usage
-        else:
-            usage = None
+        usage = answered.usage if answered is not None else None
         history.conversation.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
 
 
 def find_newest_call(events: Sequence[Event]) -> tuple[RequestSent | None, UsageReported | None]:
-    """The newest request of a log, and what was reported for it last; work O(what came behind it)."""
-    answered: list[UsageReported] = []
+    """Return the newest request of a log, and the usage that was last reported for it; work O(events after it)."""
+    reports: list[UsageReported] = []
     for event in reversed(events):
-        if isinstance(event, RequestSent):
-            # What another process was told of an earlier call may stand behind it.
-            return event, next((each for each in answered if each.call == event.call), None)
         if isinstance(event, UsageReported):
-            answered.append(event)
-    return None, answered[0] if answered else None
+            reports.append(event)
+        elif isinstance(event, RequestSent):
+            # Another process may have recorded the usage of an earlier call after it.
+            for report in reports:
+                if report.call == event.call:
+                    return event, report
+            return event, None
+    return None, reports[0] if reports else None
 
 
 def _pin_turn(turn: Turn, sources: TurnSources, history: History, pin: Pin) -> Turn:
     observations = tuple(
-        replace(each, pinned=each.pinned or _is_pinned(history, (spot,), pin))
-        for each, spot in zip(turn.observations, sources.observations, strict=True)
+        replace(observation, pinned=observation.pinned or _is_pinned(history, (spot,), pin))
+        for observation, spot in zip(turn.observations, sources.observations, strict=True)
     )
-    interjections = tuple(_pin_message(each, history, spot, pin) for each, spot in _pair_interjections(turn, sources))
+    interjections = tuple(
+        _pin_message(message, history, spot, pin)
+        for message, spot in zip(turn.interjections, sources.interjections, strict=True)
+    )
     return replace(
         turn,
         observations=observations,
         interjections=interjections,
         pinned=_is_pinned(history, sources.assistant, pin),
     )
-
-
-def _pair_interjections(turn: Turn, sources: TurnSources) -> list[tuple[Message, Location]]:
-    return list(zip(turn.interjections, sources.interjections, strict=True))
 
 
 def _pin_message(message: Message, history: History, spot: Location, pin: Pin | None) -> Message:

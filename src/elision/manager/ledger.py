@@ -21,7 +21,7 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.usage_cost import cost_reported_usage
 
-#: The newest calls, of which it is known what they are billed at and what was said of them: a report may come late.
+#: Number of newest calls whose usage is still billed when it is reported late.
 REMEMBERED_CALLS: Final = 64
 
 
@@ -66,18 +66,18 @@ class Ledger:
         #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
         self._warm_tokens = 0
         self._warm_model = ""
-        #: How the provider counts; not known where requests go out as they came, whatever was decided.
+        #: How the provider counts tokens. Unknown in shadow mode, where requests are sent unchanged.
         self._scale = TokenScale()
         self._shadow = False
 
     def fold_new(self, events: list[Event]) -> None:
-        """Fold what is new in `events`."""
+        """Add the events of a log that were not added before."""
         for event in events[self._folded_events :]:
-            self.fold(event)
+            self.fold_event(event)
         self._folded_events = len(events)
 
-    def fold(self, event: Event) -> None:
-        """The same with one event of a log that nobody holds whole."""
+    def fold_event(self, event: Event) -> None:
+        """Add one event, for callers that do not keep the whole log."""
         match event:
             case PassDecided():
                 self._add_decision(event)
@@ -103,13 +103,14 @@ class Ledger:
         tokens = self._scale.convert_to_billed(event.tokens)
         extends = bool(self._warm_tokens) and event.model == self._warm_model
         prompt = self._price_prompt(prices, tokens, event)
-        call = self._calls[event.call] = _BilledCall(prices, event.tokens, extends, prompt)
-        self.due_usd += call.prompt_usd
+        self._calls[event.call] = _BilledCall(prices, event.tokens, extends, prompt)
+        self.due_usd += prompt
         if len(self._calls) > REMEMBERED_CALLS:
-            del self._calls[next(iter(self._calls))]
+            oldest = next(iter(self._calls))
+            del self._calls[oldest]
 
     def _price_prompt(self, prices: Prices, tokens: int, event: RequestSent) -> float:
-        """What a prompt of `tokens` costs where the cache has all of the one before it."""
+        """Return the cost of a prompt, in USD, where the cache has all of the prompt before it."""
         warm = self._warm_tokens if event.model == self._warm_model else 0
         self._warm_tokens = 0
         self._warm_model = event.model
@@ -131,8 +132,7 @@ class Ledger:
     def _add_recall(self, event: ObservationRecalled) -> None:
         self.recalls += 1
         if event.by == "tool":
-            # Written once to the cache, and read by every call from then on. What the caller read for himself is in no
-            # prompt.
+            # It is written to the cache once, and each later call reads it. What the caller recalls is in no prompt.
             rates = self.prices.find_rates(event.tokens)
             self.recall_usd += event.tokens * (rates.cache_write or rates.input) / 1e6
             self._recalled_tokens += event.tokens
@@ -163,7 +163,7 @@ class Ledger:
         call.reported_usd = usd
 
     def _cancel_refused_call(self, event: WindowLearned) -> None:
-        """The provider said that a prompt was too long for it, which costs nothing."""
+        """Take a call off the bill that the provider refused because its prompt was too long."""
         call = self._calls.get(event.call)
         if call is not None and call.reported_usd is None:
             self.due_usd -= call.prompt_usd

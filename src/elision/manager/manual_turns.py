@@ -1,4 +1,4 @@
-"""Turns added by hand: texts in, values out, and messages for whoever sends them."""
+"""Turns that are added by hand: texts become values, and views become messages."""
 
 from __future__ import annotations
 
@@ -26,53 +26,50 @@ _RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
 
 
 class ManualTurns:
-    """One session's turns by hand. dialect: whose messages views are rendered as; `auto` is OpenAI chat."""
+    """Makes turns of texts, and messages of views. dialect: shape of the messages; `auto` is OpenAI chat."""
 
     def __init__(self, dialect: DialectName) -> None:
         self.dialect: str = "openai" if dialect == "auto" else dialect
         self._renderer = _RENDERERS[self.dialect]()
 
     def render_messages(self, view: View) -> tuple[list[JsonMessage], Any]:
-        """The request's messages, and its system prompt where it stands apart."""
+        """Return the request's messages, and its system prompt where that is apart from them."""
         return self._renderer.render_messages(view), self._renderer.render_system(view) or None
 
     @staticmethod
     def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
+        """Return the head of a session: system prompt and task as messages, and the tools."""
+        messages = []
         if system:
-            messages = [Message(role="system", content=make_content(system))]
-        else:
-            messages = []
+            messages.append(Message(role="system", content=make_content(system)))
         if task:
             messages.append(Message(role="user", content=make_content(task)))
         return Head(messages=tuple(messages), tools=tuple(tools))
 
     @staticmethod
     def make_turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
-        """Turn `index`. Raises SettingError where actions and observations do not fit."""
-        if isinstance(action, list):
-            given = action
-        elif action is None:
-            given = []
-        else:
-            given = [action]
-        actions = tuple(_make_action(each, f"call_{index}_{place}") for place, each in enumerate(given, start=1))
-        if isinstance(observation, list):
-            seen = observation
-        elif observation is None:
-            seen = []
-        else:
-            seen = [observation]
-        if len(seen) > len(actions):
+        """Return turn `index`. Raises SettingError where actions and observations do not fit."""
+        actions = tuple(
+            _make_action(each, f"call_{index}_{place}") for place, each in enumerate(_to_list(action), start=1)
+        )
+        results = _to_list(observation)
+        if len(results) > len(actions):
             raise SettingError(
-                f"turn {index} has {len(seen)} observations for {len(actions)} actions: give an action for each"
+                f"turn {index} has {len(results)} observations for {len(actions)} actions: give an action for each"
             )
         return Turn(
             index=index,
             content=make_content(text),
             reasoning=reasoning,
             actions=actions,
-            observations=tuple(_make_observation(each, call) for each, call in zip(seen, actions, strict=False)),
+            observations=tuple(_make_observation(each, call) for each, call in zip(results, actions, strict=False)),
         )
+
+
+def _to_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def _make_action(given: Any, id: str) -> Action:
@@ -82,11 +79,9 @@ def _make_action(given: Any, id: str) -> Action:
         return Action(id=id, name="action", arguments=json.dumps({"input": given}))
     if isinstance(given, Mapping) and isinstance(given.get("name"), str):
         arguments = given.get("arguments", {})
-        if isinstance(arguments, str):
-            told = arguments
-        else:
-            told = json.dumps(arguments)
-        return Action(id=str(given.get("id") or id), name=given["name"], arguments=told)
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        return Action(id=str(given.get("id") or id), name=given["name"], arguments=arguments)
     raise SettingError(f"an action is a text or {{'name': ..., 'arguments': ...}}, not {type(given).__name__}")
 
 

@@ -1,4 +1,4 @@
-"""What a handle names: in this branch, in the sessions it came from, in this process or another."""
+"""The text under a handle: in this branch, or in the sessions that it came from."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from elision.trajectory.turn import Turn
 
 
 class ObservationLookup:
-    """Looks handles up for one session."""
+    """Finds observations of one session by their handle."""
 
     def __init__(self, store: Store, passes: CallPreparer) -> None:
         self._store = store
         self._passes = passes
 
     def find_branch(self) -> SessionBranch:
-        """The branch at hand, or the one that the store saw change last. Raises UnknownHandle."""
+        """Return the present branch, or the stored one that changed last. Raises UnknownHandle."""
         found = self._passes.branch or self._passes.branch_lookup.load_latest_branch()
         if found is None:
             raise UnknownHandle(f"session {self._passes.session!r} has no turns yet")
         return found
 
     def read_text(self, session: str, key: Key) -> str:
-        """The raw text under `key` (position 0: the whole turn).
+        """Return the raw text under `key` (position 0: the whole turn).
 
         session: whose; if "" this one's, or else that of the nearest it came from. Raises UnknownHandle, StoreError.
         """
@@ -55,7 +55,7 @@ class ObservationLookup:
         return _extract_text(turns[0], key)
 
     def _list_ancestors(self, parent: str) -> list[str]:
-        """The sessions that this one came from, nearest first; as far as the store still has them."""
+        """Return the sessions that this one came from, nearest first, as far as the store has them."""
         found: list[str] = []
         while parent and parent not in found:
             found.append(parent)

@@ -25,7 +25,7 @@ _small_executor: Executor
 
 
 def choose_executor(size: int) -> Executor:
-    """The thread in which work on so many bytes is done, where it is not done at once."""
+    """Return the executor for work on `size` bytes that is not done inline."""
     if size >= LARGE_BYTES:
         return _large_executor
     return _small_executor
@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def estimate_size(limit: int, values: Iterable[Any]) -> int:
-    """About how many bytes JSON-like values have in all; counting ends where it is more than `limit`."""
+    """Estimate the size of JSON-like values together, in bytes. Counting ends above `limit`."""
     size = 0
     waiting = list(values)
     while waiting and size <= limit:

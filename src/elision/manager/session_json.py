@@ -1,4 +1,4 @@
-"""What a session's log tells, as JSON."""
+"""The reports of a stored session as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elision.trajectory.plan import make_handle
 
 
 def encode_session_report(account: SessionReport) -> dict[str, Any]:
-    """Totals of a session: tokens, USD."""
+    """Return the totals of a session as JSON, in tokens and USD."""
     end = account.final
     return {
         "model": account.model,
@@ -32,31 +32,31 @@ def encode_session_report(account: SessionReport) -> dict[str, Any]:
     }
 
 
-def encode_call_report(made: CallReport) -> dict[str, Any]:
-    """One pass: what its diagnostics told, and what the log says beside them."""
-    told = made.diagnostics
+def encode_call_report(call: CallReport) -> dict[str, Any]:
+    """Return one call as JSON: its diagnostics, and what else the log has about it."""
+    diagnostics = call.diagnostics
     return {
-        "call": told.call,
-        "at": made.at,
-        "model": told.model,
-        "reason": told.reason,
-        "tokens": {"before": made.tokens_before, "after": made.sent_tokens, "raw": made.raw_tokens},
-        "epoch": told.epoch,
-        "masked": [asdict(each) for each in told.masked],
-        "clipped": [asdict(each) for each in told.clipped],
-        "summarized": asdict(told.summarized) if told.summarized else None,
-        "failed": [asdict(each) for each in made.failed_summaries],
-        "recalled": [{"handle": make_handle(each.key), "tokens": each.tokens, "by": each.by} for each in made.recalled],
-        "head_changed": made.head_changed,
-        "amended": made.amended,
-        "learned_window": made.learned_window or None,
-        "recall_tools_entered": made.tools_entered,
-        "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in made.exchanged],
-        "bill": asdict(made.bills.ours),
-        "usage": asdict(made.usage) if made.usage else None,
-        "costs": _encode_costs(told.costs),
-        "stop": asdict(told.stop) if told.stop else None,
-        "hint": asdict(told.hint) if told.hint else None,
+        "call": diagnostics.call,
+        "at": call.at,
+        "model": diagnostics.model,
+        "reason": diagnostics.reason,
+        "tokens": {"before": call.tokens_before, "after": call.sent_tokens, "raw": call.raw_tokens},
+        "epoch": diagnostics.epoch,
+        "masked": [asdict(each) for each in diagnostics.masked],
+        "clipped": [asdict(each) for each in diagnostics.clipped],
+        "summarized": asdict(diagnostics.summarized) if diagnostics.summarized else None,
+        "failed": [asdict(each) for each in call.failed_summaries],
+        "recalled": [{"handle": make_handle(each.key), "tokens": each.tokens, "by": each.by} for each in call.recalled],
+        "head_changed": call.head_changed,
+        "amended": call.amended,
+        "learned_window": call.learned_window or None,
+        "recall_tools_entered": call.tools_entered,
+        "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in call.exchanged],
+        "bill": asdict(call.bills.ours),
+        "usage": asdict(call.usage) if call.usage else None,
+        "costs": _encode_costs(diagnostics.costs),
+        "stop": asdict(diagnostics.stop) if diagnostics.stop else None,
+        "hint": asdict(diagnostics.hint) if diagnostics.hint else None,
     }
 
 
