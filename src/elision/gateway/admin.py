@@ -81,9 +81,9 @@ class AdminGuard:
             return PlainTextResponse("another site's page asks for this\n", 403)
         if self._token is None:
             return None
-        given = request.query_params.get("token")
-        if given is not None:
-            if _is_same_secret(given, self._token):
+        token = request.query_params.get("token")
+        if token is not None:
+            if _is_same_secret(token, self._token):
                 return self._redirect_signed_in(request)
             return _make_unauthorized()
         if self._has_token(request):
@@ -92,9 +92,9 @@ class AdminGuard:
 
     def _has_token(self, request: Request) -> bool:
         assert self._token is not None
-        scheme, _, told = request.headers.get("authorization", "").partition(" ")
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return _is_same_secret(told.strip(), self._token)
+            return _is_same_secret(text.strip(), self._token)
         return _is_same_secret(_read_cookie(request.headers), _derive_cookie(self._token))
 
     def _redirect_signed_in(self, request: Request) -> Response:
@@ -116,16 +116,16 @@ class AdminGuard:
 
 
 def _make_unauthorized() -> Response:
-    told = "the token is missing or wrong: open /?token=... once, or send Authorization: Bearer ...\n"
-    return PlainTextResponse(told, 401, {"www-authenticate": "Bearer", "cache-control": "no-store"})
+    text = "the token is missing or wrong: open /?token=... once, or send Authorization: Bearer ...\n"
+    return PlainTextResponse(text, 401, {"www-authenticate": "Bearer", "cache-control": "no-store"})
 
 
 def _get_host(request: Request) -> str:
     """Return the name in the Host header, without its port."""
-    told = request.headers.get("host", "")
-    if told.startswith("["):
-        return told.partition("]")[0] + "]"
-    return told.partition(":")[0]
+    text = request.headers.get("host", "")
+    if text.startswith("["):
+        return text.partition("]")[0] + "]"
+    return text.partition(":")[0]
 
 
 def _is_same_origin(request: Request) -> bool:
@@ -149,5 +149,5 @@ def _derive_cookie(token: str) -> str:
     return hmac.new(token.encode(), b"elision admin cookie", "sha256").hexdigest()
 
 
-def _is_same_secret(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode())
+def _is_same_secret(token: str, wanted: str) -> bool:
+    return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), wanted.encode())

@@ -161,14 +161,14 @@ class Budgets:
                 # To its end, whoever gives up: two looks at once would count what is new twice.
                 await run_off_loop(partial(self._read_sessions, namespace, key))
                 key.looked_at = self._clock()
-            said = self._apply_limit(
+            reached = self._apply_limit(
                 _describe_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns)
             )
             if is_logged:
                 key.calls_since += 1
             else:
                 key.unlogged_calls += 1
-        return said
+        return reached
 
     def _apply_limit(self, stop: str) -> str:
         if stop and self._settings.at_limit == "refuse":

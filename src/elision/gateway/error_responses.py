@@ -140,8 +140,8 @@ def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> by
         return format_event(json.dumps(body, ensure_ascii=False).encode(), "error")
     if api == "openai-responses":
         # As their types say, and as they are: with an `error` inside, which is what clients look for.
-        said = {name: body["error"][name] for name in ("code", "message", "param")}
-        event = {"type": "error", **said, "error": body["error"], "sequence_number": sequence}
+        fields = {name: body["error"][name] for name in ("code", "message", "param")}
+        event = {"type": "error", **fields, "error": body["error"], "sequence_number": sequence}
         return format_event(json.dumps(event, ensure_ascii=False).encode(), "error")
     return format_event(json.dumps(body, ensure_ascii=False).encode())
 
@@ -154,9 +154,8 @@ def _make_error_body(api: Api | None, words: _StatusText, sentence: str, kind: s
 
 def _make_sentence(message: str, remedy: str) -> str:
     """Return a printable sentence of bounded length: the message may quote others."""
-    told = " ".join("".join(each if each.isprintable() else " " for each in message[: 2 * MAX_MESSAGE_CHARS]).split())
-    if len(told) <= MAX_MESSAGE_CHARS:
-        told = told
-    else:
-        told = told[: MAX_MESSAGE_CHARS - 3] + "..."
-    return f"Elision gateway: {told.rstrip('.') or 'the request was refused'}. {remedy}"
+    printable = [character if character.isprintable() else " " for character in message[: 2 * MAX_MESSAGE_CHARS]]
+    text = " ".join("".join(printable).split())
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = text[: MAX_MESSAGE_CHARS - 3] + "..."
+    return f"Elision gateway: {text.rstrip('.') or 'the request was refused'}. {remedy}"

@@ -65,8 +65,11 @@ def _iterate_passing(headers: Headers, *, is_changed: bool) -> Iterator[tuple[by
 
 def _list_connection_fields(headers: Headers) -> frozenset[bytes]:
     """Return the fields that `Connection` names as hop-by-hop."""
-    told = (value for name, value in headers if name.lower() == b"connection")
-    return frozenset(name.strip().lower() for value in told for name in value.split(b","))
+    named: set[bytes] = set()
+    for name, value in headers:
+        if name.lower() == b"connection":
+            named.update(part.strip().lower() for part in value.split(b","))
+    return frozenset(named)
 
 
 # -- codings ----------------------------------------------------------------------------------------------------------

@@ -56,8 +56,8 @@ class HealthChecks:
             "not_draining": not self._is_draining(),
         }
         ready = all(checks.values())
-        told = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
-        return ready, json.dumps(told).encode() + b"\n"
+        report = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
+        return ready, json.dumps(report).encode() + b"\n"
 
     async def _check_store(self) -> bool:
         if self._settings.off:

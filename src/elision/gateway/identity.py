@@ -117,8 +117,8 @@ def _read_claude_code_id(value: Any) -> str:
 
 
 def _read_codex_id(value: Any) -> str:
-    told = mapping_in(value)
-    return text_in(told.get("thread_id")) or text_in(told.get("session_id"))
+    text = mapping_in(value)
+    return text_in(text.get("thread_id")) or text_in(text.get("session_id"))
 
 
 def _read_conversation_id(value: Any) -> str:
@@ -146,15 +146,15 @@ def derive_namespace(headers: _Headers, secret: bytes) -> str:
     """Return the namespace of the request's credentials. Raises ValueError where `secret` is empty."""
     if not secret:
         raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
-    given = _find_credentials(headers)
-    if not given:
+    credentials = _find_credentials(headers)
+    if not credentials:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
     # `person` is part of the hash: another one would give every client of an existing store a new name.
     hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"lacuna-namespace")
-    for name, value in given:
-        told = value.strip().encode("utf-8", "surrogatepass")
-        hashed.update(b"%s %d " % (name.encode(), len(told)) + told)
+    for name, value in credentials:
+        text = value.strip().encode("utf-8", "surrogatepass")
+        hashed.update(b"%s %d " % (name.encode(), len(text)) + text)
     return f"k{hashed.hexdigest()}"
 
 
@@ -164,10 +164,10 @@ def list_credentials(headers: _Headers) -> list[str]:
 
 
 def _find_credentials(headers: _Headers) -> list[tuple[str, str]]:
-    given = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
-    if not given and headers.get("cookie", "").strip():
-        given = [("cookie", headers["cookie"])]
-    return given
+    credentials = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
+    if not credentials and headers.get("cookie", "").strip():
+        credentials = [("cookie", headers["cookie"])]
+    return credentials
 
 
 def _find_session_id(api: Api | None, headers: _Headers, body: BodyFields | None) -> str:
@@ -197,8 +197,8 @@ def _add_agent_id(session: str, agent: str) -> str:
     return session
 
 
-def _bound_length(told: str) -> str:
+def _bound_length(text: str) -> str:
     """Return a printable id of bounded length: any other is replaced by its hash."""
-    if len(told) <= MAX_ID_CHARS and told.isprintable():
-        return told
-    return f"h{blake2b(told.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    if len(text) <= MAX_ID_CHARS and text.isprintable():
+        return text
+    return f"h{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

@@ -98,13 +98,15 @@ class _Patcher:
 
     def _patch_array(self, raw: bytes, before: list[Any], after: list[Any]) -> bytes:
         values = json_spans.parse_elements(raw)
-        new = [
-            self._encode_new(element) if place is None else self.patch_value(values[place], before[place], element)
-            for element, place in zip(after, _match_elements(before, after), strict=True)
-        ]
+        new = []
+        for element, place in zip(after, _match_elements(before, after), strict=True):
+            if place is None:
+                new.append(self._encode_new(element))
+            else:
+                new.append(self.patch_value(values[place], before[place], element))
         return json_spans.apply_edits(raw, JsonArray(raw, 0, values).make_edits(new))
 
-    # -- parts that did not stand here -----------------------------------------------------------------------------
+    # -- new parts -------------------------------------------------------------------------------------------------
 
     def _encode_new(self, value: Any) -> bytes:
         if not self.sources and not self.replaced_strings:
@@ -121,17 +123,14 @@ class _Patcher:
         return encode_json(value)
 
     def _find_known(self, value: Any) -> bytes | None:
-        # Where something stands in its message's bytes is looked for once it is found at all.
+        # The place in a message's bytes is located only for what is found.
         if isinstance(value, str):
             source = self._source_texts.get(value)
             return self.replaced_strings.get(value) or (_find_content(source) if source is not None else None)
         if isinstance(value, dict):
-            found = next(
-                ((place, raw) for block, place, raw in self._source_blocks if _is_same_json(block, value)), None
-            )
-            if found is not None:
-                return json_spans.parse_elements(_find_content(found[1]))[found[0]]
-            return None
+            for block, index, raw in self._source_blocks:
+                if _is_same_json(block, value):
+                    return json_spans.parse_elements(_find_content(raw))[index]
         return None
 
     @cached_property
@@ -142,13 +141,16 @@ class _Patcher:
     @cached_property
     def _source_blocks(self) -> list[tuple[Any, int, bytes]]:
         """Return content blocks of sources, with the index of each and the source's bytes."""
-        listed = ((content, raw) for content, raw in self._iterate_contents() if isinstance(content, list))
-        return [(block, place, raw) for content, raw in listed for place, block in enumerate(content)]
+        blocks: list[tuple[Any, int, bytes]] = []
+        for content, raw in self._iterate_contents():
+            if isinstance(content, list):
+                blocks += [(block, index, raw) for index, block in enumerate(content)]
+        return blocks
 
     def _iterate_contents(self) -> Iterator[tuple[Any, bytes]]:
-        return (
-            (value["content"], raw) for value, raw in self.sources if isinstance(value, dict) and "content" in value
-        )
+        for value, raw in self.sources:
+            if isinstance(value, dict) and "content" in value:
+                yield value["content"], raw
 
 
 def _find_content(raw: bytes) -> bytes:

@@ -188,15 +188,15 @@ def add_fields(
     raw: bytes, all_fields: Sequence[JsonField], new: Iterable[tuple[str, bytes]], *, first: bool
 ) -> Iterator[Edit]:
     """Yield the edit that adds fields at the end. first: whether no other field is left before them."""
-    told = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
-    if told and first:
+    joined = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
+    if joined and first:
         if all_fields:
             place = all_fields[0].key_start
         else:
             place = raw.index(b"{") + 1
-        yield Edit(place, place, told)
-    elif told:
-        yield Edit(all_fields[-1].end, all_fields[-1].end, b"," + told)
+        yield Edit(place, place, joined)
+    elif joined:
+        yield Edit(all_fields[-1].end, all_fields[-1].end, b"," + joined)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -319,17 +319,17 @@ class JsonArray:
             gap = _find_gap(self.raw, self.ends[0])
         else:
             gap = b","
-        told = gap.join(new)
+        joined = gap.join(new)
         if start < stop and new:
-            return Edit(self._find_start(start), self.ends[stop - 1], told)
+            return Edit(self._find_start(start), self.ends[stop - 1], joined)
         if start:
-            return Edit(self.ends[start - 1], self.ends[stop - 1], gap + told if new else b"")
+            return Edit(self.ends[start - 1], self.ends[stop - 1], gap + joined if new else b"")
         if new:
             if self.values:
                 place = self._find_start(0)
             else:
                 place = self.start + 1
-            return Edit(place, place, told + gap if self.values else told)
+            return Edit(place, place, joined + gap if self.values else joined)
         return Edit(self._find_start(0), self._find_start(stop) if stop < len(self.values) else self.ends[-1], b"")
 
     def _find_start(self, place: int) -> int:

@@ -109,12 +109,12 @@ class AdmissionLimits:
 
     def read_content_length(self, headers: Mapping[bytes, bytes]) -> int | None:
         """Return the length that a request states; None without one. Raises RequestRefused where it is too large."""
-        said = headers.get(b"content-length", b"")
-        if not said.isdigit():
+        length_field = headers.get(b"content-length", b"")
+        if not length_field.isdigit():
             return None
-        if int(said) > self.settings.max_body_bytes:
+        if int(length_field) > self.settings.max_body_bytes:
             raise self.make_too_large()
-        return int(said)
+        return int(length_field)
 
     def estimate_memory(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
         """Return the bytes of memory to reserve for a request of that length."""

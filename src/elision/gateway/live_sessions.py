@@ -32,20 +32,19 @@ from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")
 
-#: Histories that one live session leaves for another before each of them gets a session of its own: agents that take
-#: turns on branches of one history would have the log read again at every call.
+#: Divergences of one live session before each history gets a session of its own. Agents that alternate between branches
+#: of one history would have the log read again at every call.
 MAX_DIVERGENCES: Final = 3
-#: Requests straight on behind which a session no longer counts as one that wavers: its client compacted, or went back,
-#: and went on.
+#: Steady requests after which the divergences of a session are forgotten: its client compacted, or went back, once.
 STEADY_REQUESTS: Final = 8
-#: Requests that pass as they come behind one that was refused for what we made of it; and how often that doubles.
+#: Requests that pass unchanged after an edited one was refused; and how often that number doubles.
 BYPASS_REQUESTS: Final = 8
 MAX_BYPASS_DOUBLINGS: Final = 6
-#: Live sessions of a family that are asked whether a history which begins in other words is theirs, compacted.
+#: Live sessions of a family that are compared with a history that begins with other words.
 MAX_REWRITE_CANDIDATES: Final = 16
-#: The newest sessions of a key among which is looked for those, and for the one that a body goes on from.
+#: The newest sessions of a key that are searched for those, and for the one that a body continues.
 MAX_SEARCHED_SESSIONS: Final = 256
-#: Bytes of first messages of which it is remembered what they say.
+#: Bytes of first messages whose digests are cached.
 MAX_OPENING_BYTES: Final = 16_000_000
 #: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
 MEMORY_FACTOR: Final = 7
@@ -130,7 +129,7 @@ class LiveSession:
         if self.steady_requests >= STEADY_REQUESTS:
             self.divergences = 0
         if diverges:
-            # What was refused may be gone with what the client left behind.
+            # What the provider refused may no longer be in the history.
             self.requests_to_bypass = 0
 
     def begin_bypass(self) -> None:
@@ -211,7 +210,7 @@ class SessionRegistry:
         shared = session.transcript.count_shared(incoming)
         session.note_request(diverges=shared <= session.transcript.newest_answer_index)
         session.transcript.adopt_messages(incoming)
-        # One answer is new: the one that was given here. Where there are more, others gave them.
+        # One new answer is this process's own. If there are more, others gave them.
         session.is_stale = (
             session.is_stale or not session.is_answered or session.transcript.count_answers_from(shared) > 1
         )
@@ -285,7 +284,7 @@ class SessionRegistry:
         best = max(fitting, key=lambda session: (shared[session], session in waiting))
         if shared[best] == len(best.transcript) < len(incoming):
             return best
-        # It was asked already, or goes another way: then it is rather the next of who waits for just one answer more.
+        # The best one was asked already, or diverges. A session that lacks just one answer is more likely then.
         spoken = best.transcript.flag_assistant_messages(incoming, shared[best])
         following = [session for session in waiting if count_answers(spoken[shared[session] :]) == 1]
         return max(following, key=lambda session: shared[session], default=best)
@@ -295,46 +294,42 @@ class SessionRegistry:
         transcript = session.transcript
         begun = transcript.newest_answer_index >= 0
         if shared == len(transcript):
-            # The same first words once more: a second try where the first got no answer, else another agent.
+            # The same first words again: a retry where the first request got no response, else another agent.
             again = shared == len(incoming) and not begun
             return not again or not (session.is_answered or session.requests_unanswered)
         if begun and shared > transcript.newest_answer_index:
-            # Only what stands behind the newest answer came another way.
+            # Only messages after the newest answer differ.
             return not session.requests_unanswered
         return session.can_diverge and shared > transcript.head_length
 
     def _find_rewritten(self, shared: Mapping[LiveSession, int], incoming: IncomingMessages) -> LiveSession | None:
         """Return a session whose client rewrote its history after the task, and kept some messages."""
-        waiting = (
+        candidates = (
             session
             for session in shared
             if session.can_diverge and len(incoming) > max(shared[session], session.transcript.head_length)
         )
-        return next(
-            (
-                session
-                for session in islice(waiting, MAX_REWRITE_CANDIDATES)
-                if self._keeps_messages(session, incoming, session.transcript.head_length)
-            ),
-            None,
-        )
+        for session in islice(candidates, MAX_REWRITE_CANDIDATES):
+            if self._keeps_messages(session, incoming, session.transcript.head_length):
+                return session
+        return None
 
     def _find_compacted(self, family: str, api: Api, incoming: IncomingMessages) -> LiveSession | None:
         """Return a session whose client rewrote its history from the first message on, and kept some messages."""
         if len(incoming) < 2:
             return None
-        waiting = (
+        candidates = (
             session
             for session in self._iterate_newest(_make_owner_key(family, api), family)
             if session.can_diverge
-            # Who compacts has less afterwards. A longer history is that of an agent which did some of the same.
+            # A compacted history is shorter. A longer one is that of another agent that did some of the same.
             and session.transcript.newest_answer_index > -1
             and len(incoming) < len(session.transcript)
         )
-        return next(
-            (session for session in islice(waiting, MAX_REWRITE_CANDIDATES) if self._keeps_messages(session, incoming)),
-            None,
-        )
+        for session in islice(candidates, MAX_REWRITE_CANDIDATES):
+            if self._keeps_messages(session, incoming):
+                return session
+        return None
 
     def _iterate_newest(self, kin: OwnerKey, family: str = "") -> Iterator[LiveSession]:
         """Yield the sessions of one owner, or of one of its families, the most recently used first."""
@@ -343,10 +338,10 @@ class SessionRegistry:
 
     def _keeps_messages(self, session: LiveSession, incoming: IncomingMessages, first: int = 0) -> bool:
         """Return whether two messages in a row of the session occur in the request, from message `first` on."""
-        said = session.transcript.collect_digests()
+        digests = session.transcript.collect_digests()
         row = 0
         for place in range(first, len(incoming)):
-            if incoming.digest_content(place, past_head=True) in said:
+            if incoming.digest_content(place, past_head=True) in digests:
                 row = row + 1
             else:
                 row = 0
@@ -355,8 +350,8 @@ class SessionRegistry:
         return False
 
     def _create_session(self, who: ClientIdentity, family: str, api: Api, model: str) -> LiveSession:
-        told = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
-        name = f"{told}-{uuid.uuid4().hex[:8]}"
+        prefix = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         dialect = LIVE_DIALECTS[api]
         return LiveSession(
             name=name,
