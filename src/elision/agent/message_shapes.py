@@ -17,7 +17,7 @@ EMPTY_RESULT = "(no output)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageShape:
-    """One shape. system: (what to put in front of the messages, what to send apart)."""
+    """One shape. split_system: returns the messages that begin a request, and the system prompt apart from them."""
 
     render_tool: Callable[[Tool], Json]
     render_results: Callable[[Sequence[tuple[Action, ActionResult]]], list[Json]]

@@ -66,8 +66,8 @@ class Model(Protocol):
 class ModelError(ElisionError):
     """The model gave no answer.
 
-    passing: whether the same request may succeed later. wait: seconds that the server asks for, None where it does not
-    say. sent, room: tokens of a prompt that did not fit, and of what does, where the server said so.
+    is_temporary: whether the same request may succeed later. wait_seconds: what the server asks for, None for nothing.
+    sent_tokens, room_tokens: size of a prompt that did not fit, and of the largest that does, where reported.
     """
 
     def __init__(

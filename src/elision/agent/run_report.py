@@ -24,7 +24,7 @@ Phase: TypeAlias = Literal["explore", "edit", "test", "talk"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One turn of the run. seconds: from the prepared prompt to the last result. tools: names of the tools called."""
+    """One turn of the run. seconds: from the prepared prompt to the last result. calls: each in one line."""
 
     turn: int
     phase: Phase

@@ -11,9 +11,10 @@ from elision.telemetry.diagnostics import Costs, Diagnostics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStatus:
-    """A session in front of its next call, as its log has it: whoever wrote it. turns: so far.
+    """A session before its next call, as its log has it.
 
-    due: in USD, each call as it was reported, else what its prompt costs; 0 where that is not known.
+    turns: so far. costs: in USD. due_usd: each call as it was reported, else what its prompt costs; 0 where that
+    is not known.
     """
 
     turns: int

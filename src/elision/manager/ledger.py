@@ -29,8 +29,8 @@ REMEMBERED_CALLS: Final = 64
 class _BilledCall:
     """A call on the bill.
 
-    prices: of its model. tokens: of its prompt by our count. extends: whether it begins with the prompt before it.
-    usd: as it was reported. prompt: what counts for it until it is.
+    prices: of its model. tokens: of its prompt by our count. is_extension: whether it begins with the one before.
+    reported_usd: as the provider reported it; None until then. prompt_usd: what counts for it until it is reported.
     """
 
     prices: Prices
@@ -41,10 +41,12 @@ class _BilledCall:
 
 
 class Ledger:
-    """A fold: shown the log as it grows, it costs what is new. USD; billed is None while no usage was reported.
+    """Totals of a log, added up as it grows; work O(new events). Costs are in USD.
 
-    due:    what limits go by: each call as it was reported, else what its prompt costs.
-    prices: of the session's own model. priced: of any model; without it all calls are billed at `prices`.
+    billed_usd: as the provider reported; None while no usage was reported.
+    due_usd:    what limits are compared with: each call as it was reported, else what its prompt costs.
+    prices:     of the session's own model. The prices of any other are looked up; without a lookup all calls are billed
+                at `prices`.
     """
 
     def __init__(self, prices: Prices, priced: Callable[[str], Prices] | None = None) -> None:
