@@ -130,7 +130,7 @@ def recalling(calls: int = 1) -> Script:
     return script
 
 
-@pytest.mark.parametrize("name", ["handle_tool_call", "exchanged", "exchanges"])
+@pytest.mark.parametrize("name", ["handle_tool_call", "record_exchange", "exchanges"])
 def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is told that nothing was found, or what was said is not kept: the client gets its answer."""
 
