@@ -97,8 +97,6 @@ class _ResultsFile:
         name = " ".join(words)
         if name in self._ids:
             name = f"{name} simulation {number}"
-        else:
-            name = name
         self._ids.add(name)
         return name
 

@@ -127,8 +127,6 @@ class LogFile:
         form = str(value.get("format", ""))
         if form.startswith("lacuna.log/"):
             form = form.replace("lacuna.log/", _FORMAT, 1)
-        else:
-            form = form
         if not form.startswith(_FORMAT):
             raise self._make_error(
                 line, "no line of `elision store export --log`; a recorded run is read by `elision replay`"

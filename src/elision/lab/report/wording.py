@@ -293,9 +293,7 @@ def summarize_problems(study: Study) -> tuple[list[str], int]:
 
 def _describe_problem(group: list[Problem]) -> str:
     first = neutralize_text(str(group[0]))
-    if len(first) <= 300:
-        first = first
-    else:
+    if len(first) > 300:
         first = first[:299] + "…"
     if len(group) == 1:
         return first
