@@ -221,11 +221,18 @@ def ended(console: Console, progress: Progress, gateway: str, store: Path, *, st
         line = Text.assemble((f"{title:<11}", "bold"), value)
         watched = console.is_terminal
         console.print(line, soft_wrap=not watched, no_wrap=True, overflow="ellipsis" if watched else "ignore")
-    # To be copied: however long, in one piece.
-    kept = f"--store sqlite:///{store}"
-    console.print(Text.assemble((f"{'Details':<11}", "bold"), f"{_elision()} show {name} {kept}"))
-    where = Text(f"{gateway}/", style="bold cyan") if stays else Text(f"{_elision()} serve {kept}")
+    where = Text(f"{gateway}/", style="bold cyan") if stays else Text("")
     console.print(Text.assemble((f"{'Dashboard':<11}", "bold"), where))
+    kept = f"--store sqlite:///{store}"
+    if not stays:
+        _print_command(console, f"{_elision()} serve", kept)
+    console.print(Text(f"{'Details':<11}", "bold"))
+    _print_command(console, f"{_elision()} show {name}", kept)
+
+
+def _print_command(console: Console, command: str, option: str) -> None:
+    """A command that can be copied whole: on two lines, and no terminal of 80 columns breaks its path."""
+    console.print(Text(f"  {command} \\\n    {option}"))
 
 
 def _elision() -> str:
@@ -243,9 +250,9 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
     largest = max(progress.hidden, key=lambda each: each["tokens"] - each["left"])
     kept = read_again(gateway, progress.newest["name"], largest["handle"])
     yield "Hidden", largest["text"]
-    yield "Read again", f"{kept['letters']:,} characters, word for word, from the store"
+    yield "Kept", f"{kept['letters']:,} characters in the store, unchanged"
     if progress.offered:
-        yield "Recall", f"offered to the model from call {progress.offered} on; a recorded model never calls it"
+        yield "Recall", f"a tool of the model since call {progress.offered}; this recorded model never uses it"
 
 
 # -- servers ----------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def playback(
     from elision.testing.recorded_provider import Terms
 
     errors = open_console(stderr=True)
-    with Playback(runs, Terms(key=key, window=window), host=host, port=port) as server:
+    with Playback(runs, Terms(key=key, window=window, played=True), host=host, port=port) as server:
         if not quiet:
             server.provider.on_request = lambda received: _print_request(errors, received)
         typer.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")

@@ -172,6 +172,7 @@ def parse_usage(value: object) -> Usage | None:
         output=max(own.output, whole.output),
         cache_write_1h=max(own.cache_write_1h, whole.cache_write_1h),
         first_prompt=bills[0].prompt if len(bills) > 1 else 0,
+        played=own.played,
         others=tuple((model, bill) for model, bill in models if model),
     )
 
@@ -186,4 +187,5 @@ def _count_bill(counts: Json) -> Usage:
         cache_write=max(count_in(counts.get("cache_creation_input_tokens")), hour + minutes),
         output=count_in(counts.get("output_tokens")),
         cache_write_1h=hour,
+        played=counts.get("played") is True,
     )

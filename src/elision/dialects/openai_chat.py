@@ -97,6 +97,7 @@ def parse_usage(value: object, *, usd: float | None = None) -> Usage | None:
         cache_write=max(map(count_in, written)),
         usd=number_in(counts.get("cost")) if usd is None else usd,
         cache_write_1h=count_in(tiers.get("ephemeral_1h_input_tokens")),
+        played=counts.get("played") is True,
     )
 
 

@@ -243,4 +243,5 @@ def parse_usage(value: object) -> Usage | None:
         output=count_in(counts.get("output_tokens")),
         cache_read=count_in(details.get("cached_tokens")),
         cache_write=count_in(details.get("cache_write_tokens")),
+        played=counts.get("played") is True,
     )

@@ -45,7 +45,7 @@ from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
 #: Turns without progress that are reported where the settings name no number (docs/guides/guards.md).
@@ -113,6 +113,7 @@ class SessionReport:
     has_own_prices: whether its own model's prices are known. Otherwise it is billed as `DEFAULT_PRICES`.
     final:          diagnostics of the newest call with everything that came after it; None before the first call.
     shadow:         whether its requests were sent unchanged, whatever was decided.
+    head, turns:    as they are by now. dialect: of its messages; "" if turns were added by hand.
     """
 
     info: SessionInfo
@@ -123,6 +124,9 @@ class SessionReport:
     calls: tuple[CallReport, ...]
     final: Diagnostics | None
     shadow: bool = False
+    head: Head = field(default_factory=Head)
+    dialect: str = ""
+    turns: tuple[Turn, ...] = ()
 
     @property
     def sent_tokens(self) -> int:
@@ -220,6 +224,9 @@ class LogReader:
             calls=tuple(self._calls),
             final=final,
             shadow=branch is not None and branch.session.shadow,
+            head=branch.session.state.head if branch is not None else Head(),
+            dialect=self._opened.dialect if self._opened else "",
+            turns=tuple(branch.session.state.turns) if branch is not None else (),
         )
 
     def _iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:

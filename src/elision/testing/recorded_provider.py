@@ -42,6 +42,7 @@ class Terms:
     window:   tokens of every model's context window; None takes the prices', 0 is no limit.
     check:    whether types and rules are checked.
     usage:    "simulated" from the request; "recorded" where the recording holds one.
+    played:   whether usage states that nobody was billed.
     bound_thinking: whether thinking is bound to the messages before it (Anthropic only).
     clock:    seconds since the epoch.
     """
@@ -52,6 +53,7 @@ class Terms:
     check: bool = True
     usage: Literal["simulated", "recorded"] = "simulated"
     bound_thinking: bool = False
+    played: bool = False
     clock: Callable[[], float] = time.time
 
 
@@ -279,7 +281,7 @@ class RecordedProvider:
             self._stored_items[f"resp_{id}"] = [*list_items(body), *response_openai_responses.build_items(reply, id)]
         spec = ReplySpec(
             reply=reply,
-            usage=received.usage or Usage(),
+            usage=replace(received.usage or Usage(), played=self.terms.played),
             model=request.model,
             id=id,
             created=int(self.terms.clock()),

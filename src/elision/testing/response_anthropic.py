@@ -110,4 +110,5 @@ def dump_usage(usage: Usage) -> Json:
             "ephemeral_1h_input_tokens": usage.cache_write_1h,
         },
         "output_tokens": usage.output,
+        **({"played": True} if usage.played else {}),
     }

@@ -83,4 +83,5 @@ def dump_usage(usage: Usage) -> Json:
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,
         },
+        **({"played": True} if usage.played else {}),
     }

@@ -140,4 +140,5 @@ def dump_usage(usage: Usage) -> Json:
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.prompt + usage.output,
+        **({"played": True} if usage.played else {}),
     }

@@ -97,6 +97,7 @@ def encode_usage(usage: Usage) -> dict[str, Any]:
         **drop_empty(
             cache_write_1h=usage.cache_write_1h,
             first_prompt=usage.first_prompt,
+            played=usage.played,
             others=[{"model": model, "usage": encode_usage(part)} for model, part in usage.others],
         ),
     }
@@ -187,6 +188,7 @@ def decode_usage(value: Mapping[str, Any]) -> Usage | None:
         usd=read_optional(counts, "usd", read_number),
         cache_write_1h=read_integer(counts, "cache_write_1h"),
         first_prompt=read_integer(counts, "first_prompt"),
+        played=read_flag(counts, "played"),
         others=tuple(_decode_other_usage(part) for part in read_mappings(counts, "others")),
     )
 

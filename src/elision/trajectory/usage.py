@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class Usage:
     first_prompt: tokens of the prompt as the client sent it, where the provider asked models several times for one
                  request (server-side compaction, an advisor) and the counts above are the sum; 0 where there was one.
     others:      the parts of the counts above that other models are billed for: (model, usage).
+    played:      whether `elision playback` made the response: nobody was billed.
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.
     Use `from_inclusive` or the plain constructor accordingly.
@@ -31,6 +32,7 @@ class Usage:
     cache_write_1h: int = 0
     first_prompt: int = 0
     others: tuple[tuple[str, Usage], ...] = ()
+    played: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("input", "cache_read", "cache_write", "output", "cache_write_1h", "first_prompt"):
@@ -59,6 +61,7 @@ class Usage:
             usd=None if self.usd is None or other.usd is None else self.usd + other.usd,
             cache_write_1h=self.cache_write_1h + other.cache_write_1h,
             others=(*self.others, *other.others),
+            played=self.played or other.played,
         )
 
     @classmethod
@@ -71,6 +74,7 @@ class Usage:
         cache_write: int = 0,
         usd: float | None = None,
         cache_write_1h: int = 0,
+        played: bool = False,
     ) -> Usage:
         """From counts whose prompt total already includes cache reads and writes (OpenAI, LiteLLM, ATIF, Codex)."""
         plain = max(0, prompt - cache_read - cache_write)
@@ -81,4 +85,5 @@ class Usage:
             output=output,
             usd=usd,
             cache_write_1h=min(cache_write_1h, cache_write),
+            played=played,
         )

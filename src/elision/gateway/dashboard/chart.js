@@ -1,4 +1,4 @@
-// The context over the calls: raw as a light area, what was sent as the sawtooth, epochs, summaries and recalls as marks.
+// The context over the calls: everything as a light area, what was sent as the sawtooth; rewrites, summaries and recalls as marks.
 import { count, tokens } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -24,7 +24,7 @@ const path = (points) => points.map(([x, y], place) => `${place ? "L" : "M"}${x.
 const area = (points, ground) =>
   points.length ? `${path(points)}L${points.at(-1)[0].toFixed(1)} ${ground}L${points[0][0].toFixed(1)} ${ground}Z` : "";
 
-/** Where everything stands: scales of a chart `width` wide. */
+/** The scales of a chart `width` pixels wide. */
 const scales = (calls, width) => {
   const high = width < 480 ? 190 : 250;
   const most = Math.max(1, ...calls.map((call) => Math.max(call.tokens.raw, call.tokens.after)));
@@ -56,7 +56,7 @@ const axes = (calls, s) => {
   return group;
 };
 
-/** Green as billed; pale where the provider said nothing, as simulated. */
+/** Green as reported; pale as simulated if the provider reported nothing. */
 const hits = (calls, s) => {
   const group = draw("g");
   const wide = Math.max(0.8, Math.min(12, s.step * 0.8));
@@ -88,7 +88,7 @@ const marks = (calls, s) => {
   return group;
 };
 
-/** The chart of `calls`, and how to point at one: {node, at(x), point(place)}. */
+/** The chart of `calls`, and how to point at one: {node, at(x), point(place) -> {x, y}}. */
 export const context = (calls, width) => {
   const s = scales(calls, width);
   const raw = calls.map((call, place) => [s.x(place), s.y(Math.max(call.tokens.raw, call.tokens.after))]);
@@ -109,6 +109,7 @@ export const context = (calls, width) => {
     for (const end of ["x1", "x2"]) line.setAttribute(end, x);
     dot.setAttribute("cx", x);
     dot.setAttribute("cy", y);
+    return { x, y };
   };
   return { node, at: s.at, point };
 };
@@ -128,17 +129,19 @@ export const spark = (points) => {
   );
 };
 
-/** What the signs of the chart mean: pairs of a small drawing and a word. */
-export const signs = () => {
+/** The signs that occur in the chart of `calls`: pairs of a small drawing and a word. */
+export const signs = (calls) => {
   const sign = (...shapes) => draw("svg", { width: 18, height: 12, "aria-hidden": "true" }, ...shapes);
+  const began = (call, place) => place > 0 && call.epoch > calls[place - 1].epoch;
+  const cached = (call) => call.bill.cache_read > 0;
   return [
-    [sign(draw("path", { class: "raw-line", d: "M0 6H18" })), "raw: had nothing been hidden"],
-    [sign(draw("path", { class: "sent-line", d: "M0 6H18" })), "sent"],
-    [sign(draw("circle", { class: "epoch-dot", cx: 9, cy: 6, r: 4 })), "a new epoch"],
-    [sign(draw("path", { class: "summary-mark", d: diamond(9, 6, 6) })), "a summary"],
-    [sign(draw("path", { class: "recall-mark", d: "M9 1l6 9h-12Z" })), "read again"],
-    [sign(draw("path", { class: "head-mark", d: "M5 2l8 8m0 -8l-8 8" })), "head changed"],
-    [sign(draw("rect", { class: "hit", x: 4, y: 1, width: 10, height: 10 })), "cache hits as billed"],
-    [sign(draw("rect", { class: "hit simulated", x: 4, y: 1, width: 10, height: 10 })), "as simulated"],
-  ];
+    [true, () => draw("path", { class: "raw-line", d: "M0 6H18" }), "nothing hidden"],
+    [true, () => draw("path", { class: "sent-line", d: "M0 6H18" }), "sent"],
+    [calls.some((call, place) => began(call, place) && !call.summarized), () => draw("circle", { class: "epoch-dot", cx: 9, cy: 6, r: 4 }), "cache rewrite"],
+    [calls.some((call) => call.summarized), () => draw("path", { class: "summary-mark", d: diamond(9, 6, 6) }), "summary"],
+    [calls.some((call) => call.recalled.length), () => draw("path", { class: "recall-mark", d: "M9 1l6 9h-12Z" }), "recall"],
+    [calls.some((call) => call.head_changed), () => draw("path", { class: "head-mark", d: "M5 2l8 8m0 -8l-8 8" }), "head changed"],
+    [calls.some((call) => call.hit > 0), () => draw("rect", { class: "hit", x: 4, y: 1, width: 10, height: 10 }), "cache hits, reported"],
+    [calls.some((call) => call.hit === null && cached(call)), () => draw("rect", { class: "hit simulated", x: 4, y: 1, width: 10, height: 10 }), "cache hits, simulated"],
+  ].filter(([occurs]) => occurs).map(([, shape, word]) => [sign(shape()), word]);
 };

@@ -43,20 +43,29 @@ export const tiles = (list, told) =>
     say(tile.querySelector("small"), more || "");
   });
 
-/** A cache hit share: as billed, with what it is of; else what was simulated. */
+/** A cache hit share: as reported, and as simulated. */
 export const hitTile = (figures) => [
-  "cache hits, as billed", percent(figures.hit),
+  "cache hits, as reported", percent(figures.hit),
   figures.reported
     ? `of ${tokens(figures.billed_tokens)} prompt tokens; simulated ${percent(figures.simulated)}`
     : `no usage reported; simulated ${percent(figures.simulated)}`,
 ];
+
+/** What providers billed; of a played provider, that nobody did. */
+export const billedTile = (figures) => {
+  const real = figures.reported - figures.played;
+  if (!figures.reported) return ["billed, as reported", NOTHING, "no usage reported"];
+  if (!real) return ["billed", "nothing", `a played provider answered; a real one would bill ${usd(figures.played_usd)}`];
+  const other = figures.played ? `, without ${plural(figures.played, "call")} of a played provider` : "";
+  return ["billed, as reported", usd(figures.billed_usd - figures.played_usd), `for ${count(real)} of ${plural(figures.calls, "call")}${other}`];
+};
 
 const PARTS = [
   ["input", "prompt, uncached"], ["cache_write", "cache write"], ["cache_read", "cache read"],
   ["output", "output"], ["summarizer", "summarizer"],
 ];
 
-/** The parts of the page that show one session. open(session, handle, tool, tokens) opens a hidden text. */
+/** The parts of the page that show one session. open(session, result) opens a hidden text. */
 export class Details {
   constructor(open) {
     this.open = open;
@@ -69,18 +78,16 @@ export class Details {
   }
 
   _setUp() {
-    for (const [drawing, word] of signs()) {
-      const item = make("li");
-      item.append(drawing, word);
-      byId("chart-key").append(item);
-    }
     const chart = byId("chart");
     chart.addEventListener("keydown", (event) => this._key(event));
     for (const kind of ["pointermove", "pointerdown"]) {
       chart.addEventListener(kind, (event) => {
-        if (this.picture) this._point(this.picture.at(event.clientX - chart.getBoundingClientRect().left));
+        if (!this.picture) return;
+        const box = chart.getBoundingClientRect();
+        this._point(this.picture.at(event.clientX - box.left), event.clientY - box.top);
       });
     }
+    for (const kind of ["pointerleave", "blur"]) chart.addEventListener(kind, () => { byId("tip").hidden = true; });
     new ResizeObserver(() => this._draw()).observe(chart);
     byId("more-hidden").addEventListener("click", () => {
       this.all = !this.all;
@@ -92,7 +99,10 @@ export class Details {
   show(told, calls) {
     const other = !this.told || this.told.id !== told.id;
     const last = this.place === this.calls.length - 1;
-    if (other) Object.assign(this, { all: false, shown: new Map() });
+    if (other) {
+      Object.assign(this, { all: false, shown: new Map() });
+      byId("tip").hidden = true;
+    }
     this.told = told;
     this.calls = calls;
     this.place = other || last || this.place >= calls.length ? calls.length - 1 : this.place;
@@ -103,6 +113,14 @@ export class Details {
     this._summaries();
     this._held();
     this._events();
+    this._none();
+  }
+
+  /** One line for the parts that have nothing to show. */
+  _none() {
+    const none = [["summaries", "summaries"], ["events", "stop hints, recalls or other events"]].filter(([part]) => byId(`${part}-part`).hidden).map(([, words]) => words);
+    byId("none").hidden = !none.length || !this.calls.length;
+    say(byId("none"), `This session has no ${none.join(", and no ")}.`);
   }
 
   /** A row's key: handles and calls repeat in every session, and in a session whose earlier calls changed. */
@@ -120,19 +138,25 @@ export class Details {
 
   _about() {
     const told = this.told, f = told.figures;
-    say(byId("name"), visible(told.name) || "(no name)");
+    say(byId("name"), brief(told.task || told.name, 120) || "(no name)");
+    say(byId("session-key"), visible(told.name));
+    for (const format of ["csv", "json"]) byId(`export-${format}`).href = `/elision/api/sessions/${told.id}/calls.${format}`;
+    byId("played").hidden = !f.played;
+    say(byId("played"), f.played === f.reported
+      ? "Played provider: recorded responses, at a simulated prompt cache. Nothing was billed."
+      : `A played provider answered ${plural(f.played, "call")}. Nobody billed them.`);
     const list = told.price_list;
-    const priced = list.own && list.name === told.model ? "" : `priced as ${list.name}${list.own ? "" : ", its own prices are not known"}`;
+    const priced = list.own && list.name === told.model ? "" : `priced as ${list.name}${list.own ? "" : ", its own prices are unknown"}`;
     const dated = list.dated ? `prices of ${list.dated}` : "";
-    say(byId("what"), [told.strategy, told.model || "no model named", priced, dated, plural(told.turns, "turn")].filter(Boolean).map(visible).join(" · "));
+    say(byId("what"), [told.model || "no model named", told.api, told.strategy, priced, dated, plural(told.turns, "turn")].filter(Boolean).map(visible).join(" · "));
     this._kin();
     byId("shadow").hidden = !told.shadow;
     tiles(byId("session-tiles"), [
       hidingTile(f, told.shadow ? "would have " : ""),
-      ["sent", tokens(f.sent_tokens), `tokens in ${plural(f.calls, "call")}, of ${tokens(f.raw_tokens)} raw`],
+      ["sent", tokens(f.sent_tokens), `of ${tokens(f.raw_tokens)} tokens, in ${plural(f.calls, "call")}`],
       hitTile(f),
-      ["billed, as reported", usd(f.billed_usd), f.reported ? `for ${f.reported} of ${plural(f.calls, "call")}` : "no usage reported"],
-      ["epochs", count(told.epochs), Object.entries(told.rewrites).filter(([, n]) => n).map(([cause, n]) => `${n} × ${cause}`).join(", ") || "nothing rewritten"],
+      billedTile(f),
+      ["cache rewrites", count(told.epochs - 1), Object.entries(told.rewrites).filter(([, n]) => n).map(([cause, n]) => `${n} × ${cause}`).join(", ")],
       ["hidden now", this._share(), this._shareOf()],
     ]);
   }
@@ -144,7 +168,7 @@ export class Details {
 
   _shareOf() {
     const { masked = 0, covered = 0, visible: whole = 0 } = this.told.savings;
-    return `of result tokens: ${masked} masked, ${covered} summarized, ${whole} whole`;
+    return `of tool result tokens: ${masked} masked, ${covered} summarized, ${whole} whole`;
   }
 
   _kin() {
@@ -177,8 +201,13 @@ export class Details {
       this.picture = context(this.calls, wide);
       chart.replaceChildren(this.picture.node);
       chart.setAttribute("aria-valuemax", this.calls.length);
+      byId("chart-key").replaceChildren(...signs(this.calls).map(([drawing, word]) => {
+        const item = make("li");
+        item.append(drawing, word);
+        return item;
+      }));
     }
-    this._point(this.place);
+    this._mark(this.place);
   }
 
   _key(event) {
@@ -189,31 +218,56 @@ export class Details {
     this._point(Math.max(0, Math.min(this.calls.length - 1, this.place + steps[event.key])));
   }
 
-  _point(place) {
+  /** Point at a call, and tell its figures beside it. y: of the pointer; without one, of the call. */
+  _point(place, y) {
+    const at = this._mark(place);
+    if (at) this._tip(this.calls[place], at.x, y === undefined ? at.y : y);
+  }
+
+  _tip(call, x, y) {
+    const tip = byId("tip"), facts = make("dl");
+    const prompt = call.bill.input + call.bill.cache_write + call.bill.cache_read;
+    for (const [name, value] of [
+      ["sent", `${tokens(call.tokens.after)} tokens`],
+      ["nothing hidden", `${tokens(call.tokens.raw)} tokens`],
+      ["cache hits", call.hit === null ? `${percent(prompt ? call.bill.cache_read / prompt : 0)}, simulated` : percent(call.hit)],
+      ["saved so far", usd(call.costs.hiding)],
+    ]) facts.append(make("dt", name), make("dd", value));
+    const did = this._did(call).join("; ");
+    tip.replaceChildren(make("strong", `Call ${call.call}`), facts, make("p", did ? `${did[0].toUpperCase()}${did.slice(1)}.` : `Hid nothing new: ${meaning(call.reason)}.`));
+    tip.hidden = false;
+    const wide = byId("chart").clientWidth, gap = 14, width = tip.offsetWidth;
+    const left = x + gap + width <= wide ? x + gap : x - gap - width;
+    tip.style.left = `${Math.max(0, Math.min(left, wide - width))}px`;
+    tip.style.top = `${Math.max(0, Math.min(y + gap, byId("chart").clientHeight - tip.offsetHeight))}px`;
+  }
+
+  _mark(place) {
     const call = this.calls[place];
-    if (!call || !this.picture) return;
+    if (!call || !this.picture) return null;
     this.place = place;
-    this.picture.point(place);
+    const at = this.picture.point(place);
     const chart = byId("chart");
     chart.setAttribute("aria-valuenow", place + 1);
     chart.setAttribute("aria-valuetext", this._spoken(call, place));
     if (this._new("call", [place, call])) byId("call").replaceChildren(...this._call(call, place));
+    return at;
   }
 
   _spoken(call, place) {
-    const did = this._did(call).join(", ") || call.reason;
-    return `call ${call.call}, ${place + 1} of ${this.calls.length}: sent ${tokens(call.tokens.after)} tokens of ${tokens(call.tokens.raw)} raw, epoch ${call.epoch}; ${visible(did)}`;
+    const did = this._did(call).join(", ") || meaning(call.reason);
+    return `call ${call.call}, ${place + 1} of ${this.calls.length}: sent ${tokens(call.tokens.after)} of ${tokens(call.tokens.raw)} tokens, ${plural(call.epoch - 1, "cache rewrite")} so far; ${visible(did)}`;
   }
 
   _did(call) {
-    const sum = (list) => list.reduce((total, each) => total + each.tokens, 0);
+    const sum = (list) => list.reduce((total, each) => total + call.results[each.handle].tokens, 0);
     const said = [];
-    if (call.masked.length) said.push(`masked ${plural(call.masked.length, "result")} of ${tokens(sum(call.masked))} tokens`);
-    if (call.clipped.length) said.push(`cut ${plural(call.clipped.length, "result")} to fit`);
+    if (call.masked.length) said.push(`masked ${plural(call.masked.length, "tool result")} of ${tokens(sum(call.masked))} tokens`);
+    if (call.clipped.length) said.push(`cut ${plural(call.clipped.length, "tool result")} to fit`);
     if (call.summarized) said.push(`summarized turns ${call.summarized.first}–${call.summarized.last}`);
-    if (call.recalled.length) said.push(`${plural(call.recalled.length, "result")} read again behind it`);
+    if (call.recalled.length) said.push(`${plural(call.recalled.length, "tool result")} recalled after it`);
     if (call.head_changed) said.push("system prompt, tools or task changed");
-    if (call.learned_window) said.push(`refused: the window is ${tokens(call.learned_window)} tokens`);
+    if (call.learned_window) said.push(`the provider refused it: its window is ${tokens(call.learned_window)} tokens`);
     return said;
   }
 
@@ -223,13 +277,13 @@ export class Details {
     const facts = make("dl", undefined, "facts");
     const usage = call.usage;
     for (const [name, value] of [
-      ["sent", tokens(call.tokens.after)],
-      ["raw", tokens(call.tokens.raw)],
-      ["epoch", count(call.epoch)],
+      ["tokens sent", tokens(call.tokens.after)],
+      ["tokens, nothing hidden", tokens(call.tokens.raw)],
+      ["cache rewrites so far", count(call.epoch - 1)],
       ["prompt, simulated", usd(call.bill.usd)],
-      ["raw prompt, simulated", usd(call.raw_bill.usd)],
-      ["cache hits, as billed", usage ? percent(call.hit) : NOTHING],
-      ["billed, as reported", usd(call.billed_usd)],
+      ["same, nothing hidden", usd(call.raw_bill.usd)],
+      ["cache hits, as reported", usage ? percent(call.hit) : NOTHING],
+      usage && usage.played ? ["played, a real bill would be", usd(call.billed_usd)] : ["billed, as reported", usd(call.billed_usd)],
       ["saved by hiding so far, net", usd(call.costs.hiding)],
     ]) {
       const fact = make("div");
@@ -242,7 +296,7 @@ export class Details {
     const done = did.join("; ");
     const said = make("p", done ? `${done[0].toUpperCase()}${done.slice(1)}. ` : "");
     const acted = call.masked.length || call.clipped.length || call.summarized;
-    said.append(make("span", `${acted ? "Why" : "Nothing hidden"}: ${visible(call.reason)}.`, "quiet"));
+    said.append(make("span", `${acted ? "Why" : "Hid nothing new"}: ${meaning(call.reason)}.`, "quiet"));
     yield said;
   }
 
@@ -251,13 +305,13 @@ export class Details {
     const f = this.told.figures;
     byId("cost-part").hidden = !this.calls.length;
     if (!this._new("costs", f)) return;
-    say(byId("cost-said"), `Worked out from the log: tokens as the provider counts them, at list prices, with a simulated prompt cache${f.caching_usd > 1e-6 ? "; the client sets no cache breakpoints, so everything would have gone past the cache" : ", the same one on both sides"}.`);
+    say(byId("cost-said"), `Computed from the log: tokens as the provider counts them, list prices, a simulated prompt cache${f.caching_usd > 1e-6 ? ". The client sets no cache breakpoints, so sending everything would not use the cache" : ", the same on both sides"}.`);
     const most = Math.max(f.usd, f.raw_usd, 1e-12);
     byId("bars").replaceChildren(
       this._bar("sent", f.parts, f.usd, most, change(f.usd, f.raw_usd)),
-      this._bar("had everything been sent", f.raw_parts, f.raw_usd, most, ""),
+      this._bar("nothing hidden", f.raw_parts, f.raw_usd, most, ""),
     );
-    byId("costs").replaceChildren(this._head(["part", "sent", "everything", "difference"]), this._costRows(f));
+    byId("costs").replaceChildren(this._head(["part", "sent", "nothing hidden", "difference"]), this._costRows(f));
   }
 
   _bar(name, parts, total, most, share) {
@@ -295,10 +349,10 @@ export class Details {
       body.append(row);
     };
     for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(name, f.parts[part], f.raw_parts[part], "", part);
-    if (f.recalls_usd) add("of it by reading again", f.recalls_usd, null, "quiet");
-    add("in all", f.usd, f.raw_usd, "sum");
+    if (f.recalls_usd) add("of it, recalls", f.recalls_usd, null, "quiet");
+    add("total", f.usd, f.raw_usd, "sum");
     if (f.caching_usd > 1e-6) {
-      for (const [name, saved] of [["of the difference, by hiding", f.hiding_usd], ["by cache breakpoints, which the client does not set", f.caching_usd]]) {
+      for (const [name, saved] of [["of the difference, by hiding", f.hiding_usd], ["by the gateway’s cache breakpoints", f.caching_usd]]) {
         const row = make("tr", undefined, "quiet"), title = make("th", name);
         title.scope = "row";
         row.append(title, make("td", ""), make("td", ""), make("td", more(-saved), mood(saved)));
@@ -312,16 +366,20 @@ export class Details {
   _hidden() {
     const found = new Map(), covers = this.calls.reduce((most, call) => Math.max(most, call.summary ? call.summary.covers : 0), 0);
     for (const [place, call] of this.calls.entries()) {
-      for (const each of call.masked) found.set(each.handle, { ...each, call: call.call, place, how: "masked" });
-      for (const each of call.clipped) found.set(each.handle, { ...each, call: call.call, place, how: "cut to fit" });
-      for (const each of call.covered) if (!found.has(each.handle)) found.set(each.handle, { ...each, call: call.call, place, how: "summarized", text: "" });
+      const add = (each, how) => {
+        const { command, tokens: size, left } = call.results[each.handle];
+        found.set(each.handle, { handle: each.handle, tool: each.tool, text: each.text || "", command, size, left, call: call.call, place, how });
+      };
+      for (const each of call.masked) add(each, "masked");
+      for (const each of call.clipped) add(each, "cut to fit");
+      for (const each of call.covered) if (!found.has(each.handle)) add(each, "summarized");
     }
     const list = [...found.values()].sort((a, b) => b.place - a.place || turn(b) - turn(a));
     byId("hidden-part").hidden = !this.calls.length;
     say(byId("hidden-said"), list.length
-      ? `${plural(list.length, "result")}, the newest first, with what stands in each one’s place. Open one to read it word for word.`
+      ? `${plural(list.length, "tool result")}, the newest first: what was called, and the placeholder in the prompt. Open one to read the full text.`
       : "Nothing was hidden in this session so far.");
-    const few = 12, shown = this.all ? list : list.slice(0, few);
+    const few = matchMedia("(max-width: 560px)").matches ? 5 : 10, shown = this.all ? list : list.slice(0, few);
     keyed(byId("hidden"), shown, (each) => this._rowKey(each.handle), (each) => this._gap(each), (node, each) => {
       say(node.querySelector(".how"), turn(each) <= covers ? "in the summary" : each.how);
     });
@@ -335,14 +393,15 @@ export class Details {
     const item = make("li"), button = make("button", undefined, "open"), line = make("span", undefined, "line");
     button.type = "button";
     const tool = make("bdi", brief(each.tool) || "no tool named");
-    const size = each.how === "summarized" ? `${tokens(each.tokens)} tokens` : `${tokens(each.tokens)} → ${tokens(each.left)} tokens`;
+    const size = each.how === "summarized" ? `${tokens(each.size)} tokens` : `${tokens(each.size)} → ${tokens(each.left)} tokens`;
     line.append(make("span", each.handle, "handle"), tool, make("span", size, "size"), make("span", each.how, "how quiet"), make("span", `at call ${each.call}`, "when"));
     button.append(line);
+    if (each.command) button.append(make("bdi", visible(each.command), "command"));
     if (each.text) {
       const text = make("bdi", visible(each.text), "placeholder");
       button.append(text);
     }
-    button.addEventListener("click", () => this.open(session, each.handle, each.tool, each.tokens));
+    button.addEventListener("click", () => this.open(session, each));
     item.append(button);
     return item;
   }
@@ -354,18 +413,16 @@ export class Details {
       for (const failed of call.failed) made.push({ place, call, failed });
       if (call.summarized) made.push({ place, call, summary: call.summarized });
     }
-    byId("summaries-part").hidden = !this.calls.length;
+    byId("summaries-part").hidden = !made.length;
     const spent = this.told.figures.parts.summarizer;
-    say(byId("summaries-said"), made.length
-      ? `${plural(this.told.summaries, "summary", "summaries")} written, ${usd(spent)} for the summarizer${this.told.failed_summaries ? `; ${this.told.failed_summaries} not taken` : ""}.`
-      : "No summary was written in this session so far.");
+    say(byId("summaries-said"), `${plural(this.told.summaries, "summary", "summaries")} written, ${usd(spent)} for the summarizer${this.told.failed_summaries ? `; ${this.told.failed_summaries} rejected` : ""}.`);
     const key = (each) => this._rowKey(each.place, each.failed || null);
     keyed(byId("summaries"), made.reverse(), key, (each) => (each.failed ? this._failed(each) : this._summary(each)));
   }
 
   _summary({ call, summary }) {
     const item = make("li"), inside = make("div", undefined, "item"), line = make("div", undefined, "line");
-    const route = summary.route === "model-free" ? "without a model" : `${usd(summary.usd)}, ${{ extend: "asked behind the live prompt", fresh: "asked with a prompt of its own" }[summary.route] || visible(summary.route)}`;
+    const route = summary.route === "model-free" ? "without a model" : `${usd(summary.usd)}, ${{ extend: "asked after the live prompt", fresh: "asked with its own prompt" }[summary.route] || visible(summary.route)}`;
     line.append(make("span", `turns ${summary.first}–${summary.last}`, "handle"), make("span", `${tokens(summary.tokens)} → ${tokens(summary.left)} tokens`, "size"), make("span", route, "quiet"), make("span", `at call ${call.call}`, "when"));
     inside.append(line);
     if (call.summary && call.summary.text) {
@@ -379,9 +436,9 @@ export class Details {
 
   _failed({ call, failed }) {
     const item = make("li"), inside = make("div", undefined, "item"), line = make("div", undefined, "line");
-    line.append(make("span", "not taken", "bad"), make("span", `${visible(failed.cause)}: ${visible(failed.reason)}`), make("span", failed.usd ? usd(failed.usd) : "", "size"), make("span", `at call ${call.call}`, "when"));
+    line.append(make("span", "rejected", "bad"), make("span", `${visible(failed.cause)}: ${visible(failed.reason)}`), make("span", failed.usd ? usd(failed.usd) : "", "size"), make("span", `at call ${call.call}`, "when"));
     inside.append(line);
-    if (failed.retry_at > call.call) inside.append(make("div", `Not asked again before call ${failed.retry_at}.`, "quiet"));
+    if (failed.retry_at > call.call) inside.append(make("div", `Next attempt at call ${failed.retry_at} or later.`, "quiet"));
     item.append(inside);
     return item;
   }
@@ -414,9 +471,9 @@ export class Details {
   _reason(reason, calls) {
     const row = make("tr"), title = make("th");
     title.scope = "row";
-    title.append(make("bdi", visible(reason)));
     const means = meaning(reason);
-    if (means) title.append(make("div", means, "quiet"));
+    title.append(make("bdi", means));
+    if (means !== visible(reason)) title.append(make("div", `in the log: ${visible(reason)}`, "quiet small"));
     row.append(title, make("td", count(calls.length)), make("td", stretches([...new Set(calls)].sort((a, b) => a - b))));
     return row;
   }
@@ -427,13 +484,11 @@ export class Details {
     this.calls.forEach((call, place) => {
       if (call.stop) found.push({ place, call, word: "stop", text: `${call.stop.guard}: ${call.stop.value} of ${call.stop.limit}` });
       if (call.hint) found.push({ place, call, word: "stop hint", text: `no progress for ${call.hint.turns} turns: ${call.hint.why}` });
-      if (call.head_changed) found.push({ place, call, word: "head changed", text: "system prompt, tools or task changed: everything is sent anew" });
+      if (call.head_changed) found.push({ place, call, word: "head changed", text: "system prompt, tools or task changed: the whole prompt is written to the cache again" });
       if (call.learned_window) found.push({ place, call, word: "window", text: `the provider refused this call: its window is ${count(call.learned_window)} tokens` });
-      for (const each of call.recalled) found.push({ place, call, word: "read again", text: `${each.handle}, ${tokens(each.tokens)} tokens, by the ${each.by === "tool" ? "agent" : each.by}` });
+      for (const each of call.recalled) found.push({ place, call, word: "recall", text: `${each.handle}, ${tokens(each.tokens)} tokens, by the ${each.by === "tool" ? "agent" : each.by}` });
     });
-    byId("events-part").hidden = !this.calls.length;
-    say(byId("events-said"), found.length ? "" : "None: no guard hinted that the run should end, nothing was read again, and its head stayed as it was.");
-    byId("events-said").hidden = found.length > 0;
+    byId("events-part").hidden = !found.length;
     const list = found.reverse().slice(0, 200);
     keyed(byId("events"), list, (each) => this._rowKey(each.place, each.word, each.text), (each) => {
       const item = make("li"), line = make("div", undefined, "line item");

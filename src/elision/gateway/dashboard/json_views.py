@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.session_cache import SessionRow
+from elision.gateway.dashboard.session_text import describe_api, find_command, find_task
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Hidden
 from elision.trajectory.content import Opaque
-from elision.trajectory.turn import Observation
+from elision.trajectory.tokens import TOKENS_PER_MESSAGE
+from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
@@ -62,6 +64,8 @@ def render_totals(found: SavingsTotals) -> dict[str, Any]:
         "caching_usd": found.caching_usd,
         "billed_usd": found.billed_usd,
         "reported": found.reported_calls,
+        "played": found.played_calls,
+        "played_usd": found.played_usd,
         "billed_tokens": usage.prompt,
         "billed_read": usage.cache_read,
         "billed_write": usage.cache_write,
@@ -87,6 +91,8 @@ def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Coll
         "model": row.model,
         "strategy": row.strategy,
         "shared": row.shared_calls,
+        "task": row.task,
+        "api": row.api,
         "points": row.points,
         "shadow": row.shadow,
         "hint": row.hint,
@@ -105,10 +111,12 @@ def render_session(
     """
     prices = account.prices
     info = account.info
-    calls = [render_call(each) for each in account.calls[after : after + MAX_CALLS]]
+    calls = [render_call(each, account.turns) for each in account.calls[after : after + MAX_CALLS]]
     return {
         **_render_info(info),
         **encode_session_report(account),
+        "task": find_task(account.head),
+        "api": describe_api(account.dialect),
         "price_list": {
             "name": prices.name,
             "source": prices.source,
@@ -126,8 +134,12 @@ def render_session(
     }
 
 
-def render_call(made: CallReport) -> dict[str, Any]:
-    """Render a call as `elision show --json` does, with what the page needs beside it."""
+def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
+    """Render a call as `elision show --json` does, with what the page needs beside it.
+
+    results: by handle, the command, and the tokens of the text and of its placeholder. A message costs tokens beyond
+    its text; they are left out, as in the count that the placeholder states.
+    """
     usage = made.usage
     summary = made.summary
     return {
@@ -137,6 +149,20 @@ def render_call(made: CallReport) -> dict[str, Any]:
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
         "covered": [_render_hidden(each) for each in made.covered],
+        "results": {
+            each.handle: _render_result(each, turns)
+            for hidden in (made.covered, made.diagnostics.clipped, made.diagnostics.masked)
+            for each in hidden
+        },
+    }
+
+
+def _render_result(hidden: Hidden, turns: Sequence[Turn]) -> dict[str, Any]:
+    number, position = hidden.handle.removeprefix("t").split(".")
+    return {
+        "command": find_command(turns, (int(number), int(position))),
+        "tokens": max(0, hidden.tokens - TOKENS_PER_MESSAGE),
+        "left": max(0, hidden.left - TOKENS_PER_MESSAGE),
     }
 
 

@@ -1,7 +1,7 @@
-// The dashboard: asks the gateway's API again and again, and shows what changed without moving what did not.
+// The dashboard: polls the gateway's API, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
-import { byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, brief, byCaching, change, count, hidingTile, mood, plural, tokens, usd, visible } from "./words.js";
+import { billedTile, byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
+import { ago, brief, byCaching, change, count, hidingTile, mood, names, plural, tokens, usd, visible } from "./words.js";
 
 const API = "/elision/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -29,20 +29,22 @@ const showTotals = (whole) => {
   const told = leading(whole), none = told.sessions === 0;
   byId("empty").hidden = !none;
   byId("columns").hidden = none;
-  byId("totals").hidden = none;
+  // Of one session its own figures say it all.
+  byId("totals").hidden = told.sessions < 2;
+  say(byId("version"), `Elision ${whole.version}`);
   say(byId("headline"), headline(told));
   say(byId("scope"), scope(told));
   tiles(byId("totals").querySelector("dl"), [
     hidingTile(told, told.was ? "" : "would have "),
     hitTile(told),
-    ["billed, as reported", usd(told.billed_usd), told.reported ? `for ${count(told.reported)} of ${plural(told.calls, "call")}` : "no usage reported"],
-    ["sent", tokens(told.sent_tokens), `tokens in ${plural(told.calls, "call")}, of ${tokens(told.raw_tokens)} raw`],
+    billedTile(told),
+    ["sent", tokens(told.sent_tokens), `of ${tokens(told.raw_tokens)} tokens, in ${plural(told.calls, "call")}`],
     ["sessions live", count(told.live), `of ${plural(told.sessions, "session")}`],
     ["summarizer", usd(told.parts.summarizer), `${plural(told.summaries, "summary", "summaries")}${told.failed_summaries ? `, ${told.failed_summaries} not taken` : ""}`],
   ]);
 };
 const headline = (told) => {
-  if (!told.sessions) return "Ready, and waiting for the first call.";
+  if (!told.sessions) return "Ready. Waiting for the first call.";
   if (!told.calls) return told.unread ? "Reading the store …" : "Sessions, but no call yet.";
   const [did, cost] = !told.was ? ["Would have saved", "Would have cost"] : ["Saved", "Cost"];
   const everything = told.raw_usd - told.caching_usd, share = change(told.usd, everything);
@@ -50,14 +52,15 @@ const headline = (told) => {
   return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Nothing was saved by hiding yet.";
 };
 const scope = (told) => [
-  told.was ? "" : "Shadow mode: requests went out as they came; all of this is what would have been.",
-  told.calls ? "Against sending everything, by the same simulated prompt cache; summaries, recalls and extra cache writes debited." : "",
-  byCaching(told) && `Beside that, ${byCaching(told)}.`,
+  told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are what would have been.",
+  told.calls ? "Compared with sending everything at the same simulated prompt cache, less summaries, recalls and extra cache writes." : "",
+  told.played && told.played === told.reported ? "A played provider answered: nothing was billed." : "",
+  byCaching(told) && `In addition, ${byCaching(told)}.`,
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
-  told.unpriced ? `Of ${plural(told.unpriced, "session")} no own prices are known; Anthropic’s usual ones stand in.` : "",
+  told.unpriced ? `${plural(told.unpriced, "session")} without known prices: priced as Anthropic’s usual model.` : "",
 ].filter(Boolean).join(" ");
 
 // ---- list
@@ -68,20 +71,21 @@ const buildRow = (each) => {
   link.href = `#s/${each.id}`;
   first.append(make("span", undefined, "lamp"), make("bdi"), make("span", "", "saved"));
   second.append(make("span", "", "calls"), make("span", "", "changed"));
-  link.append(first, make("span", undefined, "picture"), second, make("span", "", "note quiet"));
+  link.append(first, make("span", "", "model"), make("span", undefined, "picture"), second, make("span", "", "note quiet"), make("code", "", "key-small"));
   item.append(link);
   return item;
 };
-const updateRow = (item, each) => {
+const updateRow = (item, each, name) => {
   const find = (selector) => item.querySelector(selector);
   const link = find("a"), picture = find(".picture"), points = JSON.stringify(each.points || []);
   if (each.id === chosen) link.setAttribute("aria-current", "true");
   else link.removeAttribute("aria-current");
   find(".lamp").className = `lamp${each.live ? " on" : ""}${each.busy ? " busy" : ""}`;
   find(".lamp").title = each.busy ? "a request is under way" : each.live ? "live" : "";
-  const name = visible(each.name) || "(no name)";
   say(find("bdi"), name);
-  find("bdi").title = name;
+  link.title = brief(each.task || each.name, 300);
+  say(find(".model"), [each.model, each.api].filter(Boolean).map((text) => brief(text)).join(" · "));
+  say(find(".key-small"), brief(each.name));
   say(find(".saved"), each.read && each.calls ? usd(each.hiding_usd) : "");
   find(".saved").title = "saved by hiding";
   find(".saved").className = `saved ${mood(each.hiding_usd || 0)}`;
@@ -95,7 +99,8 @@ const updateRow = (item, each) => {
   }
 };
 const showList = (told) => {
-  keyed(byId("sessions"), told.sessions, (each) => each.id, buildRow, updateRow);
+  const named = names(told.sessions);
+  keyed(byId("sessions"), told.sessions, (each) => each.id, buildRow, (item, each) => updateRow(item, each, named.get(each.id)));
   const searching = byId("search").value.trim();
   say(byId("found"), searching ? `${plural(told.found, "session")} found` : "");
   byId("more-sessions").hidden = told.found <= told.sessions.length || limit >= 200;
@@ -106,7 +111,7 @@ const listPath = () => `sessions?${new URLSearchParams({ search: byId("search").
 let chosen = "";
 let calls = [];
 let edition = "";
-const details = new Details((session, handle, tool, size) => read(session, handle, tool, size));
+const details = new Details((session, result) => read(session, result));
 const choose = (id) => {
   if (id === chosen) return;
   chosen = id;
@@ -114,7 +119,7 @@ const choose = (id) => {
   edition = "";
   answers.delete("session");
 };
-/** Where the session stands below the list, as on a phone: what was picked there would be shown out of sight. */
+/** On a phone the session is below the list: a picked one would be out of sight. */
 const below = matchMedia("(max-width: 900px)");
 /** The session that a tap or Enter asked for, until its heading is reached. */
 let picked = "";
@@ -132,7 +137,7 @@ const pick = (event) => {
   picked = link.hash.slice("#s/".length);
   if (details.told && details.told.id === picked) arrive();
 };
-/** What is new of the chosen session: its newest known call again, since usage and recalls come behind it. */
+/** What is new of the chosen session: its newest known call again, since usage and recalls arrive after it. */
 const askSession = async () => {
   const id = chosen;
   let fresh = false, more = true, value = null;
@@ -184,10 +189,14 @@ const slice = async (start) => {
   if (!response.ok) throw new Error(value.error);
   return value;
 };
-const read = async (session, handle, tool, size) => {
+const read = async (session, { handle, tool, size, command, text }) => {
   reading = { id: session, handle, text: "", letters: 0 };
   const mine = reading;
   say(byId("reader-name"), `${handle} ${brief(tool)}`);
+  for (const [part, value] of [["command", command], ["placeholder", text]]) {
+    say(byId(`reader-${part}`), visible(value || ""));
+    byId(`reader-${part}`).hidden = byId(`reader-${part}-title`).hidden = !value;
+  }
   say(byId("reader-said"), "");
   say(byId("reader-state"), "Reading …");
   byId("reader-text").textContent = "";
@@ -202,15 +211,15 @@ const more = async (mine, size) => {
     mine.text += value.text;
     mine.letters = value.letters;
     byId("reader-text").append(visible(value.text));
-    const kept = value.parts.length ? `; ${plural(value.parts.length, "part")} that is no text (${value.parts.join(", ")})` : "";
-    if (size) say(byId("reader-said"), `${size}, ${count(value.letters)} letters${value.error ? ", called a failure" : ""}${kept}. Control characters are shown as signs; Copy gives the text as it was.`);
+    const kept = value.parts.length ? `; ${plural(value.parts.length, "part")} without text (${value.parts.join(", ")})` : "";
+    if (size) say(byId("reader-said"), `${size}, ${plural(value.letters, "character")}${value.error ? ", reported as an error" : ""}${kept}. Control characters appear as signs; Copy gives the original.`);
     say(byId("reader-state"), value.letters ? "" : "It is empty.");
   } catch (error) {
     if (mine === reading) say(byId("reader-state"), visible(`It cannot be read: ${error.message}`));
   }
   const left = mine.letters - mine.text.length;
   byId("reader-more").hidden = left <= 0;
-  say(byId("reader-more"), `Show more: ${count(left)} letters left`);
+  say(byId("reader-more"), `Show more: ${plural(left, "character")} left`);
 };
 const copyAll = async () => {
   const mine = reading;
@@ -218,12 +227,12 @@ const copyAll = async () => {
   try {
     while (mine.text.length < mine.letters && mine === reading) await more(mine);
     await copied(mine.text);
-    say(byId("reader-state"), `Copied ${plural(mine.text.length, "letter")}.`);
+    say(byId("reader-state"), `Copied ${plural(mine.text.length, "character")}.`);
   } catch (error) {
     say(byId("reader-state"), `Not copied: ${error.message}`);
   }
 };
-/** The clipboard is there on loopback and over HTTPS; elsewhere the older way. */
+/** Browsers offer the clipboard on loopback and over HTTPS; elsewhere the older way. */
 const copied = async (text) => {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
   const field = make("textarea", text);
@@ -231,7 +240,7 @@ const copied = async (text) => {
   field.select();
   const done = document.execCommand("copy");
   field.remove();
-  if (!done) throw new Error("the browser does not allow it here; select the text instead");
+  if (!done) throw new Error("the browser forbids it here; select the text instead");
 };
 
 // ---- again and again
@@ -266,7 +275,7 @@ const tick = async () => {
     // Nobody is taken away from what they read meanwhile.
     picked = "";
     if (!(error instanceof TypeError) && !error.status) console.error(error);
-    state("off", error.status === 401 || error.status === 403 ? "the gateway wants its admin token: open /?token=… once" : error.status ? visible(error.message) : "the gateway does not answer; trying again");
+    state("off", error.status === 401 || error.status === 403 ? "the gateway requires its admin token: open /?token=… once" : error.status ? visible(error.message) : "the gateway does not respond; trying again");
   }
   running = false;
   if (again) wait = 0;

@@ -18,7 +18,9 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any, Final
 
+import elision
 from elision.errors import ElisionError, MissingExtra, SpecError, StoreError, UnknownHandle
+from elision.gateway.dashboard.export import export_calls_as_csv, export_calls_as_json, name_file
 from elision.gateway.dashboard.json_views import (
     LIVE_SECONDS,
     decode_key,
@@ -27,9 +29,10 @@ from elision.gateway.dashboard.json_views import (
     render_session,
     render_totals,
 )
-from elision.gateway.dashboard.session_cache import SessionCache
+from elision.gateway.dashboard.session_cache import SessionCache, SessionRow
 from elision.gateway.dashboard.totals import SavingsTotals
-from elision.stores.store import Store
+from elision.manager.session_history import SessionReport
+from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.plan import Key
 from elision.trajectory.prices import Prices
@@ -61,6 +64,7 @@ FILES: Final = {
     "chart.js": ("chart.js", "text/javascript; charset=utf-8"),
     "details.js": ("details.js", "text/javascript; charset=utf-8"),
     "words.js": ("words.js", "text/javascript; charset=utf-8"),
+    "icon.svg": ("icon.svg", "image/svg+xml"),
 }
 #: Seconds that one question may spend on logs that were not read yet; the page asks again for the rest.
 READ_SECONDS: Final = 0.25
@@ -93,6 +97,8 @@ def make_routes(
         Route("/elision/api/sessions", _make_endpoint(asked.get_sessions)),
         Route("/elision/api/sessions/{name}", _make_endpoint(asked.get_session)),
         Route("/elision/api/sessions/{name}/observations/{handle}", _make_endpoint(asked.get_observation)),
+        Route("/elision/api/sessions/{name}/calls.csv", asked.export_csv),
+        Route("/elision/api/sessions/{name}/calls.json", asked.export_json),
         Route("/elision/{file}", _serve_file),
     ]
 
@@ -115,6 +121,7 @@ class _DashboardApi:
         rows = list(self._cache.iterate_rows(infos, READ_SECONDS))
         read = [row for row in rows if row is not None]
         return {
+            "version": elision.__version__,
             "sessions": len(infos),
             "live": sum(now - info.changed < LIVE_SECONDS for info in infos),
             "unread": rows.count(None),
@@ -128,10 +135,13 @@ class _DashboardApi:
     def get_sessions(self, request: Request) -> dict[str, Any]:
         """Return sessions, the one changed last first.
 
-        Parameters: `search` (part of a name), `after` (how many to skip) and `limit`.
+        Parameters: `search` (part of a task, model, API or name), `after` (how many to skip) and `limit`.
         """
-        wanted = request.query_params.get("search", "").casefold()
-        found = [info for info in self._cache.list_sessions() if wanted in info.key.casefold()]
+        wanted = " ".join(request.query_params.get("search", "").casefold().split())
+        found = self._cache.list_sessions()
+        if wanted:
+            rows = self._cache.iterate_rows(found, READ_SECONDS)
+            found = [info for info, row in zip(found, rows, strict=True) if wanted in _join_names(info, row)]
         after = _parse_number(request, "after", 0)
         limit = min(_parse_number(request, "limit", DEFAULT_ROWS), MAX_ROWS)
         infos = found[after : after + limit]
@@ -156,6 +166,33 @@ class _DashboardApi:
         observation = self._cache.store.observation(key, handle)
         return render_observation(observation, _parse_number(request, "start", 0))
 
+    def export_csv(self, request: Request) -> Response:
+        """Give the calls of one session as a CSV file."""
+        return self._export_calls(request, export_calls_as_csv, "csv", "text/csv; charset=utf-8")
+
+    def export_json(self, request: Request) -> Response:
+        """Give the calls of one session as a JSON file."""
+        return self._export_calls(request, export_calls_as_json, "json", "application/json")
+
+    def _export_calls(
+        self, request: Request, export: Callable[[SessionReport], bytes], ending: str, kind: str
+    ) -> Response:
+        try:
+            account, _ = self._cache.load_account(decode_key(request.path_params["name"]))
+            body = export(account)
+        except ElisionError as error:
+            return _respond_error(request, error)
+        response = _respond_tagged(request, body, kind)
+        response.headers["content-disposition"] = f'attachment; filename="{name_file(account, ending)}"'
+        return response
+
+
+def _join_names(info: SessionInfo, row: SessionRow | None) -> str:
+    """Return everything that a session is searched by; of one that was not read yet, its name alone."""
+    if row is None:
+        return info.key.casefold()
+    return "\n".join((info.key, row.task, row.model, row.api)).casefold()
+
 
 def _make_endpoint(ask: Callable[[Request], dict[str, Any]]) -> Callable[[Request], Response]:
     """Return the endpoint of a method; starlette runs it in a thread, since stores and logs take time."""
@@ -163,14 +200,18 @@ def _make_endpoint(ask: Callable[[Request], dict[str, Any]]) -> Callable[[Reques
     def endpoint(request: Request) -> Response:
         try:
             return _respond_json(request, ask(request))
-        except UnknownHandle as error:
-            return _respond_json(request, {"error": str(error)}, 404)
-        except StoreError as error:
-            return _respond_json(request, {"error": f"the store does not serve: {error}"}, 503)
         except ElisionError as error:
-            return _respond_json(request, {"error": str(error)}, 400)
+            return _respond_error(request, error)
 
     return endpoint
+
+
+def _respond_error(request: Request, error: ElisionError) -> Response:
+    if isinstance(error, UnknownHandle):
+        return _respond_json(request, {"error": str(error)}, 404)
+    if isinstance(error, StoreError):
+        return _respond_json(request, {"error": f"the store does not serve: {error}"}, 503)
+    return _respond_json(request, {"error": str(error)}, 400)
 
 
 def _respond_json(request: Request, value: dict[str, Any], status: int = 200) -> Response:
@@ -192,8 +233,8 @@ def _serve_page(request: Request) -> Response:
 
 
 def _serve_icon(request: Request) -> Response:
-    """Answer a browser's request for an icon, which it sends for every page without one: there is none."""
-    return Response(status_code=204, headers=HEADERS)
+    """Answer a browser that asks for an icon by its old name."""
+    return _respond_tagged(request, _read_file("icon.svg"), "image/svg+xml")
 
 
 def _serve_file(request: Request) -> Response:

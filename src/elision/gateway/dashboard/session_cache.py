@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.errors import ElisionError
+from elision.gateway.dashboard.session_text import describe_api, find_task
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
 from elision.stores.store import SessionInfo, Store
@@ -41,6 +42,7 @@ class SessionRow:
     priced:     whether its model's own prices are known.
     points:     (raw, sent) tokens of the context over its calls, in at most `MAX_POINTS` steps.
     shadow:     whether its requests are forwarded unchanged.
+    task, api:  the first words of the user, and the API of its client.
     hint:       what a guard reports, "" for nothing. fault: why it could not be read.
     """
 
@@ -53,6 +55,8 @@ class SessionRow:
     priced: bool = True
     points: tuple[tuple[int, int], ...] = ()
     shadow: bool = False
+    task: str = ""
+    api: str = ""
     hint: str = ""
     fault: str = ""
 
@@ -142,6 +146,8 @@ class SessionCache:
             priced=account.has_own_prices,
             points=_make_points(account),
             shadow=account.shadow,
+            task=find_task(account.head),
+            api=describe_api(account.dialect),
             hint=str(said) if said is not None else "",
         )
 

@@ -47,6 +47,7 @@ class SavingsTotals:
     recalls_usd:   the part of `ours` that recalls added.
     caching_usd:   the part of the saving by our cache breakpoints, where the client sets none.
     usage:         what providers reported, summed over `reported_calls`. billed_usd: its cost, None without one.
+    played_calls:  of the reported calls, those that `elision playback` answered. played_usd: what they would have cost.
     """
 
     calls: int = 0
@@ -60,6 +61,8 @@ class SavingsTotals:
     reported_calls: int = 0
     usage: Usage = field(default_factory=Usage)
     billed_usd: float | None = None
+    played_calls: int = 0
+    played_usd: float = 0.0
     rewrites: int = 0
     summaries: int = 0
     failed_summaries: int = 0
@@ -97,6 +100,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
     raw = _sum_prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
     reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
+    played = [(usage, prices) for usage, prices in reported if usage.played]
     spent = end.costs.ours - before.ours
     spared = end.costs.raw - before.raw
     return SavingsTotals(
@@ -116,6 +120,8 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
         # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
         usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
         billed_usd=sum(cost_reported_usage(usage, prices) for usage, prices in reported) if reported else None,
+        played_calls=len(played),
+        played_usd=sum(cost_reported_usage(usage, prices) for usage, prices in played),
     )
 
 

@@ -27,7 +27,7 @@ export const tokens = known((v) => {
   return String(v);
 });
 export const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many || `${one}s`}`;
-/** What `ours` is of `raw`, as a change: −47 %, +7 %. */
+/** The change from `raw` to `ours`: −47 %, +7 %. */
 export const change = (ours, raw) => {
   if (!raw) return NOTHING;
   const share = ours / raw - 1;
@@ -41,7 +41,7 @@ export const hidingTile = (told, did = "") => [
   mood(told.hiding_usd),
 ];
 /** What the prompt cache saved, where clients set no breakpoints and we do. */
-export const byCaching = (told) => (told.caching_usd > 1e-6 ? `cache breakpoints, which no client set, saved ${usd(told.caching_usd)} more` : "");
+export const byCaching = (told) => (told.caching_usd > 1e-6 ? `the gateway’s cache breakpoints saved ${usd(told.caching_usd)} more` : "");
 export const mood = (saved) => (saved > 1e-6 ? "good" : saved < -1e-6 ? "bad" : "");
 
 export const ago = (seconds) => {
@@ -72,24 +72,48 @@ const sign = (letter) => {
   return code === 0x7f ? "^?" : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
 };
 export const visible = (text) => text.replace(/\r\n/g, "\n").replace(CONTROLS, sign).toWellFormed();
-/** A name in at most `most` letters. */
+/** A text in at most `most` characters. */
 export const brief = (text, most = 80) => (text.length > most ? `${visible(text.slice(0, most - 1))}…` : visible(text));
 
-/** Why nothing was hidden, in a sentence; "" for what says it already. */
+/** Characters of a task that name a session. */
+const TASK = 60;
+/** The names of sessions by id: the first characters of each task. Tasks that begin alike are named from where they part. */
+export const names = (sessions) => {
+  const groups = new Map(), found = new Map();
+  for (const each of sessions) {
+    const task = each.task || "";
+    if (!task) found.set(each.id, brief(each.name) || "(no name)");
+    else groups.set(task.slice(0, TASK), [...(groups.get(task.slice(0, TASK)) || []), each]);
+  }
+  for (const group of groups.values()) {
+    const start = new Set(group.map((each) => each.task)).size > 1 ? parting(group.map((each) => each.task)) : 0;
+    for (const each of group) found.set(each.id, `${start ? "… " : ""}${brief(each.task.slice(start), TASK + 1)}`);
+  }
+  return found;
+};
+/** Where the texts part, at the beginning of a word. */
+const parting = (texts) => {
+  let end = 0;
+  while (texts.every((text) => end < text.length && text[end] === texts[0][end])) end += 1;
+  return texts[0].lastIndexOf(" ", end - 1) + 1;
+};
+
+/** Why nothing was hidden, in words; the log's own words where there are no better ones. */
 const MEANINGS = [
-  [/^nothing eligible/, "Every result is new, small, protected, or hidden already."],
-  [/^rewrite not yet paid for/, "Hiding now would rewrite cached text; keeping it has not cost as much yet as that would."],
-  [/^rewrite would not pay/, "The calls still expected would not earn back the rewrite."],
-  [/^cap on raw/, "The bill must stay within 1.10 × the bill of sending everything, and hiding now would break that."],
-  [/^too small to cache/, "The prompt is below what the provider caches; hiding would save next to nothing."],
-  [/^another model's cache/, "Another model still has this conversation cached, and would have to write it all again."],
-  [/^fewer than/, "The schedule waits for more turns, to hide them in one rewrite."],
-  [/^summary is being written/, "It is put in as soon as it is there."],
-  [/^summary rejected/, "A candidate failed its checks; nothing was changed."],
-  [/^held/, "Nothing could be decided; the context went out as decided before."],
-  [/^deferred/, "The provider binds the model's thinking to the text before it, which may not change now."],
-  [/^raw/, "This strategy hides nothing."],
+  [/^nothing eligible/, "Every result is new, small, protected or hidden already"],
+  [/^rewrite not yet paid for/, "Keeping old results has not yet cost as much as rewriting the cache"],
+  [/^rewrite pays/, "Keeping old results has cost as much as rewriting the cache"],
+  [/^rewrite would not pay/, "The calls still expected would not earn back the rewrite"],
+  [/^cap on raw/, "The bill would exceed 1.10 × the bill of sending everything"],
+  [/^too small to cache/, "The prompt is below what the provider caches"],
+  [/^another model's cache/, "Another model has this conversation cached and would write it again"],
+  [/^fewer than/, "The schedule waits for more turns, to hide them in one rewrite"],
+  [/^summary is being written/, "A summary is being written"],
+  [/^summary rejected/, "A summary failed its checks; nothing changed"],
+  [/^held/, "Nothing could be decided; the last decision stays"],
+  [/^deferred/, "The provider binds the model’s thinking to the text before it"],
+  [/^raw/, "This strategy hides nothing"],
 ];
-export const meaning = (reason) => (MEANINGS.find(([begins]) => begins.test(reason)) || ["", ""])[1];
+export const meaning = (reason) => (MEANINGS.find(([begins]) => begins.test(reason)) || ["", visible(reason)])[1];
 /** Reasons that differ in numbers alone are one. */
 export const kind = (reason) => reason.replace(/\d[\d,.]*/g, "N");
