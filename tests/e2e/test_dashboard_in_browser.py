@@ -12,11 +12,13 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+import elision
 from elision.gateway.dashboard.json_views import encode_key
 from elision.gateway.dashboard.pages import make_routes
 from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import Store
+from elision.trajectory.events import RequestSent
 from tests.gateway.dashboard.recorded_sessions import (
     HOSTILE,
     MINI,
@@ -196,7 +198,7 @@ def test_labels_of_the_chart_stand_apart(opened: Open, url: str, width: int) -> 
 def test_figures_are_those_of_the_store(opened: Open, url: str, store: SqliteStore) -> None:
     """Calls, tokens and the reason on the page are those of the log."""
     page = opened(url, "billing")
-    calls = [event for event in store.events("billing") if type(event).__name__ == "Called"]
+    calls = [event for event in store.events("billing") if isinstance(event, RequestSent)]
     assert page.run("document.getElementById('chart').getAttribute('aria-valuemax')") == str(len(calls))
     assert f"in {len(calls)} calls" in page.text("#session-tiles")
     assert "PRESENT" not in page.text("#held")
@@ -214,15 +216,27 @@ def test_arrow_keys_go_from_call_to_call(opened: Open, url: str) -> None:
         assert page.text("#call h3") == f"Call {call}"
         assert page.run(said).startswith(f"call {call}, {call} of 24: sent")
     page.page.keyboard.press("Home")
-    assert "Nothing hidden: nothing eligible" in page.text("#call")
+    assert "Hid nothing new: Every result is new, small, protected or hidden already." in page.text("#call")
 
 
 def test_pointing_tells_a_call(opened: Open, url: str) -> None:
     """Where one points at the chart its call is told."""
     page = opened(url, "billing")
+    page.run("document.getElementById('context-part').scrollIntoView()")
     (chart,) = boxes(page, "#chart svg")
     page.page.mouse.move(chart["left"] + 48, chart["top"] + 80)
     assert page.text("#call h3") == "Call 1"
+    for share, y in ((0.1, 80), (0.5, 20), (0.99, 240)):
+        x = chart["left"] + chart["width"] * share
+        page.page.mouse.move(x, chart["top"] + y)
+        assert page.text("#tip strong") == page.text("#call h3")
+        (tip,) = boxes(page, "#tip")
+        assert chart["left"] <= tip["left"], "the tip is beside the pointer and within the chart"
+        assert tip["right"] <= chart["right"] + 1
+        assert min(abs(tip["left"] - x), abs(tip["right"] - x)) < 60
+        assert abs(tip["top"] - chart["top"] - y) < tip["height"] + 40
+    page.page.mouse.move(5, 5)
+    assert page.run("document.getElementById('tip').hidden")
 
 
 def test_everything_is_reached_by_keyboard(opened: Open, url: str) -> None:
@@ -251,6 +265,14 @@ def test_a_hidden_result_is_read(opened: Open, url: str, store: SqliteStore) -> 
         store.observation("billing", (turn, position)).text,
     )
     assert handle in page.text("#reader-name")
+    command = page.run(
+        "document.activeElement.closest('dialog') && document.getElementById('reader-command').textContent"
+    )
+    assert command == button.locator(".command").text_content()
+    placeholder = button.locator(".placeholder")
+    if placeholder.count():
+        assert page.text("#reader-placeholder") == " ".join((placeholder.text_content() or "").split())
+    assert page.run("document.getElementById('reader-placeholder').hidden") == (not placeholder.count())
     page.page.keyboard.press("Escape")
     assert page.run("document.activeElement.querySelector('.handle').textContent") == handle
 
@@ -266,7 +288,7 @@ def test_nothing_of_a_session_is_run(opened: Open, url: str, store: SqliteStore)
     """Hostile text is shown as it is, long lines fold, and what would turn it round is a sign."""
     page = opened(url, HOSTILE)
     assert "<script>window.harmed = 1</script>" in page.text("#name")
-    assert "<U+202E>txt.exe" in page.text("#name")
+    assert "<U+202E>txt.exe" in page.text("#session-key")
     assert (
         page.run(
             "document.querySelectorAll('img, iframe, object, main script, main style, [onerror], [onload]').length"
@@ -316,7 +338,7 @@ def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
         assert abs(page.run("scrollY") - before) < 400
         record_session(theirs, "second", MINI, 2, now=1_800_000_000.0)
         page.until("document.querySelectorAll('#sessions > li').length === 2")
-        assert page.text("#name") == "growing"
+        assert page.text("#session-key") == "growing"
         page.close()
     working.close()
     ours.close()
@@ -382,7 +404,7 @@ def test_on_a_phone_a_session_that_is_picked_comes_into_view(opened: Open, url: 
         page.page.keyboard.press("Enter")
     else:
         link.click()
-    page.until(f"document.getElementById('name').textContent === text && {TOP} < 60", name)
+    page.until(f"document.getElementById('session-key').textContent === text && {TOP} < 60", name)
     assert page.run(TOP) >= 0
     assert page.run("document.activeElement.id") == "name"
     page.page.locator("#theme").focus()
@@ -396,9 +418,95 @@ def test_on_a_desk_a_session_that_is_picked_moves_nothing(opened: Open, url: str
     """Beside the list it is in view already, and the focus stays where the arrow of the mouse is."""
     page = opened(url, "billing")
     page.page.locator("#sessions a", has_text="marshmallow").click()
-    page.until("document.getElementById('name').textContent === 'marshmallow'")
+    page.until("document.getElementById('session-key').textContent === 'marshmallow'")
     assert page.run("scrollY") == 0
     assert page.run("document.activeElement.hash.startsWith('#s/')")
+
+
+def test_a_session_is_named_by_its_task(opened: Open, url: str, fruits: str) -> None:
+    """The list shows the task, the model and the API of the client, and the id small; the page finds by each."""
+    page = opened(fruits, "apples")
+    row = page.text("#sessions li:has([aria-current])")
+    for each in ("Count the apples.", "gpt-5", "apples"):
+        assert each in row
+    assert "claude-sonnet-4-5 · Anthropic Messages" in opened(url, "billing").text("#sessions")
+    page.page.fill("#search", "count THE orang")
+    page.until("document.querySelectorAll('#sessions > li').length === 1")
+    assert "Count the oranges." in page.text("#sessions")
+
+
+def test_tasks_that_begin_alike_are_named_from_where_they_part(opened: Open, tmp_path: Path) -> None:
+    """A scaffold begins each task with the same words; they tell no session from another."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    scaffold = "You are given a repository and an issue. Solve the following issue within the repository: "
+    for what in ("printer", "parser"):
+        with ContextManager("masking", store=kept, session=f"s-{what}", model="gpt-5") as context:
+            context.prepare([{"role": "user", "content": f"{scaffold}the {what} fails"}])
+    with Served(kept) as served:
+        page = opened(served.url, wait=False)
+        page.until("document.querySelectorAll('#sessions .model').length === 2")
+        names = page.run("[...document.querySelectorAll('#sessions bdi')].map(node => node.textContent)")
+        assert sorted(names) == ["… parser fails", "… printer fails"]
+        page.close()
+    kept.close()
+
+
+def test_one_session_is_told_once(opened: Open, tmp_path: Path) -> None:
+    """The sums of a store with one session are those of the session; with two they are there."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    record_session(kept, "first", MINI, 4)
+    with Served(kept) as served:
+        page = opened(served.url)
+        assert page.run("document.getElementById('totals').hidden")
+        record_session(kept, "second", MINI, 2, now=1_700_000_500.0)
+        page.until("!document.getElementById('totals').hidden")
+        page.close()
+    kept.close()
+
+
+def test_a_played_provider_bills_nobody(opened: Open, tmp_path: Path) -> None:
+    """The page says who answered, and nowhere that it was billed."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    messages = [{"role": "user", "content": "hello"}]
+    with ContextManager("masking", store=kept, session="s", model="gpt-5") as context:
+        context.prepare(messages)
+        context.record({"prompt_tokens": 1_000, "completion_tokens": 5, "played": True})
+    with Served(kept) as served:
+        page = opened(served.url)
+        assert "Nothing was billed" in page.text("#played")
+        assert "a played provider answered" in page.text("#session-tiles")
+        assert "nothing was billed" in page.text("#scope")
+        assert "billed, as reported" not in page.text("body")
+        page.close()
+    kept.close()
+
+
+def test_the_legend_has_the_signs_that_occur(opened: Open, url: str, fruits: str) -> None:
+    """A session without a summary or recall has no such signs."""
+    key = "#chart-key"
+    assert "recall" in opened(url, "billing").text(key)
+    page = opened(url, "marshmallow")
+    marks = page.run("['.summary-mark', '.recall-mark', '.head-mark'].some(s => document.querySelector(`#chart ${s}`))")
+    assert not marks
+    for sign in ("summary", "recall", "head changed", "simulated"):
+        assert sign not in page.text(key)
+
+
+def test_calls_are_downloaded(opened: Open, url: str) -> None:
+    """Both links give a file of this session's calls."""
+    page = opened(url, "billing")
+    for ending in ("csv", "json"):
+        with page.page.expect_download() as download:
+            page.page.click(f"#export-{ending}")
+        assert download.value.suggested_filename == f"elision-billing.{ending}"
+
+
+def test_the_page_names_its_version_and_its_documentation(opened: Open, url: str) -> None:
+    """Version, page of the documentation and an icon of its own, without another address."""
+    page = opened(url, "billing")
+    assert f"Elision {elision.__version__}" in page.text("footer")
+    guide = page.run("document.querySelector('footer > p:last-child code').textContent")
+    assert (Path(elision.__file__).parents[2] / guide).exists()
 
 
 def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
@@ -408,7 +516,7 @@ def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
     page.until("document.querySelectorAll('#sessions > li').length === 1")
     assert page.text("#found") == "1 session found"
     page.page.click("#sessions a")
-    page.until("document.getElementById('name').textContent === 'marshmallow'")
+    page.until("document.getElementById('session-key').textContent === 'marshmallow'")
 
 
 # -- one session after another -----------------------------------------------------------------------------------------
@@ -456,7 +564,8 @@ def other(fruit: str) -> str:
 
 def is_all_of(page: Opened, fruit: str) -> None:
     """Rows, summaries, events, figures and the text behind each row are this session's."""
-    assert page.text("#name") == fruit
+    assert page.text("#session-key") == fruit
+    assert page.text("#name") == f"Count the {fruit}."
     rows = page.text("#hidden")
     assert f"count_{fruit}" in rows
     page.run("document.querySelectorAll('#session details').forEach(node => node.open = true)")
@@ -477,7 +586,7 @@ def test_after_a_click_all_rows_are_of_the_session_that_was_picked(opened: Open,
     page = opened(fruits)
     for fruit in ("apples", "oranges", "apples"):
         page.page.locator("#sessions a", has_text=fruit).click()
-        page.until("document.getElementById('name').textContent === text", fruit)
+        page.until("document.getElementById('session-key').textContent === text", fruit)
         is_all_of(page, fruit)
 
 
@@ -485,24 +594,24 @@ def test_two_tabs_show_each_its_own_session(opened: Open, fruits: str) -> None:
     """Two tabs of one browser go different ways, and each shows one session alone."""
     first, second = opened(fruits, "apples"), opened(fruits, "oranges")
     for page, fruit in ((first, "apples"), (second, "oranges")):
-        page.until("document.getElementById('name').textContent === text", fruit)
+        page.until("document.getElementById('session-key').textContent === text", fruit)
         is_all_of(page, fruit)
     first.page.locator("#sessions a", has_text="oranges").click()
     second.page.locator("#sessions a", has_text="apples").click()
     for page, fruit in ((first, "oranges"), (second, "apples")):
-        page.until("document.getElementById('name').textContent === text", fruit)
+        page.until("document.getElementById('session-key').textContent === text", fruit)
         is_all_of(page, fruit)
 
 
 def test_a_row_opens_the_text_of_its_own_session(opened: Open, fruits: str) -> None:
     """A row that is still on the page while another session is on its way opens what it names."""
     page = opened(fruits, "apples")
-    page.until("document.getElementById('name').textContent === 'apples'")
+    page.until("document.getElementById('session-key').textContent === 'apples'")
     # The answer about the other session does not come.
     page.page.route(f"**/sessions/{encode_key('oranges')}?**", lambda route: None)
     with page.page.expect_request(f"**/sessions/{encode_key('oranges')}?**"):
         page.page.locator("#sessions a", has_text="oranges").click()
-    assert page.text("#name") == "apples"
+    assert page.text("#session-key") == "apples"
     page.page.locator("#hidden .open").first.click()
     page.until("document.getElementById('reader-text').textContent.includes('apples number 0')")
     assert "count_apples" in page.text("#reader-name")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import re
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -19,14 +22,18 @@ from elision.errors import UnknownHandle
 from elision.gateway.dashboard.json_views import MAX_TEXT_CHARS, decode_key, encode_key
 from elision.gateway.dashboard.pages import POLICY
 from elision.gateway.dashboard.session_cache import SessionCache
+from elision.gateway.dashboard.session_text import find_command, find_task
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
+from elision.trajectory.content import Text
 from elision.trajectory.events import RequestSent, SessionOpened
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from tests.cli import stored
 from tests.gateway.dashboard.api_client import DashboardClient
 from tests.gateway.dashboard.recorded_sessions import (
+    GPT,
     HOSTILE,
     MINI,
     PI,
@@ -324,7 +331,7 @@ def test_the_page_asks_for_its_own_files_alone(asking: DashboardClient) -> None:
         assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}
         for never in ("innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "document.write"):
             assert never not in text
-    assert sorted(scripts) == ["chart.js", "details.js", "page.js", "style.css", "words.js"]
+    assert sorted(scripts) == ["chart.js", "details.js", "icon.svg", "page.js", "style.css", "words.js"]
     assert "default-src 'none'" in asking.get_path("/").headers["content-security-policy"]
     assert "http" not in page.replace("http-equiv", "")
     assert asking.get_path("/elision/secret.js").status == 404
@@ -366,5 +373,110 @@ def test_few_accounts_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_browser_that_asks_for_an_icon_is_answered(asking: DashboardClient) -> None:
-    """There is none, which is no error."""
-    assert asking.get_path("/favicon.ico").status == 204
+    """It gets the page's own icon."""
+    assert asking.get_path("/favicon.ico").body == asking.get_path("/elision/icon.svg").body
+    assert asking.get_path("/favicon.ico").headers["content-type"] == "image/svg+xml"
+
+
+def test_sessions_bear_their_task_model_and_api(asking: DashboardClient) -> None:
+    """They are found by each of them, in any case."""
+    rows = {each["name"]: each for each in asking.get_path("/elision/api/sessions").json["sessions"]}
+    assert rows["printer"]["task"].startswith("We're currently solving the following issue within our repository")
+    assert (rows["billing"]["model"], rows["billing"]["api"]) == (SONNET, "Anthropic Messages")
+    for search, name in (("CURRENTLY solving", "printer"), (GPT, "printer"), ("anthropic mess", "billing")):
+        found = asking.get_path(f"/elision/api/sessions?search={quote(search)}").json
+        assert [each["name"] for each in found["sessions"]] == [name], search
+    assert asking.get_session("printer")["task"] == rows["printer"]["task"]
+
+
+def test_hidden_results_have_their_command_and_the_size_that_the_placeholder_states(asking: DashboardClient) -> None:
+    """One count for all: tokens of the text alone."""
+    commands = []
+    for made in asking.get_session("printer")["made"]:
+        for each in made["masked"]:
+            result = made["results"][each["handle"]]
+            assert f"{result['tokens']} tokens hidden" in each["text"]
+            assert result["left"] < each["left"]
+            commands.append(result["command"])
+    assert "python reproduce.py" in commands
+
+
+def test_calls_are_exported(asking: DashboardClient) -> None:
+    """As CSV with a line for each call, as JSON with everything the API has of each."""
+    told = asking.get_session("billing")
+    path = f"/elision/api/sessions/{encode_key('billing')}/calls"
+    exported = asking.get_path(f"{path}.json")
+    assert exported.json["calls"] == told["made"]
+    assert exported.json["task"] == told["task"]
+    answer = asking.get_path(f"{path}.csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="elision-billing.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+    assert [int(row["call"]) for row in rows] == [made["call"] for made in told["made"]]
+    assert sum(int(row["sent_tokens"]) for row in rows) == told["figures"]["sent_tokens"]
+    assert sum(float(row["reported_usd"]) for row in rows) == pytest.approx(told["figures"]["billed_usd"])
+    assert asking.get_path(f"/elision/api/sessions/{encode_key('none')}/calls.csv").status == 404
+
+
+def test_no_cell_of_an_export_is_a_formula() -> None:
+    """Text of sessions that a table program would run begins with an apostrophe; the file name is plain."""
+    store = MemoryStore()
+    key = '=cmd|"x"!A1 Ä; name=a'
+    with ContextManager("masking", store=store, session=key, model="=HYPERLINK(1)") as context:
+        context.prepare([{"role": "user", "content": "hello"}])
+    answer = DashboardClient(store).get_path(f"/elision/api/sessions/{encode_key(key)}/calls.csv")
+    (row,) = csv.DictReader(io.StringIO(answer.body.decode()))
+    assert row["model"] == "'=HYPERLINK(1)"
+    assert answer.headers["content-disposition"] == 'attachment; filename="elision-cmd-x-A1-name-a.csv"'
+
+
+def test_calls_of_a_played_provider_are_counted_apart() -> None:
+    """Nobody billed them: the log keeps who answered, and the sums say it."""
+    store = MemoryStore()
+    messages = [{"role": "user", "content": "hello"}]
+    with ContextManager("masking", store=store, session="s", model=GPT) as context:
+        context.prepare(messages)
+        context.record({"prompt_tokens": 100, "completion_tokens": 5, "played": True})
+        context.prepare([*messages, {"role": "assistant", "content": "hi"}, *messages])
+        context.record({"prompt_tokens": 120, "completion_tokens": 5})
+    told = DashboardClient(store).get_session("s")
+    first, second = told["made"]
+    assert (first["usage"]["played"], second["usage"]["played"]) == (True, False)
+    figures = told["figures"]
+    assert (figures["reported"], figures["played"]) == (2, 1)
+    assert figures["played_usd"] == pytest.approx(first["billed_usd"])
+    assert figures["played_usd"] > 0
+    assert figures["billed_usd"] == pytest.approx(first["billed_usd"] + second["billed_usd"])
+
+
+@pytest.mark.parametrize(
+    ("said", "task"),
+    [
+        ("<system-reminder>\nUse tabs.\n</system-reminder>\nFix  the\nprinter", "Fix the printer"),
+        ("<pr_description>\nFix it", "Fix it"),
+        ("Fix <b>it</b> " + "x" * 400, "Fix <b>it</b> " + "x" * 285 + "…"),
+        ("<system-reminder>only</system-reminder>", ""),
+    ],
+)
+def test_a_task_is_the_users_own_words(said: str, task: str) -> None:
+    """In one line, without what clients put before them, and not without end."""
+    assert find_task(Head(messages=(Message(role="user", content=(Text(said),)),))) == task
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("ls -l", "ls -l"),
+        ('{"command": "ls\\n-l", "timeout": 5}', "ls -l timeout=5"),
+        ('{"command": ["bash", "-c", "ls"]}', "bash -c ls"),
+        ('{"depth": 2, "filter": {"a": 1}}', 'depth=2 filter={"a": 1}'),
+        ("{}", ""),
+        ('{"path": "' + "x" * 5_000 + '"}', "x" * 399 + "…"),
+    ],
+)
+def test_a_command_in_one_line(arguments: str, command: str) -> None:
+    """The command alone if there is one, names and values otherwise."""
+    action = Action(id="c", name="bash", arguments=arguments)
+    result = Observation(action_id="c", tool="bash", content=(Text("done"),))
+    turn = Turn(index=1, actions=(action,), observations=(result,))
+    assert find_command([turn], (1, 1)) == command
+    assert find_command([turn], (1, 2)) == find_command([turn], (2, 1)) == ""

@@ -20,7 +20,7 @@ _CLIENT_BLOCKS: Final = re.compile(
     r"<(system-reminder|environment_context|user_instructions|command-message)>.*?</\1>", re.DOTALL
 )
 #: A tag around the task, such as <pr_description>.
-_OPENING_TAG: Final = re.compile(r"<[a-z]+[_-][a-z_-]+>\s*")
+_OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
 _APIS: Final = {
     "anthropic": "Anthropic Messages",
     "openai": "OpenAI Chat Completions",
@@ -41,8 +41,8 @@ def find_task(head: Head) -> str:
 
 
 def describe_api(dialect: str) -> str:
-    """Return the name of the API that the client speaks; "" if turns were added by hand."""
-    return _APIS.get(dialect, dialect)
+    """Return the name of the API that the client speaks; "" if the log does not say."""
+    return _APIS.get(dialect, "")
 
 
 def find_command(turns: Sequence[Turn], key: Key) -> str:
