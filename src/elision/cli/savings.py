@@ -6,6 +6,15 @@ from elision.lab.report import figures
 from elision.telemetry.diagnostics import Costs
 
 
+def choose_colour(saved_usd: float) -> str:
+    """Return the colour of a saving: green, red where it cost more, "" for nothing."""
+    if saved_usd > 0:
+        return "green"
+    if saved_usd < 0:
+        return "red"
+    return ""
+
+
 def describe_hiding(costs: Costs) -> str:
     """`hiding saved $0.12 (−18 %)`: net, as a share of the bill of sending everything with the same cache."""
     change = figures.format_change(costs.hiding_ratio)

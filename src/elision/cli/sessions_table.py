@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.amounts import format_duration, format_size
+from elision.cli.savings import choose_colour
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
 from elision.lab.report.fitting import GAP, choose_columns
@@ -184,7 +185,7 @@ _COUNTED: Final = (
         title="saved",
         keep=11,
         cell=_account_cell(lambda account: format_usd(account.final.costs.hiding) if account.final else ""),
-        mood=lambda row: "green" if _hiding_saved_usd(row) > 0 else "red" if _hiding_saved_usd(row) < 0 else "",
+        mood=lambda row: choose_colour(_hiding_saved_usd(row)),
     ),
     _SessionColumn(
         title="by cache",

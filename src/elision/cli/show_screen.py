@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.amounts import format_duration
-from elision.cli.savings import describe_caching, describe_hiding
+from elision.cli.savings import choose_colour, describe_caching, describe_hiding
 from elision.cli.session_names import format_session_name
 from elision.cli.sessions_table import format_usd
 from elision.cli.show_chart import draw_chart
@@ -115,7 +115,7 @@ class SessionScreen:
         yield Text(_format_moment(made.at, account.calls[0].at), style=QUIET)
         after = figures.format_tokens(made.sent_tokens)
         yield Text(f"{figures.format_tokens(made.tokens_before)} → {after}" if told.after != told.before else after)
-        yield Text(format_usd(saved), style="green" if saved > 0 else "red" if saved < 0 else "")
+        yield Text(format_usd(saved), style=choose_colour(saved))
 
     def _timeline_lines(self, made: CallReport) -> Iterator[Text]:
         told = made.diagnostics
@@ -332,7 +332,7 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
     line = Text.assemble((figures.format_usd(costs.ours), "bold"), f" instead of {figures.format_usd(costs.raw)}: ")
-    line.append(describe_hiding(costs), style="green" if costs.hiding > 0 else "red" if costs.hiding < 0 else "")
+    line.append(describe_hiding(costs), style=choose_colour(costs.hiding))
     if caching := describe_caching(costs):
         line.append(f" · {caching}")
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
