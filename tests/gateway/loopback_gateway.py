@@ -35,7 +35,7 @@ def make_settings(upstream: str = "none", **given: Any) -> GatewaySettings:
 
 @dataclass(slots=True)
 class RunningGateway:
-    """server: say `leave` to it. ended: done when it has stopped."""
+    """server: `begin_stop` ends it. ended: done when it has stopped."""
 
     worker: Worker
     server: GatewayServer

@@ -37,7 +37,7 @@ from tests.gateway.loopback_gateway import HttpResponse, RunningGateway, make_se
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response, run_scripted_upstream
 
 MODEL = MODELS["anthropic"]
-#: Of one answer of `conversing` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
+#: Of one answer of `conversation_bytes` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
 ANSWER_USD = (1_000 * 3 + 20 * 15) / 1e6
 
 

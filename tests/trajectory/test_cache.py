@@ -67,7 +67,7 @@ def test_unknown_times_are_not_gaps() -> None:
 
 
 def test_looking_changes_nothing() -> None:
-    """`lookup` says what a request would read, and sends nothing."""
+    """`count_cached` says what a request would read, and sends nothing."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)
     cache.record_request(view(track), 0.0)
     longer = view(grown(track, 1))

@@ -157,7 +157,7 @@ _TEXT_FIELDS = {"text": "text", "refusal": "refusal", "input_text": "text", "out
 
 
 def parse_content(value: object) -> Content:
-    """Read a `make_content` field: a string, a list of parts, or anything else that a recorder wrote there."""
+    """Read a `content` field: a string, a list of parts, or anything else that a recorder wrote there."""
     if isinstance(value, str):
         return make_content(value)
     if isinstance(value, list):

@@ -68,7 +68,7 @@ def _is_own_block(block: Json) -> bool:
 
 
 def list_blocks(value: object) -> list[Json]:
-    """Return a `make_content` field as blocks; a string is one text block."""
+    """Return a `content` field as blocks; a string is one text block."""
     if isinstance(value, list):
         return [item if isinstance(item, dict) else {"type": "text", "text": dump_json(item)} for item in value]
     if isinstance(value, dict):

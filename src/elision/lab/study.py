@@ -215,7 +215,7 @@ def run_study(
 
 
 def _find_recommended(candidates: Sequence[Candidate]) -> str:
-    """Return the label of the recommended strategy, "" if it is not among `parse_candidates`."""
+    """Return the label of the recommended strategy, "" if it is not among `candidates`."""
     strategy = parse_strategy(RECOMMENDED)
     return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")
 

@@ -28,7 +28,7 @@ class SummaryCall:
 
 
 def limit_user_words(user_tokens: int, keep: int, limit: int) -> int:
-    """Tokens that the user's `said` tokens in covered turns take behind a summary, at most: what is beyond `keep` is
+    """Tokens that the user's `user_tokens` in covered turns take behind a summary, at most: what is beyond `keep` is
     quoted in the block, within `limit` in all."""
     if user_tokens <= keep:
         return user_tokens

@@ -26,7 +26,10 @@ from elision.trajectory.tokens import make_counter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EndpointKind:
-    """A kind of endpoint. key, base: environment variables that are usual for it. home: where it is served."""
+    """A kind of endpoint.
+
+    key_variable, url_variable: environment variables that are usual for it. default_url: where it is served.
+    """
 
     make: Callable[..., Endpoint]
     key_variable: str

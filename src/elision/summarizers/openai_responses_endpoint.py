@@ -18,7 +18,7 @@ from elision.trajectory.content import join_text
 class OpenAIResponsesEndpoint(HttpEndpoint):
     """A model behind `base_url`/responses; nothing is stored there.
 
-    key, headers, extra: as for `OpenAICompatible`.
+    key, headers, extra: as for `OpenAIChatEndpoint`.
     """
 
     dialect: ClassVar[str] = "openai-responses"

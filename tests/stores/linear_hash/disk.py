@@ -18,9 +18,9 @@ class Crash(BaseException):
 class Disk:
     """Files by name, and when they fail.
 
-    steps: writes, syncs and truncations until the power goes; None for never.
-    room:  bytes that files may still grow by; None for no end.
-    broken: operations (counted like steps) at which a sync fails with EIO.
+    steps:         writes, syncs and truncations until the power goes; None for never.
+    room:          bytes that files may still grow by; None for no end.
+    failing_syncs: syncs that fail with EIO.
     """
 
     rng: Random

@@ -26,7 +26,7 @@ CACHE = 512
 
 @dataclass(slots=True)
 class OpenFiles:
-    """Open files. current: whether they are still those of the store (a compaction puts new ones in their place)."""
+    """Open files. is_current: whether they are still those of the store (a compaction puts new ones in their place)."""
 
     pages: File
     log: File

@@ -43,7 +43,7 @@ from elision.trajectory.events import Event
 class LogLine:
     """One record of a log as the table needs it.
 
-    turn: the index it adds or amends, 0 for none. seen: that turn's large observations. texts: all large texts in it.
+    turn: the index it adds or amends, 0 for none. observations: that turn's large ones. texts: all large texts in it.
     masks: (turn, position, placeholder) of what it hides.
     """
 
