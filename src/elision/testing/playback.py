@@ -3,8 +3,8 @@
     with Playback(runs) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any")
 
-The client may be any program. Which recorded turn answers follows from the request alone (`recorded_run.py`), so concurrent
-runs, retries, undos and forks are answered right.
+The client may be any program. Which recorded turn answers follows from the request alone (`recorded_run.py`), so
+concurrent runs, retries, undos and forks are answered right.
 """
 
 from __future__ import annotations
