@@ -1,4 +1,4 @@
-"""The gateway's own settings, as a table. What it hides, and where sessions are kept, are settings of `setting_keys.py`."""
+"""The gateway's own settings, as a table. Strategy, redaction, store and the like are settings of `setting_keys.py`."""
 
 from __future__ import annotations
 
