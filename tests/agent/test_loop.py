@@ -41,7 +41,7 @@ def says(*calls: Action, text: str = "") -> Turn:
 
 
 def instant(tries: int = 4) -> tuple[RetryPolicy, list[float]]:
-    """Patience that waits in a list instead of in time."""
+    """A policy that waits in a list instead of in time."""
     waited: list[float] = []
     return RetryPolicy(tries=tries, sleep=waited.append), waited
 

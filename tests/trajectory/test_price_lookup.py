@@ -183,7 +183,7 @@ def test_dates_of_genai_models() -> None:
 
 @pytest.mark.usefixtures("genai")
 def test_every_known_model_is_found() -> None:
-    """Every name that known_models lists has a price, and the list is sorted and without repeats."""
+    """Every name that `list_models` lists has a price, and the list is sorted and without repeats."""
     names = list_models()
     assert list(names) == sorted(set(names))
     assert "claude-opus-5-5" in names
