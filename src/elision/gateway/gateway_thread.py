@@ -1,7 +1,7 @@
 """A gateway in a thread of this process: for notebooks, demonstrations, and tests that want a real one.
 
-    with GatewayThread(gateway_settings(gateway_port=0, store="memory:")) as gateway:
-        client = openai.OpenAI(base_url=f"{gateway.url}/v1")
+with GatewayThread(gateway_settings(gateway_port=0, store="memory:")) as gateway:
+    client = openai.OpenAI(base_url=f"{gateway.url}/v1")
 """
 
 from __future__ import annotations
