@@ -35,6 +35,9 @@ def main() -> None:
     for name in PRICE_SETS:
         settings = StudySettings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
         studies.append(run_study(loaded, settings, jobs=os.cpu_count() or 1))
+    print(f"{len(loaded.runs)} runs of {', '.join(str(folder) for folder in FOLDERS if folder.exists())}")
+    print("| calls | runs |" + "".join(f" {name}: masking | {name}: every turn |" for name in PRICE_SETS))
+    print("|---" * (2 + 2 * len(PRICE_SETS)) + "|")
     for line in table(studies):
         print(line)
 

@@ -20,7 +20,7 @@ IMAGES = ROOT / "docs" / "images"
 #: Strategies of the picture -> what it calls them.
 BARS = {
     "raw": "Send everything",
-    "masking, every turn": "Mask old tool results at every turn, as is usual",
+    "masking, every turn": "Mask old tool results at every turn, the usual way",
     "masking (recommended)": "Elision: mask them when it pays",
 }
 PICTURES = {"saving-light.png": PAPER, "saving-dark.png": DARK_PAPER}
@@ -38,7 +38,7 @@ def replay_samples() -> Study:
 def main() -> None:
     found = replay_samples()
     for name, ink in PICTURES.items():
-        text = json.dumps(png.build_picture(found, ink))
+        text = json.dumps(png.build_picture(found, ink)).replace("Masking costs", "Elision: masking costs", 1)
         for label, words in BARS.items():
             text = text.replace(json.dumps(label), json.dumps(words))
         (IMAGES / name).write_bytes(load_vega().vegalite_to_png(text, scale=png.SCALE))

@@ -36,7 +36,7 @@ def view(
         Path | None, typer.Argument(help="With --json: the file to write; standard output if left out.")
     ] = None,
     call: Annotated[str, typer.Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
-    strategy: Annotated[str, typer.Option("--strategy", help="For example masking(window=10).")] = "hybrid",
+    strategy: Annotated[str, typer.Option("--strategy", "-s", help="For example hybrid.")] = "masking",
     json: Annotated[bool, typer.Option("--json", help="The messages as JSON instead of a page to read.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Only what is not as it was at the call before.")] = False,
     all: Annotated[bool, typer.Option("--all", help="Every call, as JSON Lines.")] = False,

@@ -76,6 +76,9 @@ def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
 def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
     for variable in sorted(environ):
         name = variable.removeprefix(PREFIX)
+        guessed = variable.removeprefix("ELISION_").lower()
+        if guessed in ALL_KEYS:
+            raise SettingError(f"{variable}: settings begin with {PREFIX}; {PREFIX}{guessed.upper()} is meant")
         # An empty variable is how a compose file says that it has nothing to say.
         if name == variable or name == CONFIG.upper() or not environ[variable].strip():
             continue
