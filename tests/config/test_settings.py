@@ -456,8 +456,6 @@ def test_any_argument(arguments: dict[str, Any]) -> None:
 
 def test_a_setting_under_the_product_s_name_is_refused(tmp_path: Path) -> None:
     """Else it would be ignored in silence: every setting begins with AGENT_CONTEXT_."""
-    with pytest.raises(
-        SettingError, match="begin with AGENT_CONTEXT_; AGENT_CONTEXT_STRATEGY is"
-    ):
+    with pytest.raises(SettingError, match="begin with AGENT_CONTEXT_; AGENT_CONTEXT_STRATEGY is"):
         load_settings({"ELISION_STRATEGY": "raw"}, tmp_path)
     assert load_settings({"ELISION_HOME": "x"}, tmp_path).strategy == load_settings({}, tmp_path).strategy
