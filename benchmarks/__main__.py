@@ -35,7 +35,20 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "load-limits": load_limits.main,
 }
 
-if __name__ == "__main__":
-    for name in [name for name in sys.argv[1:] if name != PEERS] or BENCHMARKS:
+USAGE = f"python -m benchmarks [{PEERS}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"
+
+
+def main(arguments: list[str]) -> None:
+    names = [name for name in arguments if name != PEERS]
+    if "--help" in names:
+        print(USAGE)
+        return
+    if not BENCHMARKS.keys() >= set(names):
+        sys.exit(USAGE)
+    for name in names or BENCHMARKS:
         print(f"== {name}")
         BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
