@@ -146,7 +146,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **environ:
         (["--workers", "2", "--store", "memory:"], "--workers 2: a store at memory: serves one process"),
         (["--store", "nonsense"], "--store: 'nonsense' will not do; give one of: memory:, sqlite:///FILE"),
         (["--at-limit", "stop"], "--at-limit: 'stop' will not do; give one of: hint, refuse"),
-        (["--log", "x"], "--log: 'x' will not do; give one of: none, text, json"),
+        (["--log", "x"], "--log: 'x' will not do; give one of: auto, none, text, json"),
         (
             ["--upstream-openai", "api.openai.com"],
             "--upstream-openai: 'api.openai.com' will not do; give an address that begins with http:// or https://",
@@ -172,16 +172,18 @@ def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -> None:
-    """It shows each value and its place, and what was tried; 0 where all is well, else 1. No token is shown."""
+    """It shows each value that was set and its place, and what was tried; 0 if all is well, else 1; no token."""
     token = "correct-horse-battery"
     environ = {"AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN": token, "AGENT_CONTEXT_GATEWAY_PORT": "0"}
     given = ["--check", "--upstream-openai", upstream, "--upstream-anthropic", "none"]
     done = run(tmp_path, monkeypatch, *given, **environ)
     assert done.exit_code == 0, done.output
-    rows = {line.split()[0]: line.split() for line in done.output.splitlines() if line.split()}
+    lines = [line.split() for line in done.output.splitlines() if line.split()]
+    rows = {line[0]: line for line in reversed(lines)}
     assert rows["gateway_upstream_openai"][1:] == [upstream, "--upstream-openai"]
     assert rows["gateway_admin_token"][1:] == ["***", "AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN"]
-    assert rows["strategy"][2] == "default"
+    assert "strategy" not in rows
+    assert "settings have their default" in done.output
     assert token not in done.output
     assert "not there yet; it is made at the start" in done.output
     done = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", **environ)

@@ -210,22 +210,11 @@ def test_i7_summarized_view_fits_or_says_so(strategy: str, tokens: int, run: Tra
 
 def test_i3_in_any_process() -> None:
     """The same run gives the same views in processes that hash differently."""
-    program = (
-        "import hashlib, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from tests.properties.cases import CASES, SMALL, contents, play\n"
-        "from tests.properties.trajectories import KINDS\n"
-        "from tests.properties.builders import head\n"
-        "from elision.trajectory.trajectory import Trajectory\n"
-        "turns = tuple(KINDS[i % len(KINDS)](i, i * 37) for i in range(1, 26))\n"
-        "run = Trajectory(id='fixed', head=head(), turns=turns)\n"
-        "texts = [[(s.kind, s.turn, s.index, s.text) for s in seen.segments]\n"
-        "         for case in list(CASES.values())[::3] for seen in play(run, case, SMALL['anthropic']).seen]\n"
-        "print(hashlib.sha256(repr(texts).encode('utf-8', 'surrogatepass')).hexdigest())\n"
-    )
-    root = str(Path(__file__).parents[2])
+    root = Path(__file__).parents[2]
     found = {
         subprocess.run(
-            [sys.executable, "-c", program, root],
+            [sys.executable, "-m", "tests.properties.view_digest"],
+            cwd=root,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,

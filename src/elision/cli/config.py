@@ -39,20 +39,23 @@ def config(
         typer.echo(json.dumps(_settings_json(found), indent=2, ensure_ascii=False))
         return
     console = open_console()
-    print_settings(found, console, everything=everything)
+    print_settings(found, console, everything=everything, wide=console.width >= WIDE)
     for entry in found.entries:
         if entry.note:
             console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
     console.print(Text(_LEGEND, style="dim"))
 
 
-def print_settings(found: Settings, console: Console, *, everything: bool) -> None:
-    """Print the table of settings; without `everything` only those that somebody set, and how many have defaults."""
+def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
+    """Print the table of settings; without `everything` only those that somebody set, and how many have defaults.
+
+    wide: the meaning of each, too.
+    """
     entries = found.entries
     if not everything:
         entries = tuple(entry for entry in entries if entry.place not in (NOWHERE, ""))
     if entries:
-        console.print(build_table(entries, wide=console.width >= WIDE))
+        console.print(build_table(entries, wide=wide))
     defaults = len(found.entries) - len(entries)
     if defaults:
         subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
