@@ -17,7 +17,7 @@ _SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """`docs/reference/settings.md` has the meanings and defaults. Raises SettingError for what does not go together.
+    """`docs/reference/gateway-settings.md` has the meanings and defaults. Raises SettingError.
 
     library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
     Sizes are bytes, of one worker. A limit that is None is none.

@@ -25,7 +25,7 @@ from elision.stores.linear_hash.value_pages import ValuePages, unpack_pointer
 #: Bytes up to which a value is kept in its bucket page.
 INLINE: Final = 64
 #: Shares of the bucket pages' room: above the first a bucket is split, below the second two are merged. Measured
-#: (docs/internals/performance.md): at 0.85 a lookup reads 1.02-1.09 bucket pages; 0.75: 1.02-1.08 of a larger file.
+#: (docs/internals/performance.md): at 0.85 a lookup reads 1.02-1.11 bucket pages; 0.75: 1.02-1.07 of a larger file.
 SPLIT_ABOVE: Final = 0.85
 MERGE_BELOW: Final = 0.45
 #: No chain is this long; one that is runs in a circle.
