@@ -28,16 +28,16 @@ def playback(
     paths: Paths,
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0 for a free one.", min=0, max=65_535)] = PORT,
-    key: Annotated[str | None, typer.Option("--key", help="The API key that it wants; any if left out.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The API key that clients must send; default: any.")] = None,
     window: Annotated[
         int | None, typer.Option("--window", help="Tokens of every model's context window.", min=1)
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Say what would be played, and end.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the runs, and end.")] = False,
 ) -> None:
     """Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming included.
 
-    A request is answered with the recorded turn that belongs behind its history, and refused where the provider would
+    A request is answered with the recorded turn that follows its history, and refused where the provider would
     refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
     """
     runs, problems = _load_runs(paths)

@@ -50,7 +50,7 @@ def run(
     ] = "",
     model: Annotated[str | None, typer.Option("--model", help="The model; default: as `elision config` says.")] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Of any OpenAI-compatible or Anthropic server.")
+        str | None, typer.Option("--base-url", help="An OpenAI-compatible or Anthropic server.")
     ] = None,
     api: Annotated[
         str, typer.Option("--api", help="openai, anthropic, or auto: anthropic for models called claude….")
@@ -61,7 +61,7 @@ def run(
     store: Annotated[
         str | None, typer.Option("--store", help="Where the session is kept; default: as `elision config` says.")
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", help="Its name; one that exists goes on.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="Its name; a stored session is continued.")] = None,
     folder: Annotated[Path, typer.Option("--dir", help="The folder to work in.")] = Path(),
     max_turns: Annotated[int, typer.Option("--max-turns", help="Turns of this run.", min=1)] = MAX_TURNS,
     max_cost: Annotated[

@@ -24,10 +24,10 @@ _Usd = Annotated[float | None, typer.Option("--max-cost-usd", help="USD that a s
 
 def serve(
     upstream_openai: Annotated[
-        str | None, typer.Option("--upstream-openai", help="Where OpenAI's requests go on to, or none.")
+        str | None, typer.Option("--upstream-openai", help="Where OpenAI's requests are forwarded to, or none.")
     ] = None,
     upstream_anthropic: Annotated[
-        str | None, typer.Option("--upstream-anthropic", help="Where Anthropic's requests go on to, or none.")
+        str | None, typer.Option("--upstream-anthropic", help="Where Anthropic's requests are forwarded to, or none.")
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
@@ -68,8 +68,8 @@ def serve(
 ) -> None:
     """Serve as the gateway between agents and their provider: change the base URL, nothing else.
 
-    What is left out is as `elision config` says; every other setting stands there too. Ctrl-C ends it when the answers
-    under way are complete. With --check it ends with 1 where something is not as it must be.
+    `elision config` shows the defaults and every other setting. Ctrl-C ends it when the responses under way are
+    complete. With --check the exit code is 1 if a check failed.
     """
     given = {
         "gateway_upstream_openai": TypedOption("--upstream-openai", upstream_openai),

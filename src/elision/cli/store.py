@@ -146,7 +146,7 @@ def migrate(
     source: Annotated[str, typer.Argument(metavar="FROM", help="Address of the store to copy from.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Address of the store to copy to; made if needed.")],
 ) -> None:
-    """Copy all sessions of one store into another, and hold both against each other.
+    """Copy all sessions of one store into another, and compare both.
 
     Nothing is overwritten, and nothing is deleted. Run it again after an interruption: it goes on where it stopped.
     """
@@ -203,7 +203,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="What `elision store export --log` wrote.")],
     url: StoreUrl = None,
 ) -> None:
-    """Read logs into a store, and hold both against each other; nothing is overwritten."""
+    """Read logs into a store, and compare both; nothing is overwritten."""
     logs = LogFile(file)
     opened = open_store(url or load_settings().store)
     try:
