@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.strategies.extractors import BUILT_IN, Outcome
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
+from elision.strategies.placeholder_template import TEMPLATE_FIELDS
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.turn import Observation
 from tests.properties.builders import call, long_text, result, step, turn
@@ -81,3 +83,126 @@ def test_half_an_emoji_in_an_odd_place() -> None:
         assert "\ufffd" in placeholders.write_placeholder((1, 1), step(1), odd, KnownIdentifiers()).encode(
             "utf-8"
         ).decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        # The documents' own texts.
+        ("[Observation omitted for brevity]", "[Observation omitted for brevity]"),
+        ("[Output omitted for brevity]", "[Output omitted for brevity]"),
+        ("[Turn {turn} observation omitted for brevity]", "[Turn 12 observation omitted for brevity]"),
+        ("[Previous {lines} lines omitted]", "[Previous 50 lines omitted]"),
+        (
+            "[Observation hidden - see turn {turn} for full output]",
+            "[Observation hidden - see turn 12 for full output]",
+        ),
+        (
+            "[OMITTED_OBSERVATION: too old; available in memory store]",
+            "[OMITTED_OBSERVATION: too old; available in memory store]",
+        ),
+        ("Old environment output: ({lines} lines omitted)", "Old environment output: (50 lines omitted)"),
+    ],
+)
+def test_published_texts(template: str, expected: str) -> None:
+    """The texts of the published strategies come out word for word, by their fields."""
+    text = "\n".join(f"handle_{number} = {number}" for number in range(50))
+    assert written(text, Placeholders(gist=0, text=template)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"results": [1, 2, 3]}', "[Masked: results: 3 items]"),
+        ('{"schema": {"fields": [1, 2, 3]}}', "[Masked: schema.fields: 3 items]"),
+        ("", "[Masked: no output]"),
+    ],
+)
+def test_masked_with_a_brief_summary(body: str, expected: str) -> None:
+    """`[Masked: {outcome}]` names what an answer held."""
+    pair = (call("query"), result(body, "query"))
+    found = Placeholders(gist=0, text="[Masked: {outcome}]").write_placeholder(
+        (1, 1), turn(1, pair), pair[1], KnownIdentifiers()
+    )
+    assert found == expected
+
+
+def test_every_field() -> None:
+    """Each field has a value; the gist is where the template names it, and nothing of the rest is repeated in it."""
+    template = "|".join(f"{name}={{{name}}}" for name in TEMPLATE_FIELDS)
+    found = written("see handle_one\nand handle_two", Placeholders(gist=20, text=template))
+    values = dict(piece.split("=", 1) for piece in found.split("|"))
+    assert values["turn"] == "12"
+    assert values["handle"] == "t12.1"
+    assert values["tool"] == "bash"
+    assert values["arguments"] == "make test"
+    assert values["lines"] == "2"
+    assert values["characters"] == str(len("see handle_one\nand handle_two"))
+    assert int(values["tokens"]) > 3
+    assert values["outcome"]
+    assert values["gist"]
+    assert not set(values["gist"].split()) & set(values["outcome"].split())
+
+
+def test_gist_follows_a_template_that_does_not_name_it() -> None:
+    """As after a fixed text; with `gist=0` and `{gist}`, nothing is there and no blank is left."""
+    assert written("see handle_one", Placeholders(gist=20, text="[gone {turn}]")) == "[gone 12] handle_one"
+    assert written("see handle_one", Placeholders(gist=20, text="[gone: {gist}]")) == "[gone: handle_one]"
+    assert written("see handle_one", Placeholders(gist=0, text="[gone {gist}]")) == "[gone]"
+
+
+def test_a_handle_only_where_recall_is_served() -> None:
+    """`{handle}` names it, so the recall tools are offered; without recall the field is empty."""
+    named = Placeholders(gist=0, text="[{handle} {tool} hidden]")
+    assert named.names_handle
+    assert written("x", named) == "[t12.1 bash hidden]"
+    unread = Placeholders(gist=0, text="[{handle} {tool} hidden]", handles=False)
+    assert not unread.names_handle
+    assert written("x", unread) == "[bash hidden]"
+    assert not Placeholders(text="[hidden]").names_handle
+    assert not Placeholders(text="[{{handle}} hidden]").names_handle
+
+
+def test_lines_of_all_text_parts() -> None:
+    """Lines are counted part by part, as `splitlines` counts them; parts that are no text have none."""
+    assert written((Text("a\nb\n"), Opaque("image", tokens=85), Text("c")), Placeholders(gist=0, text="{lines}")) == "3"
+    assert written("", Placeholders(gist=0, text="{lines}")) == "0"
+    tokens = written((Text("word"), Opaque("image", tokens=85)), Placeholders(gist=0, text="{tokens}"))
+    assert tokens == "86"
+
+
+def test_arguments_are_cut_and_hold_no_secret() -> None:
+    """Arguments are one short line. A secret in them is replaced before they are cut, so that no half of it is left."""
+    secret = "ghp_" + "Ab3dEf6hIj9lMn2pQr5tUv8xYz1BcD4eFg7h"
+    for command in (f"curl -H 'Authorization: token {secret}' https://x.example", "echo " + "word " * 9 + secret):
+        pair = (call(command=command), result("done"))
+        found = Placeholders(gist=0, text="{arguments}").write_placeholder(
+            (1, 1), turn(1, pair), pair[1], KnownIdentifiers()
+        )
+        assert "ghp_" not in found
+        assert len(found) <= 80
+    pair = (call(command="a\nb" * 100), result("done"))
+    found = Placeholders(gist=0, text="{arguments}").write_placeholder(
+        (1, 1), turn(1, pair), pair[1], KnownIdentifiers()
+    )
+    assert "\n" not in found
+    assert len(found) <= 80
+
+
+def test_no_call_no_arguments() -> None:
+    """A result that answers no call has no arguments, and an unknown tool is called a result."""
+    odd = Observation(action_id="", tool="", content=(Text("words"),), role="user")
+    found = Placeholders(gist=0, text="[{tool} {arguments} gone]").write_placeholder(
+        (1, 1), step(1), odd, KnownIdentifiers()
+    )
+    assert found == "[result gone]"
+
+
+@given(st.text(_ANY, max_size=200), st.text(_ANY, max_size=80), st.text(_ANY, max_size=20))
+def test_a_filled_template_is_one_line(text: str, command: str, tool: str) -> None:
+    """Whatever a tool or a call holds, a template of one line is one line, and can be encoded."""
+    template = "".join(f"[{{{name}}}]" for name in TEMPLATE_FIELDS)
+    pair = (call(command=command), result(text, tool))
+    found = Placeholders(gist=10, text=template).write_placeholder((3, 1), turn(3, pair), pair[1], KnownIdentifiers())
+    assert len(found.splitlines()) == 1
+    found.encode("utf-8")

@@ -48,6 +48,19 @@ def test_nothing_saved_is_nothing_masked() -> None:
     assert set(find_mask_calls(run_session("masking(window=1, schedule=every-turn)", turns))) == {(3, 1), (4, 1)}
 
 
+def test_a_template_longer_than_the_result_is_not_used() -> None:
+    """Whatever a text of one's own comes to: a result that is no longer stays as it is."""
+    turns = [step(1, "few words"), *map(step, (2, 3, 4))]
+
+    def find_masked(template: str) -> set[tuple[int, int]]:
+        strategy = f'masking(window=1, gist=0, schedule=every-turn, placeholder="{template}")'
+        return set(find_mask_calls(run_session(strategy, turns)))
+
+    assert find_masked("[{tool} {arguments}: {lines} lines]") == {(2, 1), (3, 1)}
+    assert find_masked("-") == {(1, 1), (2, 1), (3, 1)}
+    assert find_masked("x " * 200) == set()
+
+
 def test_an_image_is_worth_masking() -> None:
     """Opaque parts count for what they are billed, not for their text."""
     picture = turn(1, (call("screenshot"), result((Opaque("image", tokens=1_200),), "screenshot")))

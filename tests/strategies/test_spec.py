@@ -58,7 +58,7 @@ shared: dict[str, Any] = {
     "schedule": st.sampled_from([EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule()])
     | st.builds(BatchedSchedule, counts),
     "gist": st.integers(0, 10**6),
-    "placeholder": texts,
+    "placeholder": texts.map(lambda text: text.replace("{", "{{").replace("}", "}}")),
     "handles": st.booleans(),
     "rules": st.lists(rules, max_size=3).map(tuple),
     "budget": budgets,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elision.strategies.extractors import BUILT_IN, Extractors
+from elision.strategies.extractors.arguments import describe_arguments, find_tool_name
+from elision.strategies.extractors.outcome import shorten_to_line
 from elision.strategies.gist import write_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.placeholder_template import PlaceholderTemplate, parse_template
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.plan import Key, make_handle
@@ -22,6 +25,9 @@ PUBLISHED_TEXT = "[Observation omitted for brevity]"
 LABEL_CHARS = 24
 #: Characters of the outcome.
 RESULT_CHARS = 64
+#: Characters of a template's `{arguments}`, and of its `{tool}`.
+ARGUMENTS_CHARS = 80
+TOOL_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +35,11 @@ class Placeholders:
     """How placeholders are written.
 
     gist:    its budget in o200k tokens, whatever the model; 0 for none.
-    text:    a fixed text instead of a description of what happened; "" for the description.
+    text:    a template instead of a description of what happened; "" for the description. Its fields are
+             `TEMPLATE_FIELDS`; the gist follows it where it does not name {gist}.
     handles: whether handles are named; only where recall is served. redaction: of secrets that a text would name.
+
+    Raises SpecError for a text that is no template.
     """
 
     gist: int = 50
@@ -39,10 +48,13 @@ class Placeholders:
     extractors: Extractors = BUILT_IN
     redaction: Redaction = DEFAULT
 
+    def __post_init__(self) -> None:
+        parse_template(self.text)
+
     @property
     def names_handle(self) -> bool:
         """Whether placeholders name the handle by which the hidden result is recalled."""
-        return self.handles and not self.text
+        return self.handles and (not self.text or "handle" in parse_template(self.text).fields)
 
     def write_placeholder(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         """Return the placeholder of `observation`, of `turn`. known: the identifiers of the log so far."""
@@ -51,10 +63,7 @@ class Placeholders:
 
     def _write_unredacted(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         if self.text:
-            gist = write_gist(observation.text, known, self.gist, make_counter("o200k"))
-            if gist:
-                return f"{self.text} {gist}"
-            return self.text
+            return self._fill_template(parse_template(self.text), key, turn, observation, known)
         outcome = self.extractors.find_outcome(turn, observation)
         name = f"{make_handle(key)} " if self.handles else ""
         tool = observation.tool or "result"
@@ -68,6 +77,58 @@ class Placeholders:
         if gist:
             return f"[{description}; {size} | {gist}]"
         return f"[{description}; {size}]"
+
+    def _fill_template(
+        self,
+        template: PlaceholderTemplate,
+        key: Key,
+        turn: Turn,
+        observation: Observation,
+        known: KnownIdentifiers,
+    ) -> str:
+        values = self._find_values(template.fields, key, turn, observation)
+        if template.fields:
+            shown_text = template.fill_fields(lambda name: values.get(name, ""))
+        else:
+            # A fixed text has nothing of this result to leave out of the gist.
+            shown_text = ""
+        gist = write_gist(observation.text, known, self.gist, make_counter("o200k"), shown_text=shown_text)
+        if "gist" in template.fields:
+            values["gist"] = gist
+        text = template.fill_fields(lambda name: values[name])
+        if gist and "gist" not in template.fields:
+            return f"{text} {gist}"
+        return text
+
+    def _find_values(self, fields: frozenset[str], key: Key, turn: Turn, observation: Observation) -> dict[str, str]:
+        """Return the values of `fields`, each one printable line; all but {gist}, which depends on the others."""
+        values: dict[str, str] = {"turn": str(key[0]), "handle": ""}
+        if self.handles:
+            values["handle"] = make_handle(key)
+        tool = find_tool_name(turn.find_action(observation), observation)
+        values["tool"] = shorten_to_line(tool, TOOL_CHARS) or "result"
+        if "arguments" in fields:
+            values["arguments"] = self._describe_arguments(turn, observation)
+        if "lines" in fields:
+            # As SWE-agent counts them (`LastNObservations`), so that its text comes out as it writes it.
+            texts = [part.text for part in observation.content if isinstance(part, Text)]
+            values["lines"] = str(sum(len(text.splitlines()) for text in texts))
+        if "tokens" in fields:
+            others = sum(part.tokens for part in observation.content if not isinstance(part, Text))
+            values["tokens"] = str(make_counter("o200k").count(observation.text) + others)
+        values["characters"] = str(len(observation.text))
+        if "outcome" in fields:
+            outcome = self.extractors.find_outcome(turn, observation)
+            values["outcome"] = _shorten_result(outcome.result) or "done"
+        return values
+
+    def _describe_arguments(self, turn: Turn, observation: Observation) -> str:
+        action = turn.find_action(observation)
+        if action is None:
+            return ""
+        # Before they are cut: half a secret is no secret to the rules that find them.
+        redacted = replace(action, arguments=self.redaction.redact_text(action.arguments))
+        return shorten_to_line(describe_arguments(redacted), ARGUMENTS_CHARS)
 
 
 def _shorten_label(label: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.placeholder import Placeholders
+from elision.strategies.placeholder_template import parse_template
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
@@ -32,7 +33,8 @@ class Strategy:
 
     schedule:           when hiding pays; see `elision.strategies.schedules`.
     gist:               budget of a placeholder's gist, in o200k tokens; 0 for none.
-    placeholder:        a fixed text in its place; "" for an account of what happened.
+    placeholder:        a text in its place, or a template with fields such as {turn}; "" for an account of what
+                        happened.
     handles:            whether placeholders name the handle by which they are recalled.
     rules:              refinements per tool, argument, tag and size; the first `after` that matches counts.
     budget:             the limit of the view, None for no limit of its own.
@@ -58,6 +60,9 @@ class Strategy:
         """Raise SpecError for a value that has no meaning."""
         check_whole_numbers(self.name, 0, gist=self.gist, keep_user_tokens=self.keep_user_tokens)
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
+        if not isinstance(self.placeholder, str):
+            raise SpecError(f"{self.name}(placeholder={self.placeholder}): give a text")
+        parse_template(self.placeholder)
         for name in self.__dataclass_fields__:
             value: Any = getattr(self, name)
             if isinstance(value, float) and not math.isfinite(value):

@@ -19,6 +19,15 @@ _RULE = re.compile(r"[\s|:+=-]{3,2000}\Z")
 _NAME = re.compile(r"[\"']?[A-Za-z_][\w .()/%#-]{0,60}[\"']?\Z")
 _START = re.compile(r"\s{0,50}(?:\{\s{0,50}\"[^\"\n]{1,100}\"\s{0,5}:|\[\s{0,50}[\[{\"\d-])")
 
+#: How deep lists and tables of counts are looked for, how many keys and objects of a level, and how many are named.
+_COLLECTION_DEPTH = 3
+_KEYS_LOOKED_AT = 50
+_COLLECTIONS_NAMED = 2
+#: Fields of an answer that only wraps its data; an object of more is a record.
+_ANSWER_KEYS = 8
+#: Numbers from here on are ids, times and amounts rather than counts.
+_COUNTS_END = 1_000_000
+
 
 def describe_json(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """An answer that is one JSON object or array."""
@@ -80,15 +89,66 @@ def _describe_shape(value: Any) -> str:
     verdict = _find_verdict(value)
     if verdict.startswith(("error", "message")):
         return verdict
-    if len(value) == 1 and isinstance(inner := next(iter(value.values())), dict | list) and inner:
-        if isinstance(inner, list):
-            shape = f"{format_count(len(inner), 'item')}"
-        else:
-            shape = _list_keys(inner)
-        return f"{shorten_to_line(next(iter(value)), 30)}: {shape}"
+    if _is_table_of_counts(value):
+        return _list_counts(value)
+    collections = ", ".join(_find_collections(value))
+    if len(value) == 1:
+        key, inner = next(iter(value.items()))
+        if collections:
+            return collections
+        if isinstance(inner, dict) and inner:
+            return f"{shorten_to_line(key, 30)}: {_list_keys(inner)}"
     if verdict:
-        return f"{verdict}; {_list_keys(value)}"
+        return f"{verdict}; {collections or _list_keys(value)}"
+    if collections and len(value) <= _COLLECTIONS_NAMED and all(isinstance(inner, list) for inner in value.values()):
+        return collections
+    if collections:
+        return f"{collections}; {_list_keys(value)}"
     return _list_keys(value)
+
+
+def _find_collections(value: Mapping[str, Any]) -> list[str]:
+    """Return the first lists and tables of counts in `value`, each with its path: `data.rows: 40 items`.
+
+    Lists come before tables, the shallowest first; empty lists are named where there is nothing else. A record of many
+    fields is told by its fields: only what has more members than it has fields is named of it.
+    """
+    least = 1 if len(value) <= _ANSWER_KEYS else len(value) + 1
+    lists: list[str] = []
+    tables: list[str] = []
+    empty: list[str] = []
+    level: list[tuple[str, Mapping[str, Any]]] = [("", value)]
+    for _ in range(_COLLECTION_DEPTH):
+        deeper: list[tuple[str, Mapping[str, Any]]] = []
+        for path, fields in level:
+            for key, inner in list(fields.items())[:_KEYS_LOOKED_AT]:
+                place = f"{path}{shorten_to_line(key, 30)}"
+                if isinstance(inner, list):
+                    size = f"{place}: {format_count(len(inner), 'item')}"
+                    if len(inner) >= least:
+                        lists.append(size)
+                    elif not inner and least == 1:
+                        empty.append(size)
+                elif isinstance(inner, dict) and _is_table_of_counts(inner):
+                    if len(inner) >= least:
+                        tables.append(f"{place}: {_list_counts(inner)}")
+                elif isinstance(inner, dict):
+                    deeper.append((f"{place}.", inner))
+        level = deeper[:_KEYS_LOOKED_AT]
+    return (lists + tables or empty)[:_COLLECTIONS_NAMED]
+
+
+def _is_table_of_counts(value: Mapping[str, Any]) -> bool:
+    """Return whether `value` counts things by name: `{"passed": 10, "failed": 2}`."""
+    return bool(value) and all(
+        isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _COUNTS_END for count in value.values()
+    )
+
+
+def _list_counts(value: Mapping[str, int]) -> str:
+    counts = [f"{shorten_to_line(name, 30)} {count}" for name, count in list(value.items())[:4]]
+    more = ", …" if len(value) > 4 else ""
+    return f"{', '.join(counts)}{more}"
 
 
 def _list_keys(value: Mapping[str, Any]) -> str:
