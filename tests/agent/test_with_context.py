@@ -126,3 +126,21 @@ def test_a_window_is_learned_from_the_provider(shape: Shape, tmp_path: Path) -> 
         statuses = [request.status for request in server.requests]
     assert ended.ending == "done", ended.why
     assert 400 in statuses
+
+
+def test_the_report_of_a_run_has_the_report_of_its_session(tmp_path: Path) -> None:
+    """A second run of the same session reports its own steps, and beside them the session with both runs' turns."""
+    store = open_store(f"sqlite:///{tmp_path / 'agent.db'}")
+    turns = []
+    for _ in range(2):
+        with Playback(COUNT) as server, ContextManager(EAGER, store=store, session="s") as context:
+            loaded = load_conversation(store, "s", "openai")
+            history = loaded.messages if loaded else []
+            ended = run_agent(model("openai", server), Shell(tmp_path), "Count.", context, 3, history=history)
+        report = ended.report
+        assert report.context_report is not None
+        turns.append((len(report.steps), report.context_report.turns, report.context_report.phase))
+    store.close()
+    assert turns[0] == (3, 3, "raw")
+    assert turns[1][0] < turns[1][1]
+    assert turns[1][2] == "masking"

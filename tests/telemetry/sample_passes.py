@@ -24,6 +24,7 @@ FULL = Diagnostics(
     after=12_000,
     raw=45_000,
     reason="rewrite pays",
+    phase="summarizing",
     epoch=3,
     masked=(
         Hidden(handle="t3.1", tool="bash", tokens=900, left=40),
@@ -62,7 +63,8 @@ FULL = Diagnostics(
 #: One that did nothing.
 QUIET = Diagnostics(
     session="task-42", branch="task-42", call=2, turns=18, before=12_400, after=12_400, raw=45_400, reason="cap on raw",
-    epoch=3, seconds=0.002, model="claude-sonnet-4-5", rewrites={"mask": 1, "summary": 1}, recalls=2,
+    phase="summarizing", epoch=3,
+    seconds=0.002, model="claude-sonnet-4-5", rewrites={"mask": 1, "summary": 1}, recalls=2,
     costs=Costs(ours=0.55, raw=0.9, summarizer=0.02, recalls=0.01),
 )  # fmt: skip
 
@@ -86,6 +88,7 @@ any_pass = st.builds(
     after=_tokens,
     raw=_tokens,
     reason=_words,
+    phase=st.sampled_from(["raw", "masking", "summarizing"]),
     epoch=st.integers(1, 50),
     masked=st.lists(_hidden, max_size=3).map(tuple),
     clipped=st.lists(_hidden, max_size=2).map(tuple),

@@ -58,8 +58,9 @@ def line(told: Diagnostics, **options: Any) -> str:
 def test_text() -> None:
     """key=value in a fixed order, with the token delta; what is nothing is left out."""
     assert line(QUIET) == (
-        "event=pass session=task-42 model=claude-sonnet-4-5 call=2 turns=18 tokens_in=45400 tokens_out=12400 "
-        'delta=-33000 reason="cap on raw" epoch=3 cost_usd=0.55 hiding_saved_usd=0.35 ms=2'
+        "event=pass session=task-42 model=claude-sonnet-4-5 call=2 turns=18 phase=summarizing "
+        'tokens_in=45400 tokens_out=12400 delta=-33000 reason="cap on raw" epoch=3 '
+        "cost_usd=0.55 hiding_saved_usd=0.35 ms=2"
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext
+from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext, ReportingContext
 from elision.agent.environment import ActionResult, Environment
 from elision.agent.message_shapes import MESSAGE_SHAPES, make_user_message
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
@@ -108,6 +108,8 @@ class _Agent:
         elif self.messages[-1]["role"] != "assistant":
             # A context without `keep` reads the messages when it prepares a call.
             self.context.prepare(self.messages, system=self.system, tools=self.tools)
+        if isinstance(self.context, ReportingContext):
+            self.report.context_report = self.context.report()
 
     def _prepare_context(self) -> PreparedContext:
         view = self.context.prepare(self.messages, system=self.system, tools=self.tools)

@@ -13,6 +13,7 @@ from elision.agent.environment import ActionResult
 from elision.agent.model import ModelAnswer
 from elision.strategies.extractors.edits import describe_edit, describe_line_edit, describe_shell_write
 from elision.strategies.extractors.test_reports import describe_test_run
+from elision.telemetry.context_report import ContextReport, compute_frequency
 from elision.telemetry.diagnostics import Costs, Diagnostics
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation
@@ -47,7 +48,11 @@ class PhaseSpan:
 
 @dataclass(slots=True)
 class RunReport:
-    """A run as it goes on; complete when it has ended. model: its name."""
+    """A run as it goes on; complete when it has ended.
+
+    model: its name. context_report: of the whole session, earlier runs included; None until the run has ended, and
+    where the context reports nothing.
+    """
 
     model: str
     steps: list[Step] = field(default_factory=list)
@@ -56,6 +61,7 @@ class RunReport:
     masked_results: int = 0
     peak_tokens: int = 0
     summary_calls: list[int] = field(default_factory=list)
+    context_report: ContextReport | None = None
     _started: float = 0.0
 
     def add_prepared(self, diagnostics: Diagnostics) -> None:
@@ -108,15 +114,13 @@ class RunReport:
 
     @property
     def tokens_saved(self) -> int:
-        """Prompt tokens that were not sent, over all turns: what everything would have been, less what was sent."""
+        """Prompt tokens that were not sent, over the turns of this run: of everything, less what was sent."""
         return sum(max(0, step.diagnostics.raw - step.diagnostics.after) for step in self.steps)
 
     @property
     def turns_per_summary(self) -> float | None:
-        """How often summaries were written; None if none was."""
-        if self.summary_calls:
-            return len(self.steps) / len(self.summary_calls)
-        return None
+        """Turns of this run per summary; None if none was written."""
+        return compute_frequency(len(self.steps), len(self.summary_calls))
 
 
 def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:

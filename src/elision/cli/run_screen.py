@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -112,13 +113,21 @@ def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
     named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
     yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
     yield "phases", _describe_phases(report)
-    yield (
-        "context",
-        f"at most {figures.format_tokens(report.peak_tokens)} tokens, {_format_count(newest.epoch, 'epoch')}",
-    )
+    yield "context", _describe_context(report, newest)
     yield "hidden", _describe_hidden(report)
     yield "sent", _describe_sent(report)
     yield "cost", _describe_cost(newest, report)
+
+
+def _describe_context(report: RunReport, newest: Diagnostics) -> str:
+    largest = figures.format_tokens(report.peak_tokens)
+    described = f"at most {largest} tokens, {_format_count(newest.epoch, 'epoch')}"
+    session = report.context_report
+    if session is None or session.phase == "raw":
+        return described
+    counted = asdict(session.phase_turns)
+    phases = ", ".join(f"{count} {name}" for name, count in counted.items() if count)
+    return f"{described}; turns of the session: {phases}"
 
 
 def _describe_phases(report: RunReport) -> str:

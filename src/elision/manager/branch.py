@@ -12,28 +12,32 @@ from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.store import AtomicCreate, NewSession, Relation, Store
 from elision.strategies.guards import Guards, RunWatch
+from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
 
 
 @dataclass(slots=True)
-class ObservationTotals:
-    """Running totals over a session's observations, for the diagnostics. Adding a turn is work O(turn)."""
+class TurnTotals:
+    """Running totals over a session's turns, for diagnostics and reports. Adding a turn is work O(turn)."""
 
     sizer: Sizer
     #: Number of observations up to and with each turn, and their tokens. The first entry is 0.
     observations: list[int] = field(default_factory=lambda: [0])
     tokens: list[int] = field(default_factory=lambda: [0])
+    #: Where the tokens are, up to and with each turn, the head left out.
+    compositions: list[TokenComposition] = field(default_factory=lambda: [TokenComposition()])
 
     def add_turn(self, turn: Turn) -> None:
-        tokens = sum(self.sizer.count_observation(observation) for observation in turn.observations)
+        composition = measure_turn(turn, self.sizer)
         self.observations.append(self.observations[-1] + len(turn.observations))
-        self.tokens.append(self.tokens[-1] + tokens)
+        self.tokens.append(self.tokens[-1] + composition.observations)
+        self.compositions.append(self.compositions[-1] + composition)
 
     def remove_newest(self) -> None:
         """Undo the newest `add_turn`."""
-        del self.observations[-1], self.tokens[-1]
+        del self.observations[-1], self.tokens[-1], self.compositions[-1]
 
 
 @dataclass(slots=True)
@@ -56,7 +60,7 @@ class SessionBranch:
     new: NewSession
     session: Session
     watch: RunWatch
-    totals: ObservationTotals
+    totals: TurnTotals
     watch_before_newest: RunWatch
     history: History | None = None
     saved_events: int = 0
@@ -234,7 +238,7 @@ def make_branch(new: NewSession, session: Session, guards: Guards) -> SessionBra
         new=new,
         session=session,
         watch=watch,
-        totals=ObservationTotals(session.sizer),
+        totals=TurnTotals(session.sizer),
         watch_before_newest=watch,
         nodes=map_nodes(session.events),
     )

@@ -1,4 +1,4 @@
-"""The diagnostics of a call, from the state of the engine and of the branch."""
+"""The diagnostics of a call, and the report of a session, from the state of the engine and of the branch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from elision.engine import CallResult, Session
 from elision.manager.branch import SessionBranch
 from elision.manager.ledger import Ledger
+from elision.telemetry.context_report import (
+    ContextReport,
+    CountBasis,
+    PhaseTurns,
+    SavingFigures,
+    SummaryFigures,
+    compute_frequency,
+)
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
+from elision.trajectory.composition import measure_head
 from elision.trajectory.plan import Clip, Mask, make_handle
 from elision.trajectory.state import State
 
@@ -29,6 +38,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         after=engine.convert_to_billed(newest.view.tokens),
         raw=engine.convert_to_billed(state.raw_track.tokens),
         reason=newest.decided.reason,
+        phase=ledger.phase,
         epoch=state.epoch,
         masked=tuple(_list_hidden(state, newest.decided.masks)),
         clipped=tuple(_list_hidden(state, newest.decided.clips)),
@@ -62,6 +72,56 @@ def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: f
         faults=faults,
         seconds=seconds,
     )
+
+
+def build_context_report(
+    branch: SessionBranch, ledger: Ledger, *, session: str, model: str, strategy: str
+) -> ContextReport:
+    """Return the report of a session: all of its calls, in USD and in tokens as the provider counts them."""
+    branch.count_new_turns()
+    engine = branch.session
+    state = engine.state
+    costs = compute_costs(engine, ledger)
+    prompts = engine.costs.total
+    live = state.summary
+    return ContextReport(
+        session=session,
+        model=model,
+        strategy=strategy,
+        phase=ledger.phase,
+        calls=ledger.requests,
+        turns=len(state.turns),
+        phase_turns=PhaseTurns(
+            raw=ledger.phase_turns["raw"],
+            masking=ledger.phase_turns["masking"],
+            summarizing=ledger.phase_turns["summarizing"],
+        ),
+        summaries=SummaryFigures(
+            count=ledger.summaries,
+            failed=ledger.attempts,
+            covered_turns=state.covered_turns,
+            tokens=state.sizer.count_text(live.block) if live else 0,
+            usd=costs.summarizer,
+            frequency=compute_frequency(len(state.turns), ledger.summaries),
+        ),
+        savings=SavingFigures(
+            sent_tokens=prompts.ours.prompt_tokens,
+            raw_tokens=prompts.raw.prompt_tokens,
+            costs=costs,
+            basis=_choose_basis(engine, ledger),
+        ),
+        composition=measure_head(state.head, engine.sizer) + branch.totals.compositions[-1],
+        shadow=engine.shadow,
+    )
+
+
+def _choose_basis(engine: Session, ledger: Ledger) -> CountBasis:
+    """Return how the tokens of the calls were counted."""
+    if ledger.requests and ledger.reported_calls == ledger.requests:
+        return "reported"
+    if engine.sizer.counter.is_exact:
+        return "counted"
+    return "estimated"
 
 
 def compute_costs(engine: Session, ledger: Ledger) -> Costs:

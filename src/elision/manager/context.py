@@ -28,10 +28,15 @@ from elision.dialects import capabilities, signals
 from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import CallTerms, Session
-from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError
+from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError, UnknownHandle
 from elision.manager import exchanges, recall_definitions, recall_tools
 from elision.manager.branch import SessionBranch, session_name
-from elision.manager.call_diagnostics import build_diagnostics, build_failed_diagnostics, compute_costs
+from elision.manager.call_diagnostics import (
+    build_context_report,
+    build_diagnostics,
+    build_failed_diagnostics,
+    compute_costs,
+)
 from elision.manager.caller_lock import CallerLock
 from elision.manager.context_options import (
     RECALL_TOOLS,
@@ -39,6 +44,7 @@ from elision.manager.context_options import (
     ContextOptions,
     Options,
     check_option_names,
+    describe_without_recall_rules,
     show_option_signature,
 )
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
@@ -65,6 +71,7 @@ from elision.stores.store import Hit, Store
 from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled, RecallExchanged, UsageReported, WindowLearned
@@ -370,6 +377,30 @@ class ContextManager:
             WindowLearned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0)
         )
         return True
+
+    def report(self) -> ContextReport:
+        """Return what the session is so far: phases, summaries, savings, and where its tokens are.
+
+        A session that this object has not read yet is read from the store. Raises StoreError.
+        """
+        with self._lock:
+            try:
+                branch = self._lookup.find_branch()
+            except UnknownHandle:
+                return ContextReport(session=self.session, model=self.options.model, shadow=self.options.shadow)
+            newest = branch.session.newest_call
+            return build_context_report(
+                branch,
+                self._open_ledger(branch),
+                session=self.session,
+                model=(newest.model if newest else "") or self.options.model,
+                strategy=describe_without_recall_rules(self._preparer.strategy),
+            )
+
+    async def report_async(self) -> ContextReport:
+        """Do as `report`, off the event loop. Other callers wait until it has ended."""
+        async with self._lock:
+            return await run_off_loop(self.report)
 
     # -- what the client never saw ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
 from elision.strategies.rules import Rule
-from elision.strategies.spec import PRESET_GUARDS, find_preset, parse_strategy
+from elision.strategies.spec import PRESET_GUARDS, describe_strategy, find_preset, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
@@ -265,6 +265,12 @@ class Options:
         }
         given = {name: value for name, value in options.items() if value is not None}
         return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
+
+
+def describe_without_recall_rules(strategy: Strategy) -> str:
+    """Return a strategy as text, without the rules that `Options` adds for the recall tools."""
+    rules = tuple(rule for rule in strategy.rules if rule.tool not in RECALL_TOOLS | SEARCH_TOOLS)
+    return describe_strategy(replace(strategy, rules=rules))
 
 
 def show_option_signature(constructor: _Constructor) -> _Constructor:

@@ -1,4 +1,4 @@
-"""Totals over a session's log: summaries, rewrites by cause, recalls, what the provider billed."""
+"""Totals over a session's log: phases, summaries, rewrites by cause, recalls, what the provider billed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from elision.telemetry.diagnostics import ContextPhase
 from elision.trajectory.events import (
     Event,
     ObservationRecalled,
@@ -14,6 +15,7 @@ from elision.trajectory.events import (
     RequestSent,
     SessionOpened,
     SummaryFailed,
+    TurnAdded,
     UsageReported,
     WindowLearned,
 )
@@ -44,6 +46,8 @@ class Ledger:
     """Totals of a log, added up as it grows; work O(new events). Costs are in USD.
 
     billed_usd: as the provider reported; None while no usage was reported.
+    phase:      of the newest call. phase_turns: turns by the phase of the call that they answer.
+    requests:   sent so far; a call may be made again. reported_calls: those whose usage the provider reported.
     due_usd:    what limits are compared with: each call as it was reported, else what its prompt costs.
     prices:     of the session's own model. The prices of any other are looked up; without a lookup all calls are billed
                 at `prices`.
@@ -54,11 +58,15 @@ class Ledger:
         self._find_model_prices = priced
         #: By model. A call that names none is of the session's own.
         self._by_model: dict[str, Prices] = {"": prices}
+        self.phase: ContextPhase = "raw"
+        self.phase_turns: Counter[ContextPhase] = Counter()
         self.summaries = 0
         self.attempts = 0
         self.rewrites: Counter[str] = Counter()
         self.recalls = 0
         self.recall_usd = 0.0
+        self.requests = 0
+        self.reported_calls = 0
         self.billed_usd: float | None = None
         self.due_usd = 0.0
         self._recalled_tokens = 0
@@ -81,6 +89,8 @@ class Ledger:
     def fold_event(self, event: Event) -> None:
         """Add one event, for callers that do not keep the whole log."""
         match event:
+            case TurnAdded():
+                self.phase_turns[self.phase] += 1
             case PassDecided():
                 self._add_decision(event)
             case SummaryFailed():
@@ -88,6 +98,7 @@ class Ledger:
             case ObservationRecalled():
                 self._add_recall(event)
             case RequestSent():
+                self.requests += 1
                 self._add_call(event)
                 rates = self.prices.find_rates(event.tokens)
                 self.recall_usd += self._recalled_tokens * (rates.cache_read or rates.input) / 1e6
@@ -152,6 +163,10 @@ class Ledger:
             self.rewrites[cause] += 1
             self._warm_tokens = 0
         self.summaries += event.summary is not None
+        if event.summary:
+            self.phase = "summarizing"
+        elif cause and self.phase == "raw":
+            self.phase = "masking"
 
     def _bill_answer(self, event: UsageReported) -> None:
         call = self._calls.get(event.call) or _BilledCall(self.prices)
@@ -159,6 +174,7 @@ class Ledger:
         prompt = event.usage.sent_prompt
         if call.tokens and prompt and not self._shadow:
             self._scale.add_report(call.tokens, prompt, extends=call.is_extension)
+        self.reported_calls += call.reported_usd is None
         # What is reported again is the same request's.
         self.billed_usd = (self.billed_usd or 0.0) + usd - (call.reported_usd or 0.0)
         self.due_usd += usd - (call.prompt_usd if call.reported_usd is None else call.reported_usd)

@@ -15,8 +15,8 @@ from typing import ClassVar
 from elision.engine import Session
 from elision.errors import CorruptError, PriceError, SpecError
 from elision.manager.branch import SessionBranch, make_branch
-from elision.manager.call_diagnostics import build_diagnostics
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
+from elision.manager.call_diagnostics import build_context_report, build_diagnostics
+from elision.manager.context_options import describe_without_recall_rules
 from elision.manager.ledger import Ledger
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.decision_context import DecisionContext
@@ -24,7 +24,8 @@ from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.raw import Raw
 from elision.strategies.session_costs import CallBills
-from elision.strategies.spec import describe_strategy, parse_strategy
+from elision.strategies.spec import parse_strategy
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import (
     Event,
@@ -114,6 +115,7 @@ class SessionReport:
     final:          diagnostics of the newest call with everything that came after it; None before the first call.
     shadow:         whether its requests were sent unchanged, whatever was decided.
     head, turns:    as they are by now. dialect: of its messages; "" if turns were added by hand.
+    context:        phases, summaries, savings, as `ContextManager.report` has them; None before the first event.
     """
 
     info: SessionInfo
@@ -127,6 +129,7 @@ class SessionReport:
     head: Head = field(default_factory=Head)
     dialect: str = ""
     turns: tuple[Turn, ...] = ()
+    context: ContextReport | None = None
 
     @property
     def sent_tokens(self) -> int:
@@ -213,12 +216,19 @@ class LogReader:
         prices, has_own_prices = _find_session_prices(self._fixed_prices, self.model)
         branch = self._branch
         final = None
-        if branch is not None and branch.session.newest_call is not None:
-            final = self._build_diagnostics(branch)
+        context = None
+        strategy = _shorten_strategy(self._opened.strategy) if self._opened else ""
+        if branch is not None:
+            assert branch.ledger is not None
+            context = build_context_report(
+                branch, branch.ledger, session=self.info.key, model=self.model, strategy=strategy
+            )
+            if branch.session.newest_call is not None:
+                final = self._build_diagnostics(branch)
         return SessionReport(
             info=info or self.info,
             model=self.model,
-            strategy=_shorten_strategy(self._opened.strategy) if self._opened else "",
+            strategy=strategy,
             prices=prices,
             has_own_prices=has_own_prices,
             calls=tuple(self._calls),
@@ -227,6 +237,7 @@ class LogReader:
             head=branch.session.state.head if branch is not None else Head(),
             dialect=self._opened.dialect if self._opened else "",
             turns=tuple(branch.session.state.turns) if branch is not None else (),
+            context=context,
         )
 
     def _iterate_calls(self, events: Sequence[Event]) -> Iterator[tuple[CallReport | None, SessionBranch]]:
@@ -522,5 +533,4 @@ def _shorten_strategy(strategy: str) -> str:
         parsed = parse_strategy(strategy)
     except SpecError:
         return strategy
-    rules = tuple(rule for rule in parsed.rules if rule.tool not in RECALL_TOOLS | SEARCH_TOOLS)
-    return describe_strategy(replace(parsed, rules=rules))
+    return describe_without_recall_rules(parsed)

@@ -27,6 +27,7 @@ def encode_session_report(account: SessionReport) -> dict[str, Any]:
         "recalls": end.recalls if end else 0,
         "costs": _encode_costs(end.costs) if end else {},
         "savings": asdict(end.savings) if end else {},
+        "report": account.context.to_dict() if account.context else None,
         "stop": asdict(end.stop) if end and end.stop else None,
         "hint": asdict(end.hint) if end and end.hint else None,
     }
@@ -40,6 +41,7 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "at": call.at,
         "model": diagnostics.model,
         "reason": diagnostics.reason,
+        "phase": diagnostics.phase,
         "tokens": {"before": call.tokens_before, "after": call.sent_tokens, "raw": call.raw_tokens},
         "epoch": diagnostics.epoch,
         "masked": [asdict(each) for each in diagnostics.masked],

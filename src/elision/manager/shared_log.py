@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from elision.errors import ConflictError
-from elision.manager.branch import ObservationTotals, SessionBranch, has_session, map_nodes
+from elision.manager.branch import SessionBranch, TurnTotals, has_session, map_nodes
 from elision.manager.branch_lookup import SessionFactory
 from elision.manager.history import History
 from elision.stores.store import Store
@@ -63,7 +63,7 @@ def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFa
         branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
         branch.turns_counted = 0
-        branch.totals = ObservationTotals(branch.session.sizer)
+        branch.totals = TurnTotals(branch.session.sizer)
         branch.watch = guards.start_watch()
         branch.watch_before_newest = branch.watch
     else:

@@ -10,6 +10,8 @@ from elision.trajectory.stop import StopHint as StopHint
 
 #: What failed and was passed over: the request went out all the same.
 FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback", "budget"]
+#: What the requests of a session are: everything, some results replaced by placeholders, or begun by a summary.
+ContextPhase: TypeAlias = Literal["raw", "masking", "summarizing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ class Diagnostics:
                       hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
     estimated:        whether our counts are character estimates.
     masked, clipped, summarized: what this pass hid. reason: why, or why nothing was.
+    phase:            "raw" before anything is hidden, "masking" after that, "summarizing" from the first summary on.
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
     history:          how this call's messages went on: "continue", "amended", "undo", "fork", "replaced".
@@ -135,6 +138,7 @@ class Diagnostics:
     after: int
     raw: int
     reason: str
+    phase: ContextPhase = "raw"
     epoch: int = 1
     masked: tuple[Hidden, ...] = ()
     clipped: tuple[Hidden, ...] = ()

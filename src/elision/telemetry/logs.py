@@ -69,6 +69,7 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
         "model": diagnostics.model,
         "call": diagnostics.call,
         "turns": diagnostics.turns,
+        "phase": diagnostics.phase if diagnostics.call else "",
         "tokens_in": diagnostics.raw,
         "tokens_out": diagnostics.after,
         "delta": diagnostics.after - diagnostics.raw,

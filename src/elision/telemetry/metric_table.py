@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from elision.errors import SummaryCause
-from elision.telemetry.diagnostics import FaultKind
+from elision.telemetry.diagnostics import ContextPhase, FaultKind
 
 #: gauge: as of the newest pass. counter: only grows, over all sessions of the process. updown: a sum that may shrink.
 MetricKind: TypeAlias = Literal["gauge", "counter", "updown", "histogram"]
@@ -100,6 +100,9 @@ FAULTS: Final = _make_counter(
     "cause",
 )
 STOPS: Final = _make_counter("agent_context_stops_total", "1", "sessions in which a guard spoke up", "guard")
+PHASES: Final = _make_counter(
+    "agent_context_phase_calls_total", "1", "calls by the phase that their session is in", "phase"
+)
 HISTORIES: Final = _make_counter(
     "agent_context_histories_total", "1", "calls by how their messages went on from those before", "how"
 )
@@ -136,6 +139,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     RECALLS,
     FAULTS,
     STOPS,
+    PHASES,
     HISTORIES,
     PASS_SECONDS,
     SUMMARIZER_SECONDS,
@@ -208,6 +212,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "outcome": ("fresh", "extend", "model-free", "failed"),
     "how": ("mask", "clip", "summary", "continue", "amended", "undo", "fork", "replaced"),
     "by": ("hiding", "caching"),
+    "phase": get_args(ContextPhase),
     "bill": ("ours", "raw", "summarizer", "recalls"),
     "kind": get_args(FaultKind),
     "guard": ("max_turns", "max_cost_usd", "plateau_window"),

@@ -124,6 +124,7 @@ class Sampler:
         model = {"model": self._limit_model(diagnostics.model)}
         yield Sample(metric_table.RAW_TOKENS, diagnostics.raw, model)
         yield Sample(metric_table.SENT_TOKENS, diagnostics.after, model)
+        yield Sample(metric_table.PHASES, 1, {"phase": normalize_label("phase", diagnostics.phase)})
         yield Sample(metric_table.HISTORIES, 1, {"how": normalize_label("how", diagnostics.history)})
 
     def _sample_growth(self, diagnostics: Diagnostics, previous: _SessionTotals) -> Iterator[Sample]:

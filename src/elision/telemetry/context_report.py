@@ -1,0 +1,144 @@
+"""What a session is so far, as one value: phases, summaries, savings, and where its tokens are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from elision.telemetry.diagnostics import ContextPhase, Costs
+from elision.trajectory.composition import TokenComposition
+
+#: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
+CountBasis: TypeAlias = Literal["reported", "counted", "estimated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTurns:
+    """Turns by the phase of the request that each of them answers.
+
+    raw: nothing was hidden yet. masking: results were hidden, and there was no summary. summarizing: after that.
+    """
+
+    raw: int = 0
+    masking: int = 0
+    summarizing: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryFigures:
+    """The summaries of a session.
+
+    count:         written and used. failed: asked for and not used.
+    covered_turns: leading turns that the live summary stands for. tokens: of that summary; 0 if there is none.
+    usd:           what all of them cost, failed ones included.
+    frequency:     turns per summary; None if there is none.
+    """
+
+    count: int = 0
+    failed: int = 0
+    covered_turns: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    frequency: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingFigures:
+    """What was saved over all calls of a session.
+
+    sent_tokens, raw_tokens: of all prompts, as sent and had nothing been hidden.
+    costs:        our bill and the bill of sending everything, in USD; `costs.billed` is what the provider reported.
+    basis:        how tokens were counted: `reported` if the provider reported the usage of every call, else `counted`
+                  by the tokenizer, or `estimated` from characters. What was not sent can only be counted.
+    """
+
+    sent_tokens: int = 0
+    raw_tokens: int = 0
+    costs: Costs = field(default_factory=Costs)
+    basis: CountBasis = "counted"
+
+    @property
+    def tokens(self) -> int:
+        """Return the prompt tokens that were not sent; negative if more was sent than without us."""
+        return self.raw_tokens - self.sent_tokens
+
+    @property
+    def usd(self) -> float:
+        """Return the net saving in USD, as billed: summarizer, recalls and cache writes are debited."""
+        return self.costs.saved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextReport:
+    """A session so far.
+
+    session:     its name. model: of its requests; "" if unknown. strategy: as text.
+    phase:       `raw` before anything is hidden, `masking` after that, `summarizing` from the first summary on.
+    calls:       requests so far. turns: so far. phase_turns: of them in each phase.
+    composition: where the tokens of the turns are, had nothing been hidden.
+    shadow:      whether requests were sent unchanged. All this is then what would have been.
+    """
+
+    session: str
+    model: str = ""
+    strategy: str = ""
+    phase: ContextPhase = "raw"
+    calls: int = 0
+    turns: int = 0
+    phase_turns: PhaseTurns = field(default_factory=PhaseTurns)
+    summaries: SummaryFigures = field(default_factory=SummaryFigures)
+    savings: SavingFigures = field(default_factory=SavingFigures)
+    composition: TokenComposition = field(default_factory=TokenComposition)
+    shadow: bool = False
+
+    @property
+    def efficiency(self) -> float:
+        """Return our bill ÷ the bill of sending everything: 0.44 means 44 %. 1 if nothing was billed."""
+        return self.savings.costs.ratio
+
+    @property
+    def efficiency_score(self) -> float:
+        """Return the share of the raw bill that was saved, 1 - `efficiency`: higher is better, below 0 is a loss."""
+        return 1.0 - self.efficiency
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values, under the keys of the published efficiency report, and more.
+
+        Published are `phases` (`masking`, `summarizing`), `summaries` (`count`, `frequency`), `savings` (`tokens`,
+        `estimated_cost` in USD) and `efficiency_score`.
+        """
+        savings = self.savings
+        return {
+            "session": self.session,
+            "model": self.model,
+            "strategy": self.strategy,
+            "shadow": self.shadow,
+            "phase": self.phase,
+            "calls": self.calls,
+            "turns": self.turns,
+            "phases": asdict(self.phase_turns),
+            "summaries": asdict(self.summaries),
+            "savings": {
+                "tokens": savings.tokens,
+                "estimated_cost": savings.usd,
+                "sent_tokens": savings.sent_tokens,
+                "raw_tokens": savings.raw_tokens,
+                "our_usd": savings.costs.ours,
+                "raw_usd": savings.costs.raw,
+                "billed_usd": savings.costs.billed,
+                "basis": savings.basis,
+            },
+            "efficiency": self.efficiency,
+            "efficiency_score": self.efficiency_score,
+            "composition": {
+                **asdict(self.composition),
+                "observation_share": self.composition.observation_share,
+            },
+        }
+
+
+def compute_frequency(turns: int, summaries: int) -> float | None:
+    """Return the turns per summary; None without a summary."""
+    if summaries:
+        return turns / summaries
+    return None

@@ -1,0 +1,53 @@
+"""Where the tokens of a trajectory are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.testing.builders import call, long_text, result, step, turn, user
+from elision.trajectory.composition import TokenComposition, measure_head, measure_turn
+from elision.trajectory.turn import Action, Turn
+from tests.properties.builders import SIZER, run_session
+
+
+@given(lines=st.lists(st.integers(1, 12), min_size=1, max_size=8), words=st.booleans())
+def test_the_parts_add_up_to_the_prompt(lines: list[int], words: bool) -> None:
+    """Nothing is left out and nothing counted twice."""
+    said = {"said": [user("Faster.")]} if words else {}
+    turns = [step(number, long_text(number, size), **said) for number, size in enumerate(lines, start=1)]
+    session = run_session("raw", turns)
+    total = measure_head(session.state.head, SIZER)
+    for each in turns:
+        total += measure_turn(each, SIZER)
+    assert total.total == session.state.raw_track.tokens
+
+
+def test_each_part_is_where_it_belongs() -> None:
+    """Thoughts and words are reasoning, calls are actions, results observations, the user's words the user's."""
+    pair = (call("bash", command="ls"), result(long_text(50)))
+    one = turn(1, pair, text="I look.", reasoning="Where is it?", said=[user("Faster.")])
+    found = measure_turn(one, SIZER)
+    assert found.observations == SIZER.count_observation(one.observations[0])
+    assert found.reasoning + found.actions == SIZER.count_assistant(one)
+    assert found.user == SIZER.count_message(one.interjections[0])
+    assert found.reasoning > SIZER.count("I look.") + SIZER.count("Where is it?")
+    assert found.actions > SIZER.count(one.actions[0].arguments)
+
+
+def test_an_action_in_the_text_is_an_action() -> None:
+    """A text protocol has the command in what the assistant says; it is not counted twice."""
+    action = Action(id="", name="bash", arguments="cat parser.py", implicit=True)
+    spoken = turn(1, text="I look.\n```bash\ncat parser.py\n```")
+    acted = Turn(index=1, content=spoken.content, actions=(action,))
+    found = measure_turn(acted, SIZER)
+    assert found.actions == SIZER.count("cat parser.py")
+    assert found.reasoning + found.actions == SIZER.count_assistant(acted)
+
+
+def test_the_share_is_that_of_the_turns() -> None:
+    """The head is no part of it, as in the published 84 : 8 : 8."""
+    assert TokenComposition(head=10).observation_share == 0.0
+    published = TokenComposition(head=500, observations=84, reasoning=8, actions=8)
+    assert published.observation_share == pytest.approx(0.84)
