@@ -24,7 +24,8 @@ _LIBRARY = _READING | {"engine", "manager"}
 _DOORS = _LIBRARY | {"agent", "integrations", "gateway", "lab", "mcp"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "config": _POLICY,
+    # The prompt of summaries is checked where it is set.
+    "config": _POLICY | {"summarizers"},
     "trajectory": set(),
     "strategies": _VALUES,
     "dialects": _VALUES,

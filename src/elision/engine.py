@@ -26,6 +26,7 @@ from elision.strategies.budget import apply_learned_window
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, fit_to_budget, fits_budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.policy import FORCED
 from elision.strategies.session_costs import SessionCosts
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import SummaryCall
@@ -82,6 +83,8 @@ PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
 #: How the reason begins of a pass that decides nothing.
 HELD_PREFIX = "held"
+#: The reason of a pass whose summary is written in the background.
+SUMMARY_BEING_WRITTEN: Final = "summary is being written"
 #: Greater than the index of any turn.
 ALL_TURNS: Final = sys.maxsize
 #: Most characters of the reason why a summary failed.
@@ -186,6 +189,8 @@ class Session:
         self._reported_hour_turn: int | None = None
         #: Why the newest pass could not make its view fit, if that was not to be raised.
         self.budget_error: BudgetError | None = None
+        #: Why the newest pass made no summary although it had to; "" if it made one, or need not.
+        self.summary_obstacle = ""
         self.terms = CallTerms()
         self.redaction = redaction
         self._view_limit = usable
@@ -306,18 +311,29 @@ class Session:
     # -- a pass --------------------------------------------------------------------------------------------------
 
     def prepare_view(
-        self, now: float | None = None, model: str = "", *, forced: bool = False, strict: bool = True
+        self,
+        now: float | None = None,
+        model: str = "",
+        *,
+        forced: bool = False,
+        summarized: bool = False,
+        strict: bool = True,
     ) -> PassSteps:
         """Decide, and return the view of the next call.
 
         Yields a SummaryRequest if a summary must be written first. `redact_request` has to redact it before a
-        summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. Raises BudgetError if not
-        even the smallest view fits; with `strict` False that view is returned, and `budget_error` has the error.
+        summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. summarized: also replace
+        all turns but the tail by a summary; where none is made, `summary_obstacle` has the reason. Raises BudgetError if
+        not even the smallest view fits; with `strict` False that view is returned, and `budget_error` has the error.
         """
         self.budget_error = None
+        self.summary_obstacle = ""
         context = self._make_context(now, model)
         before = self.state.track.tokens
-        wanted = self._avoid_summary(self.policy.plan_pass(self.state, context, forced=forced))
+        wanted = self.policy.plan_pass(self.state, context, forced=forced)
+        if summarized:
+            wanted = self._plan_whole_summary(wanted, context)
+        wanted = self._avoid_summary(wanted)
         plan = self._fit_plan(context, wanted, summaries=self.terms.may_summarize, strict=strict)
         plan = self._defer_bound_edits(plan)
         summary = None
@@ -329,9 +345,38 @@ class Session:
             plan = replace(plan, summarize_to=0)
         if summary is None and self._is_over_budget(plan, context):
             summary, plan = self._fit_without_summarizer(plan, context, strict=strict)
+        if summarized:
+            self.summary_obstacle = self._find_summary_obstacle(summary, plan, context)
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
         decided = PassDecided(context.call, plan.reason, plan.masks, plan.clips, summary, offers)
         return self._finish_pass(decided, now, model, before, cost)
+
+    def _plan_whole_summary(self, plan: Plan, context: DecisionContext) -> Plan:
+        """Return a plan that replaces all turns but the tail by a summary; `plan` where that cannot be done."""
+        covers, limit = self.policy.find_whole_summary(self.state, context)
+        if not covers:
+            self.summary_obstacle = "no turn outside the tail is left to summarize"
+            return plan
+        longest = self.strategy.summary_max_tokens
+        if limit < min(SHORT_SUMMARY_TOKENS, longest):
+            self.summary_obstacle = f"turns up to {covers} are too short for a summary to be shorter"
+            return plan
+        masks = self.policy.make_masks(key for key in self.policy.pending if key[0] > covers)
+        return Plan(
+            masks=masks, summarize_to=covers, summary_tokens=limit if limit < longest else 0, reason=plan.reason
+        )
+
+    def _find_summary_obstacle(self, summary: Summary | None, plan: Plan, context: DecisionContext) -> str:
+        """Return why a pass that had to summarize has no summary; "" if it has one."""
+        if summary is not None:
+            return ""
+        if self.summary_obstacle:
+            return self.summary_obstacle
+        if not self.terms.may_summarize:
+            return "the provider clears results itself, and messages stay whole"
+        if plan.reason == FORCED and not self.breaker.may_ask(context.call):
+            return f"an earlier one failed, and the next is asked for at call {self.policy.retry_at}"
+        return plan.reason
 
     def _brings_recall_tools(self, *, masks: bool = False, others: bool = False) -> bool:
         """Return whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
@@ -486,7 +531,7 @@ class Session:
     ) -> tuple[Summary | None, Bill, Plan]:
         """Return the summary, its bill and the plan that is left. A failed summary changes nothing in the view."""
         if isinstance(answer, NotReady):
-            return None, Bill(), Plan(reason="summary is being written")
+            return None, Bill(), Plan(reason=SUMMARY_BEING_WRITTEN)
         parsed = _parse_answer(answer)
         covers = (parsed.covers if isinstance(parsed, SummaryResult) else 0) or plan.summarize_to
         call = bill_call(self.state, context, covers, parsed)
@@ -524,7 +569,15 @@ class Session:
         limit = self._summary_limit(plan)
         room = self._measure_room(plan, covers, context)
         return accept_summary(
-            self.state, self.policy, covers, answer.text, call, self.redaction, max_tokens=limit, room_tokens=room
+            self.state,
+            self.policy,
+            covers,
+            answer.text,
+            call,
+            self.redaction,
+            max_tokens=limit,
+            room_tokens=room,
+            writer=answer.writer,
         )
 
     def _measure_room(self, plan: Plan, covers: int, context: DecisionContext) -> int | None:

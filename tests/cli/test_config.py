@@ -93,3 +93,24 @@ def test_json() -> None:
 def test_errors_are_ours() -> None:
     """A wrong setting is an error of ours: the command line makes a sentence of it."""
     assert isinstance(run(AGENT_CONTEXT_MAX_TURN="3").exception, SettingError)
+
+
+def test_who_writes_summaries_is_said() -> None:
+    """Model, address, prompt and temperature, in table and JSON; the digest is named as such."""
+    assert "Summaries: no model writes summaries; digest\n" in printed()
+    Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
+    environ = {
+        "AGENT_CONTEXT_SUMMARIZER": "openai:qwen3-coder",
+        "AGENT_CONTEXT_SUMMARIZER_BASE_URL": "http://127.0.0.1:9/v1",
+        "AGENT_CONTEXT_SUMMARY_PROMPT": "prompt.txt",
+    }
+    said = "written by openai:qwen3-coder at http://127.0.0.1:9/v1, prompt prompt.txt"
+    assert f"Summaries: {said}\n" in printed(**environ)
+    assert json.loads(printed("--json", **environ))["summaries"] == said
+
+
+def test_a_prompt_without_effect_is_noted() -> None:
+    """The digest asks no model: the setting is kept, and what it would be used for is said."""
+    Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
+    text = printed(width=160, AGENT_CONTEXT_SUMMARY_PROMPT="prompt.txt")
+    assert "summary_prompt is set, without effect: used if a model writes summaries; the digest asks none" in text

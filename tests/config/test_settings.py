@@ -24,6 +24,7 @@ from elision.strategies.masking import Masking
 from elision.strategies.raw import Raw
 from elision.strategies.spec import PRESETS, parse_strategy
 from elision.summarizers.factory import KINDS
+from elision.summarizers.prompt_template import load_prompt
 from elision.telemetry.logs import PassLog
 
 
@@ -80,6 +81,8 @@ def test_every_setting_is_listed(tmp_path: Path) -> None:
 
 def test_the_environment(tmp_path: Path) -> None:
     """Each variable sets what it names, and is its place."""
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{previous}\n{example}\n{turns}\n", encoding="utf-8")
     found = of(
         tmp_path,
         STRATEGY="hybrid",
@@ -99,6 +102,9 @@ def test_the_environment(tmp_path: Path) -> None:
         PLATEAU_WINDOW="5",
         SUMMARIZER="anthropic:claude-haiku-4-5",
         SUMMARIZER_BASE_URL="http://127.0.0.1:9/",
+        SUMMARY_PROMPT=str(prompt),
+        SUMMARY_EXAMPLE="yes",
+        SUMMARY_TEMPERATURE="0.3",
         SUMMARY_SECONDS="30",
         PRICES="qwen3-coder",
         DIALECT="anthropic",
@@ -125,6 +131,8 @@ def test_the_environment(tmp_path: Path) -> None:
     options = found.options()
     assert options["summarizer"] == "anthropic:claude-haiku-4-5"
     assert found.summarizer_base_url == "http://127.0.0.1:9"
+    assert (found.summary_prompt, found.summary_example, found.summary_temperature) == (str(prompt), "on", 0.3)
+    assert found.prompt == load_prompt(prompt, "on")
     assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", False)
     assert (options["dialect"], options["cache_control"], options["tokens"]) == ("anthropic", "client", "estimate")
     assert options["background"] is True
@@ -459,3 +467,59 @@ def test_a_setting_under_the_product_s_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="begin with AGENT_CONTEXT_; AGENT_CONTEXT_STRATEGY is"):
         load_settings({"ELISION_STRATEGY": "raw"}, tmp_path)
     assert load_settings({"ELISION_HOME": "x"}, tmp_path).strategy == load_settings({}, tmp_path).strategy
+
+
+# -- prompts for summaries ---------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_file_is_checked_with_the_settings(tmp_path: Path) -> None:
+    """A file that is missing, or lacks a marker, is refused by variable, file and line, whoever writes summaries."""
+    missing = refused(tmp_path, SUMMARY_PROMPT=str(tmp_path / "none.txt"))
+    assert missing.startswith("AGENT_CONTEXT_SUMMARY_PROMPT: ")
+    assert "none.txt: cannot be read: No such file or directory; give the path of a text file" in missing
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{previous}\n\n{histroy}\n", encoding="utf-8")
+    wrong = refused(tmp_path, SUMMARY_PROMPT=str(prompt))
+    assert f"AGENT_CONTEXT_SUMMARY_PROMPT: {prompt}:3: no marker {{histroy}}; there are {{previous}}" in wrong
+    prompt.write_text("{previous}\n{turns}\n", encoding="utf-8")
+    both = refused(tmp_path, SUMMARY_PROMPT=str(prompt), SUMMARY_EXAMPLE="on")
+    assert both.startswith("AGENT_CONTEXT_SUMMARY_PROMPT, AGENT_CONTEXT_SUMMARY_EXAMPLE: ")
+    assert "no line has {example}; add it, or set summary_example=off" in both
+
+
+def test_a_prompt_beside_the_digest_has_a_note(tmp_path: Path) -> None:
+    """Nobody reads the prompt then: it is kept, and the note says when it would be used."""
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{previous}\n{turns}\n", encoding="utf-8")
+    entries = {
+        entry.key.name: entry.note
+        for entry in of(tmp_path, SUMMARY_PROMPT=str(prompt), SUMMARY_TEMPERATURE="0.5").entries
+    }
+    assert entries["summary_prompt"] == "used if a model writes summaries; the digest asks none"
+    assert entries["summary_temperature"] == "used if a model writes summaries; the digest asks none"
+    assert entries["summary_example"] == ""
+    model = of(tmp_path, SUMMARY_PROMPT=str(prompt), SUMMARIZER="openai:gpt-5-mini")
+    assert not any(entry.note for entry in model.entries)
+
+
+@pytest.mark.parametrize("value", ["-0.1", "2.1", "nan", "warm"])
+def test_a_temperature_is_0_to_2(tmp_path: Path, value: str) -> None:
+    assert "give a temperature, 0 to 2, or none" in refused(tmp_path, SUMMARY_TEMPERATURE=value)
+    assert of(tmp_path, SUMMARY_TEMPERATURE="none").summary_temperature is None
+
+
+def test_who_writes_summaries_is_described(tmp_path: Path) -> None:
+    """In one line, without secrets; and whether the strategy has summaries at all."""
+    assert of(tmp_path).describe_summarizer() == "no model writes summaries; digest (masking makes none of its own)"
+    assert of(tmp_path, STRATEGY="hybrid").describe_summarizer() == "no model writes summaries; digest"
+    written = of(
+        tmp_path,
+        STRATEGY="hybrid",
+        SUMMARIZER="openai:qwen3-coder",
+        SUMMARIZER_BASE_URL="http://agent:hunter2@localhost:8000/v1",
+        SUMMARY_EXAMPLE="on",
+        SUMMARY_TEMPERATURE="0.2",
+    ).describe_summarizer()
+    assert written == (
+        "written by openai:qwen3-coder at http://agent:***@localhost:8000/v1, example on, temperature 0.2"
+    )

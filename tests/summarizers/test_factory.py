@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from elision.errors import MissingExtra, SpecError, SummaryError
 from elision.summarizers.factory import DigestSummarizer, make_summarizer
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer
-from tests.summarizers.scripted_server import reply_chat, reply_claude, serve_script
+from elision.summarizers.prompt_template import SummaryPrompt
+from elision.testing.request_checks import find_problems
+from tests.summarizers.scripted_server import Reply, reply_chat, reply_claude, reply_error, serve_script
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn
 
 GOOD = "COMPLETED: read notes1.md, notes2.md and notes3.md; nothing in them."
@@ -100,3 +104,38 @@ def test_litellm_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "litellm", None)
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[litellm\]"):
         make_summarizer("litellm:gemini/gemini-2.5-flash")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "dialect"),
+    [
+        ("openai", reply_chat(GOOD), "openai"),
+        ("anthropic", reply_claude(GOOD), "anthropic"),
+    ],
+)
+@pytest.mark.parametrize("temperature", [0.0, 0.3, None])
+def test_prompt_and_temperature_reach_the_provider(
+    kind: str, reply: Reply, dialect: str, temperature: float | None
+) -> None:
+    """Each request has the words and the temperature that were set, and is what the provider takes."""
+    own = SummaryPrompt(template="OWN {previous}\n{turns}")
+    with serve_script(reply) as server:
+        writer = make_summarizer(f"{kind}:m-1", base_url=server.url, prompt=own, temperature=temperature)
+        found = writer(ASKED)
+        (body,) = server.bodies
+    assert find_problems(dialect, body) == []
+    assert json.dumps(body.get("temperature")) == json.dumps(0 if temperature == 0 else temperature)
+    assert ("temperature" in body) == (temperature is not None)
+    content = body["messages"][-1]["content"]
+    assert (content if isinstance(content, str) else content[-1]["text"]).startswith("OWN ")
+    assert found.writer == "m-1"
+
+
+def test_a_temperature_that_is_refused_is_left_out() -> None:
+    """As any temperature is, and from then on."""
+    refusal = reply_error(400, "Unsupported value: 'temperature' does not support 0.3 with this model.")
+    with serve_script(refusal, reply_chat(GOOD), reply_chat(GOOD)) as server:
+        writer = make_summarizer("openai:m-1", base_url=server.url, temperature=0.3)
+        writer(ASKED)
+        writer(ASKED)
+        assert [body.get("temperature") for body in server.bodies] == [0.3, None, None]

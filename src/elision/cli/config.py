@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.console import open_console
+from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
 
@@ -47,7 +48,7 @@ def config(
 
 
 def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
-    """Print the table of settings; without `everything` only those that somebody set, and how many have defaults.
+    """Print the table of settings and who writes summaries; without `everything` only the settings that somebody set.
 
     wide: the meaning of each, too.
     """
@@ -60,6 +61,7 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
     if defaults:
         subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
         console.print(Text(f"{subject}; elision config --all lists them.", style="dim"))
+    console.print(Text(f"Summaries: {escape_controls(found.describe_summarizer())}", style="dim"))
 
 
 def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
@@ -92,6 +94,7 @@ def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
 def _settings_json(found: Settings) -> dict[str, object]:
     return {
         "schema": SCHEMA,
+        "summaries": found.describe_summarizer(),
         "settings": [
             {
                 "name": entry.key.name,

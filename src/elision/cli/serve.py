@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
 from elision.cli.view_text import escape_controls
 from elision.config import TypedOption
+from elision.summarizers.factory import make_summarizer
 
 if TYPE_CHECKING:
     from elision.gateway.settings import GatewaySettings
@@ -105,6 +107,8 @@ def _run_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.supervisor import supervise
 
     settings = gateway_settings(**given)
+    # A summarizer without a key, or an unknown one, must not be found out by the first session.
+    make_summarizer(settings.library.summarizer, environment=os.environ, **settings.library.summarizer_options())
     listening = bind_socket(settings.host, settings.port)
     log_to_stderr(choose_form(settings.log))
     url = format_url(listening)
@@ -116,7 +120,8 @@ def _run_gateway(given: dict[str, Any]) -> int:
             locked = ""
         typer.echo(
             f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\n"
-            f"Dashboard:         {url}/{locked}{_describe_mode(settings)}"
+            f"Dashboard:         {url}/{locked}\n"
+            f"Summaries:         {escape_controls(settings.library.describe_summarizer())}{_describe_mode(settings)}"
         )
 
     with listening:

@@ -17,6 +17,7 @@ from elision.errors import SettingError
 from elision.strategies.guards import Guards
 from elision.strategies.spec import PRESET_GUARDS, describe_strategy
 from elision.strategies.strategy import Strategy
+from elision.summarizers.prompt_template import SummaryPrompt, load_prompt
 from elision.telemetry.logs import PassLog
 from elision.trajectory.redact import DEFAULT, NO_REDACTION, Redaction
 
@@ -43,7 +44,7 @@ class Settings:
     """Everything that `ContextManager.from_env()` goes by; `docs/reference/settings.md` has the meanings.
 
     strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
-    summarizer: "digest" or provider:model. log: "none", "text" or "json". entries: each setting and its place.
+    summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json". entries: each setting and its place.
     gateway: the gateway's own settings, by the names that they have in their table.
     """
 
@@ -51,6 +52,10 @@ class Settings:
     guards: Guards
     summarizer: str
     summarizer_base_url: str | None
+    summary_prompt: str | None
+    summary_example: str
+    summary_temperature: float | None
+    prompt: SummaryPrompt = field(repr=False)
     summary_seconds: float
     background: bool
     store: str = field(repr=False)
@@ -76,6 +81,34 @@ class Settings:
         if self.log != NONE:
             found["on_event"] = (PassLog("json" if self.log == "json" else "text", redaction=self.redaction),)
         return found
+
+
+    def summarizer_options(self) -> dict[str, Any]:
+        """The options of `make_summarizer` beside its spec and the environment of its key."""
+        return {
+            "base_url": self.summarizer_base_url or "",
+            "redaction": self.redaction,
+            "prompt": self.prompt,
+            "temperature": self.summary_temperature,
+        }
+
+    def describe_summarizer(self) -> str:
+        """Who writes summaries, where and by what prompt, in one line without secrets."""
+        if self.summarizer == KEYS["summarizer"].default:
+            said = "no model writes summaries; digest"
+        else:
+            said = f"written by {self.summarizer}"
+            if self.summarizer_base_url:
+                said += f" at {conceal_password(self.summarizer_base_url)}"
+            if self.summary_prompt:
+                said += f", prompt {self.summary_prompt}"
+            if self.summary_example != KEYS["summary_example"].default:
+                said += f", example {self.summary_example}"
+            if self.summary_temperature != KEYS["summary_temperature"].default:
+                said += f", temperature {_format_value(self.summary_temperature)}"
+        if self.strategy.make_trigger() is None:
+            said += f" ({self.strategy.name} makes none of its own)"
+        return DEFAULT.redact_text(said)
 
 
 #: Settings that a context manager takes under the same name.
@@ -113,6 +146,7 @@ def load_settings(
         strategy=strategy.strategy,
         guards=guards,
         redaction=redaction,
+        prompt=_load_prompt(found, plain),
         gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
         entries=tuple(_build_entry(key, strategy, plain, places | _find_places(found)) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
@@ -124,7 +158,12 @@ def load_settings(
 FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
 
 #: Settings that are what they are, whatever the others say.
-_PLAIN = (*(name for name in _OPTIONS if name not in ("strategy", "guards")), "summarizer_base_url", "log")
+_PLAIN = (
+    *(name for name in _OPTIONS if name not in ("strategy", "guards")),
+    *("summarizer_base_url", "summary_prompt", "summary_example", "summary_temperature", "log"),
+)
+#: What only a model that writes summaries is given.
+_OF_MODEL_SUMMARIES: Final = ("summary_prompt", "summary_example", "summary_temperature")
 
 
 def _find_value(found: Mapping[str, GivenSetting], name: str) -> Any:
@@ -163,6 +202,15 @@ def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]
         raise SettingError(f"{', '.join(places)}: {error}") from None
 
 
+def _load_prompt(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> SummaryPrompt:
+    """Read the files of prompt and example. Raises SettingError, which names setting, file, line and remedy."""
+    try:
+        return load_prompt(plain["summary_prompt"], plain["summary_example"])
+    except SettingError as error:
+        places = [found[name].place for name in ("summary_prompt", "summary_example") if name in found]
+        raise SettingError(f"{', '.join(places)}: {error}") from None
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +232,10 @@ def _build_entry(
         value = "***"
     else:
         value = _format_value(shown)
-    return SettingEntry(key=key, value=value, place=places.get(name, NOWHERE))
+    note = ""
+    if name in _OF_MODEL_SUMMARIES and name in places and plain["summarizer"] == KEYS["summarizer"].default:
+        note = "used if a model writes summaries; the digest asks none"
+    return SettingEntry(key=key, value=value, place=places.get(name, NOWHERE), note=note)
 
 
 def _find_places(found: Mapping[str, GivenSetting]) -> dict[str, str]:

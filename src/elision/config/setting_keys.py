@@ -132,6 +132,26 @@ _SUMMARIES: Final = (
         meaning="where the summarizer's model is served; none: the provider's own address",
     ),
     Key(
+        name="summary_prompt",
+        group="summaries",
+        read=optional(setting_readers.text),
+        meaning="file with the prompt that a model is asked for a summary with; none: the built-in one",
+    ),
+    Key(
+        name="summary_example",
+        group="summaries",
+        read=setting_readers.example,
+        default="off",
+        meaning="whether the prompt shows an example of a summary: off, on, or a file with one",
+    ),
+    Key(
+        name="summary_temperature",
+        group="summaries",
+        read=optional(setting_readers.temperature),
+        default=0.0,
+        meaning="temperature at which a model writes summaries; none: the server's own",
+    ),
+    Key(
         name="summary_seconds",
         group="summaries",
         read=setting_readers.seconds,

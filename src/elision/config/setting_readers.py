@@ -108,6 +108,14 @@ def seconds(value: object) -> float:
     return found
 
 
+def temperature(value: object) -> float:
+    """A temperature, 0 to 2."""
+    found = _number(value)
+    if not 0 <= found <= 2:
+        raise ValueError("give a temperature, 0 to 2")
+    return found
+
+
 def _number(value: object) -> float:
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
@@ -130,6 +138,14 @@ def optional(read: Reader) -> Reader:
             raise ValueError(f"{error}, or {NONE}") from None
 
     return either
+
+
+def example(value: object) -> str:
+    """ "on", "off" (flags too), or the path of a file."""
+    word = str(value).strip().lower()
+    if isinstance(value, bool) or word in _FLAGS:
+        return "on" if flag(value) else "off"
+    return text(value)
 
 
 def choice(words: Sequence[str]) -> Reader:

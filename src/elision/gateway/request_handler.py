@@ -28,7 +28,7 @@ import msgspec
 
 from elision.dialects import text_in
 from elision.dialects.bound_thinking import add_beta
-from elision.errors import LimitError
+from elision.errors import LimitError, SpecError
 from elision.gateway import header_fields
 from elision.gateway.budgets import LimitCheck
 from elision.gateway.forwarding import (
@@ -69,6 +69,8 @@ MAX_ROUNDS: Final = 8
 MAX_ERROR_BYTES: Final = 1_000_000
 #: Bytes of a request that is encoded on the event loop.
 MAX_INLINE_BYTES: Final = 256 * 1024
+#: The client's wish for one request: "hide" all that may be hidden, or a "summary" of all but the tail.
+COMPACT_HEADER: Final = b"x-elision-compact"
 #: Fields beside the messages that concern the context.
 _CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction")
 #: Fields of a request that are read, apart from its messages.
@@ -265,6 +267,8 @@ class RequestHandler:
         try:
             system = self.body.get_field(_SYSTEM_FIELDS[self.api]) if self.api in _SYSTEM_FIELDS else None
             context_fields = {name: self.body.get_field(name) for name in _CONTEXT_FIELDS}
+            if not self.record.rounds:
+                self._compact_if_asked()
             view = await session.context.prepare_async(
                 to_plain_messages(messages),
                 tools=self.body.get_field("tools"),
@@ -284,6 +288,19 @@ class RequestHandler:
         self.record.session = view.diagnostics.branch or session.name
         self._begin_save()
         return view
+
+    def _compact_if_asked(self) -> None:
+        """Have this call hide all, or summarize, where the client's header asks for it; other values do nothing."""
+        wanted = (self.request.header(COMPACT_HEADER) or b"").strip().lower()
+        if wanted not in (b"hide", b"summary"):
+            return
+        context = self.session.context
+        try:
+            context.compact(summary=wanted == b"summary")
+        except SpecError as error:
+            # A header must not cost the agent its request.
+            _log.warning("session %s: %s", self.session.name, error)
+            context.compact()
 
     def _check_limit(self, standing: SessionStatus) -> None:
         assert self.limit is not None

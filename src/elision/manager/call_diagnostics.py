@@ -165,6 +165,7 @@ def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
         left=state.sizer.count_text(summary.block),
         usd=newest.summarizer_bill.usd,
         route=summary.route,
+        model=summary.writer,
         input=summary.input_tokens,
         cached=summary.cached_tokens,
         output=summary.output_tokens,

@@ -28,7 +28,15 @@ from elision.dialects import capabilities, signals
 from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import CallTerms, Session
-from elision.errors import BudgetError, ConflictError, DialectError, ElisionError, LimitError, UnknownHandle
+from elision.errors import (
+    BudgetError,
+    ConflictError,
+    DialectError,
+    ElisionError,
+    LimitError,
+    SpecError,
+    UnknownHandle,
+)
 from elision.manager import exchanges, recall_definitions, recall_tools
 from elision.manager.branch import SessionBranch, session_name
 from elision.manager.call_diagnostics import (
@@ -66,6 +74,7 @@ from elision.manager.outgoing_request import (
 from elision.manager.preparation import CallPreparer, ShapeMismatch
 from elision.manager.reported_usage import find_usage
 from elision.manager.shared_log import PASS_TRIES
+from elision.manager.summary_list import SessionSummary, list_summaries
 from elision.manager.summary_worker import SummaryRunner
 from elision.stores.store import Hit, Store
 from elision.stores.store_urls import open_store
@@ -206,9 +215,8 @@ class ContextManager:
         """
         writer = make_summarizer(
             found.summarizer,
-            base_url=found.summarizer_base_url or "",
             environment=os.environ if environment is None else environment,
-            redaction=found.redaction,
+            **found.summarizer_options(),
         )
         values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(values.pop("strategy"), **values)
@@ -323,9 +331,21 @@ class ContextManager:
         state = branch.session.state
         return not (state.has_recall_tools or state.recall_offer == "start")
 
-    def compact(self) -> None:
-        """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays."""
+    def compact(self, *, summary: bool = False) -> None:
+        """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays.
+
+        summary: have it also replace all turns but the strategy's tail by one summary, however few they are. A note of
+        the diagnostics says why where none was made: no turn outside the tail, a failed summary, too little to shorten.
+
+        Raises SpecError for `summary=True` with a strategy that makes no summaries, such as masking.
+        """
+        if summary and self._preparer.strategy.make_trigger() is None:
+            raise SpecError(
+                f"compact(summary=True): {self._preparer.strategy.name} makes no summaries; "
+                "choose a strategy that does, such as hybrid, or call compact()"
+            )
         self._preparer.must_hide_all = True
+        self._preparer.must_summarize = self._preparer.must_summarize or summary
 
     def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
         """Store a whole conversation, its last answer included. Nothing is hidden, and no view is made.
@@ -425,6 +445,24 @@ class ContextManager:
         if branch is None:
             return 0
         return len(branch.session.state.turns)
+
+    def summaries(self) -> list[SessionSummary]:
+        """Return the summaries of the session, oldest first, with texts, covered turns, writers, tokens and USD.
+
+        The newest is in the view; it has merged the earlier ones. Before the first call it is read from the store;
+        [] where there is none. Raises StoreError.
+        """
+        with self._lock:
+            try:
+                session = self._lookup.find_branch().session
+            except UnknownHandle:
+                return []
+            return list_summaries(session.events, session.sizer, session.prices)
+
+    async def summaries_async(self) -> list[SessionSummary]:
+        """Do as `summaries`, off the event loop. Other callers wait until it has ended."""
+        async with self._lock:
+            return await run_off_loop(self.summaries)
 
     def exchanges(self) -> list[RecallExchanged]:
         """Return what `record_exchange` recorded in the present history, oldest first; a fork has what it shares."""
@@ -755,7 +793,7 @@ class ContextManager:
             diagnostics,
             shadow=branch.session.shadow,
             faults=tuple(self._preparer.faults),
-            notes=(*sent.notes, *self._preparer.notes, *self._notes),
+            notes=(*sent.notes, *self._preparer.notes, *self._notes, *self._preparer.take_summary_note()),
             seconds=time.perf_counter() - started,
             summarizer_seconds=waited,
         )

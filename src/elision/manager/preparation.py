@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from elision.dialects.bound_thinking import has_bound_thinking
 from elision.dialects.live.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
 from elision.dialects.live.pieces import LiveDialect
-from elision.engine import NotReady, Session, SummaryAnswer
+from elision.engine import SUMMARY_BEING_WRITTEN, NotReady, Session, SummaryAnswer
 from elision.errors import (
     CallbackError,
     ConflictError,
@@ -97,6 +97,10 @@ class CallPreparer:
         self._unlogged_attempts: list[SummaryFailed | PassDecided] = []
         #: Whether the next call hides all that the strategy allows.
         self.must_hide_all = False
+        #: Whether the next call replaces all turns but the tail by a summary.
+        self.must_summarize = False
+        #: Why the newest call made no summary although it had to; "" if it did, or need not.
+        self._summary_note = ""
         #: Whether the model binds its thinking to the messages before it.
         self.is_thinking_bound = False
         #: Whether the history that was read last has such thinking.
@@ -413,7 +417,7 @@ class CallPreparer:
         request: the client's; None where turns are added by hand. Raises BudgetError, ConflictError.
         """
         now = self.options.clock()
-        forced = self.must_hide_all
+        forced = self.must_hide_all, self.must_summarize
         failed = self._catch_up_error
         self._catch_up_error = None
         if failed is None and (branch.store_error or branch.pending_attempts):
@@ -429,7 +433,7 @@ class CallPreparer:
             failed = yield from self._try_write(branch, now)
         except ConflictError:
             # The caller prepares the call again, after what others wrote.
-            self.must_hide_all = forced
+            self.must_hide_all, self.must_summarize = forced
             self._unlogged_attempts += find_paid_attempts(branch.session.events[mark:])
             raise
         except StoreError as error:
@@ -458,10 +462,13 @@ class CallPreparer:
     ) -> Steps[View]:
         """Run the engine for one call. Turns are in the store before a summary of them is requested."""
         forced = self.must_hide_all
+        summarized = self.must_summarize
         self.must_hide_all = False
+        self.must_summarize = False
+        self._summary_note = ""
         mark = len(branch.session.events)
         strict = self.options.over_budget == "raise" and not self.options.shadow
-        steps = branch.session.prepare_view(now, model, forced=forced, strict=strict)
+        steps = branch.session.prepare_view(now, model, forced=forced, summarized=summarized, strict=strict)
         is_paid = False
         try:
             wanted = next(steps)
@@ -479,6 +486,10 @@ class CallPreparer:
                 reason = f"the pass failed: {type(error).__name__}"
                 self._unlogged_attempts.append(SummaryFailed(call=call, cause="other", reason=reason))
             raise
+        if branch.session.summary_obstacle:
+            self._summary_note = f"compact(summary=True): no summary: {branch.session.summary_obstacle}"
+            # What is being written in the background enters with the call that finds it ready.
+            self.must_summarize = branch.session.summary_obstacle == SUMMARY_BEING_WRITTEN
         for event in branch.session.events[mark:]:
             if isinstance(event, SummaryFailed):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
@@ -487,6 +498,12 @@ class CallPreparer:
         while self._extractor_failures:
             self.add_fault("callback", self._extractor_failures.pop(0))
         return view
+
+    def take_summary_note(self) -> tuple[str, ...]:
+        """Return why the newest call made no summary although it had to, once."""
+        note = self._summary_note
+        self._summary_note = ""
+        return (note,) if note else ()
 
     @staticmethod
     def _ask_summarizer(request: SummaryRequest) -> Generator[SummaryRequest, Any, SummaryAnswer]:

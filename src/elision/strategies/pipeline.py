@@ -54,6 +54,9 @@ class _FirstTrigger:
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         return next((covers for trigger in self.triggers if (covers := trigger.find_due_turn(state, call, saves))), 0)
 
+    def find_last_outside_tail(self, state: State, call: int) -> int:
+        return self.triggers[0].find_last_outside_tail(state, call)
+
     def count_calls_until(self, state: State, call: int) -> int | None:
         return min(
             (left for trigger in self.triggers if (left := trigger.count_calls_until(state, call)) is not None),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from elision.strategies.budget import Budget
 from elision.strategies.decision_context import DecisionContext
@@ -27,6 +28,8 @@ from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
 
+#: The reason of a pass that was told to hide all that the strategy allows.
+FORCED: Final = "forced"
 #: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
 
@@ -198,7 +201,7 @@ class Policy:
         verdict, reason = self.clock.choose_action(self._estimate_costs(state, context, summary))
         if forced:
             verdict = "summarize" if summary is not None else "mask"
-            reason = "forced"
+            reason = FORCED
         if verdict == "summarize" and summary is not None:
             masks = self.make_masks(key for key in self.pending if key[0] > summary.covers)
             return Plan(masks=masks, summarize_to=summary.covers, reason=reason)
@@ -299,6 +302,20 @@ class Policy:
             output=limit,
         )
         return SummaryOffer(covers=covers, view_tokens=tokens, call=call)
+
+    def find_whole_summary(self, state: State, context: DecisionContext) -> tuple[int, int]:
+        """Return the newest turn outside the tail, 0 for none, and the most tokens of a summary that shortens the view.
+
+        Whether a summary is due, or pays, does not matter.
+        """
+        if self.trigger is None:
+            return 0, 0
+        covers = self.server_calls.limit_summary(self.trigger.find_last_outside_tail(state, context.call))
+        if covers <= state.covered_turns:
+            return 0, 0
+        saved = sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > covers)
+        most = self.limit_summary_tokens(state, context, covers, state.track.tokens - saved - 1)
+        return covers, min(most, self.options.summary_max_tokens)
 
     def limit_summary_tokens(self, state: State, context: DecisionContext, covers: int, tokens: int) -> int:
         """Return the most tokens of a summary of turns 1 ... `covers` in a view of `tokens`; below 1 for none."""

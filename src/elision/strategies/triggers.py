@@ -17,6 +17,10 @@ class SummaryTrigger(Protocol):
         """
         ...
 
+    def find_last_outside_tail(self, state: State, call: int) -> int:
+        """Return the newest turn that a summary may cover at call `call`, due or not; 0 or less for none."""
+        ...
+
     def count_calls_until(self, state: State, call: int) -> int | None:
         """Return the calls until the number of turns alone makes a summary due; None if that cannot be known."""
         ...
@@ -31,8 +35,11 @@ class EveryTurnsTrigger:
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
         if call - 1 - state.covered_turns >= self.every + self.tail:
-            return call - 1 - self.tail
+            return self.find_last_outside_tail(state, call)
         return 0
+
+    def find_last_outside_tail(self, state: State, call: int) -> int:
+        return call - 1 - self.tail
 
     def count_calls_until(self, state: State, call: int) -> int | None:
         return max(0, state.covered_turns + self.every + self.tail + 1 - call)
@@ -47,7 +54,7 @@ class GrowthTrigger:
         self.tokens = tokens
 
     def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        covers = call - 1 - self.tail
+        covers = self.find_last_outside_tail(state, call)
         if covers <= state.covered_turns:
             return 0
         if call - 1 - state.covered_turns >= self.turns:
@@ -55,6 +62,9 @@ class GrowthTrigger:
         if self.tokens is not None and self._count_visible_tokens(state, covers) > self.tokens:
             return covers
         return 0
+
+    def find_last_outside_tail(self, state: State, call: int) -> int:
+        return call - 1 - self.tail
 
     def count_calls_until(self, state: State, call: int) -> int | None:
         return max(0, state.covered_turns + self.turns + 1 - call)
@@ -83,7 +93,7 @@ class ViewSizeTrigger:
         tokens = state.track.tokens - saves
         if not (tokens > self.hard or (tokens > self.soft and call - 1 > self.after)):
             return 0
-        covers = self._find_boundary(state)
+        covers = self.find_last_outside_tail(state, call)
         if covers - state.covered_turns >= self.fewest:
             return covers
         return 0
@@ -91,7 +101,7 @@ class ViewSizeTrigger:
     def count_calls_until(self, state: State, call: int) -> int | None:
         return None
 
-    def _find_boundary(self, state: State) -> int:
+    def find_last_outside_tail(self, state: State, call: int) -> int:
         """Return the newest turn before the turns of the newest `keep` results."""
         left = self.keep
         for turn in reversed(state.turns):

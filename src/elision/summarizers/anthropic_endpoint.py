@@ -52,7 +52,7 @@ class AnthropicEndpoint(HttpEndpoint):
         super().__init__(model, Transport(url, {**own, **(headers or {})}, proxy=proxy), quirks, extra)
 
     def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
-        limits = self._quirks.build_fields(request.max_tokens)
+        limits = self._quirks.build_fields(request.max_tokens, request.temperature)
         return {"model": self.model, **build_messages(request), **limits, **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:

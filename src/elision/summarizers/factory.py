@@ -15,6 +15,7 @@ from elision.summarizers.model_endpoint import Endpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
 from elision.summarizers.openai_chat_endpoint import OPENAI, OpenAIChatEndpoint, is_reasoning_model
 from elision.summarizers.openai_responses_endpoint import OpenAIResponsesEndpoint
+from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
@@ -82,11 +83,12 @@ def make_summarizer(
     retry_policy: SummaryRetryPolicy | None = None,
     prices: Prices | None = None,
     window: int | None = None,
+    prompt: SummaryPrompt = BUILT_IN,
+    temperature: float | None = 0,
 ) -> ModelSummarizer | DigestSummarizer:
     """Return the summarizer that `spec` names: `digest`, or `KIND:MODEL`.
 
     KIND is anthropic, openai, openai-responses or litellm.
-
 
     api_key, base_url: of the endpoint. environment: where the usual variables (`ANTHROPIC_API_KEY`, `OPENAI_BASE_URL`
              ...) are looked up for what is not given; nothing is read from the process's own. A key from there goes
@@ -94,6 +96,7 @@ def make_summarizer(
     headers, extra: further headers and further fields of each request. proxy: URL of an HTTP proxy.
     prices:  of the model; looked up by its name where not given, save for a server on this machine.
     window:  of the model in tokens, where the prices do not know it.
+    prompt:  the built-in one, or one of `load_prompt`. temperature: of each request; None leaves it to the server.
 
     Raises SpecError for an unknown kind or a missing key, MissingExtra without `llm` or `litellm`.
     """
@@ -117,6 +120,8 @@ def make_summarizer(
         prices=prices or _find_prices(model, base_url),
         window=window,
         thinking=THINKING if is_reasoning_model(model.rpartition("/")[2]) else 0,
+        prompt=prompt,
+        temperature=temperature,
     )
 
 

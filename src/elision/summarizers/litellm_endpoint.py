@@ -43,12 +43,13 @@ class LiteLLMEndpoint:
         return live.dialect == "openai" and live.model == self.model
 
     def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
+        temperature = {} if request.temperature is None else {"temperature": request.temperature}
         try:
             reply = self._complete(
                 model=self.model,
                 **build_messages(request),
                 max_tokens=request.max_tokens,
-                temperature=0,
+                **temperature,
                 timeout=request.seconds,
                 num_retries=0,
                 max_retries=0,

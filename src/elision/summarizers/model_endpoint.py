@@ -24,12 +24,14 @@ class EndpointRequest:
     text:       the user message; the last one where `live` comes before it.
     max_tokens: of the answer, reasoning included.
     seconds:    how long it may take.
+    temperature: 0 or more; None leaves it to the server.
     """
 
     text: str
     max_tokens: int
     seconds: float
     live: LivePrefix | None = None
+    temperature: float | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

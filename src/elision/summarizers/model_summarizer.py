@@ -20,6 +20,7 @@ from typing import Final
 from elision.errors import SummaryError
 from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest
 from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
+from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.reasoning_budget import FIRST, ReasoningBudget
 from elision.summarizers.request_redaction import RequestRedactor
 from elision.summarizers.summary_bill import SummaryBill
@@ -65,6 +66,7 @@ class ModelSummarizer:
 
     redaction: what is taken out of requests and answers. prices: of the model, for its window and the bill; None if
     unknown. window: of the model, in tokens, where it is not that of `prices`. thinking: tokens left for reasoning.
+    prompt: the built-in one, or the user's own. temperature: of each request; None leaves it to the server.
     clock, sleep: those of `time`, or a test's own.
 
     A call raises SummaryError with the reason and with what the failed requests used. Several threads may call it.
@@ -79,6 +81,8 @@ class ModelSummarizer:
         prices: Prices | None = None,
         window: int | None = None,
         thinking: int = 0,
+        prompt: SummaryPrompt = BUILT_IN,
+        temperature: float | None = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,6 +92,9 @@ class ModelSummarizer:
         self.prices = prices
         self.window = window or _find_window(prices)
         self.reasoning = ReasoningBudget(thinking)
+        self.prompt = prompt
+        # A whole number is sent as one: 0, not 0.0.
+        self.temperature = int(temperature) if temperature is not None and temperature == int(temperature) else temperature
         self._longest: int | None = None
         self._lock = threading.Lock()
         self.clock = clock
@@ -197,11 +204,18 @@ class _SummaryAttempt:
         note = ""
         if problem and problem.correction:
             note = f"[An earlier answer could not be used: {problem.reason}. {problem.correction}]"
+        prompt = self.summarizer.prompt
         if self.live is None:
-            text = fit_prompt(self.clean, max(self.prompt_limit, 1), self.count, note)
+            text = fit_prompt(self.clean, max(self.prompt_limit, 1), self.count, note, prompt)
         else:
-            text = self.redactor.redact_text(build_extension(self.raw, self.live, note))
-        return EndpointRequest(text=text, max_tokens=self._compute_answer_limit(), seconds=0, live=self.live)
+            text = self.redactor.redact_text(build_extension(self.raw, self.live, note, prompt))
+        return EndpointRequest(
+            text=text,
+            max_tokens=self._compute_answer_limit(),
+            seconds=0,
+            live=self.live,
+            temperature=self.summarizer.temperature,
+        )
 
     def _ask_until_answered(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
         """Return the answer to `request`; a server that gives none is asked again."""
@@ -293,6 +307,7 @@ class _SummaryAttempt:
             text=text,
             route="fresh" if self.live is None else "extend",
             redacted=self.redactor.hits,
+            writer=self.summarizer.endpoint.model,
             seconds=self.summarizer.clock() - self.started_at,
         )
 

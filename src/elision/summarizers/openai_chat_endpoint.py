@@ -69,7 +69,7 @@ class OpenAIChatEndpoint(HttpEndpoint):
         body = {"model": self.model, **build_messages(request)}
         if self._official and request.live and request.live.tools:
             body["tool_choice"] = "none"
-        return {**body, **self._quirks.build_fields(request.max_tokens), **self._extra}
+        return {**body, **self._quirks.build_fields(request.max_tokens, request.temperature), **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
         return parse_completion(reply)

@@ -40,7 +40,7 @@ class OpenAIResponsesEndpoint(HttpEndpoint):
         )
 
     def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
-        limits = self._quirks.build_fields(request.max_tokens)
+        limits = self._quirks.build_fields(request.max_tokens, request.temperature)
         return {"model": self.model, "store": False, **_build_input(request), **limits, **self._extra}
 
     def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:

@@ -21,11 +21,11 @@ class ModelQuirks:
         self.limit_field = limit_field
         self._has_switched_limit = False
 
-    def build_fields(self, max_tokens: int) -> dict[str, Any]:
-        """Return the fields of a request that depend on the model."""
+    def build_fields(self, max_tokens: int, temperature: float | None = 0) -> dict[str, Any]:
+        """Return the fields of a request that depend on the model. temperature: None for none."""
         fields: dict[str, Any] = {self.limit_field: max_tokens}
-        if self.takes_temperature:
-            fields["temperature"] = 0
+        if self.takes_temperature and temperature is not None:
+            fields["temperature"] = temperature
         return fields
 
     def learn_from(self, fault: EndpointFault) -> None:

@@ -100,11 +100,12 @@ def accept_summary(
     *,
     max_tokens: int,
     room_tokens: int | None = None,
+    writer: str = "",
 ) -> Summary:
     """Return `answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not be one.
 
     max_tokens: tokens that it was asked to have at most. room_tokens: tokens that the budget leaves for what replaces
-    those turns, None for no limit. A summary is part of every later request: what no request can carry is replaced, and
+    those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later request: what no request can carry is replaced, and
     control characters are taken out.
     """
     if len(answer) > LARGEST:
@@ -142,6 +143,7 @@ def accept_summary(
         cached_tokens=call.cached,
         usd=call.usd,
         route=call.route,
+        writer=redaction.redact_text(remove_controls(make_encodable(writer))),
     )
 
 

@@ -9,6 +9,7 @@ from elision.errors import Billed, SummaryError
 
 #: Tokens, or USD, that no summary takes: a larger figure is a mistake, and sums of it would overflow.
 _LARGEST: Final = 10**12
+_LONGEST_NAME: Final = 400
 _ROUTES: Final = ("fresh", "extend", "model-free")
 
 
@@ -22,6 +23,7 @@ class SummaryResult:
     attempts: calls that it took. redacted: secrets that were taken out.
     covers:   turns 1 ... covers, where it was written for fewer than are requested now; 0 for all.
     seconds:  that it took, 0 where not measured.
+    writer:   the model that wrote it, "" for none or where it is not known.
     """
 
     text: str
@@ -34,6 +36,7 @@ class SummaryResult:
     redacted: int = 0
     covers: int = 0
     seconds: float = 0.0
+    writer: str = ""
 
 
 def parse_answer(answer: object) -> SummaryResult:
@@ -60,6 +63,8 @@ def has_sound_usage(billed: Billed) -> bool:
 def _find_wrong_field(written: SummaryResult) -> str:
     if not isinstance(written.text, str):
         return f"text is a {type(written.text).__name__}; give str"
+    if not isinstance(written.writer, str) or len(written.writer) > _LONGEST_NAME:
+        return f"writer is {_describe(written.writer)}; give the model's name, at most {_LONGEST_NAME} characters"
     if written.route not in _ROUTES:
         return f"route is {_describe(written.route)}; give {', '.join(_ROUTES)}"
     for name in ("attempts", "redacted", "covers"):

@@ -106,6 +106,7 @@ def _encode_summary(summary: Summary) -> dict[str, Any]:
         ),
         **drop_unknown(usd=summary.usd),
         "route": summary.route,
+        **drop_empty(writer=summary.writer),
         **_encode_renderer(summary.renderer),
     }
 
@@ -213,6 +214,7 @@ def _decode_summary(value: Mapping[str, Any]) -> Summary:
         cached_tokens=read_integer(value, "cached"),
         usd=read_optional(value, "usd", read_number),
         route=read_text(value, "route"),
+        writer=read_text(value, "writer"),
         renderer=_decode_renderer(value),
     )
 

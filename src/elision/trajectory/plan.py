@@ -88,6 +88,7 @@ class Summary:
     input_tokens, output_tokens, cached_tokens: of the call that wrote it (cached is part of input).
     usd:           what it cost, None where only tokens are known.
     route:         "fresh", "extend" (design 4) or "model-free".
+    writer:        the model that wrote it; "" for none, or where its name is not known.
     """
 
     covers: int
@@ -99,6 +100,7 @@ class Summary:
     cached_tokens: int = 0
     usd: float | None = None
     route: str = "fresh"
+    writer: str = ""
     renderer: int = RENDERER
 
 
