@@ -210,9 +210,7 @@ def test_beside_a_call_the_list_waits_its_turn() -> None:
         context = manage(strategy=FOLDING, summarizer=write_summary)
         for steps in range(6):
             await context.prepare_async(make_history("openai", steps))
-        _, found = await asyncio.gather(
-            context.prepare_async(make_history("openai", 6)), context.summaries_async()
-        )
+        _, found = await asyncio.gather(context.prepare_async(make_history("openai", 6)), context.summaries_async())
         return found
 
     assert [entry.covers_turns for entry in asyncio.run(work())] == [(1, 4)]

@@ -82,7 +82,6 @@ class Settings:
             found["on_event"] = (PassLog("json" if self.log == "json" else "text", redaction=self.redaction),)
         return found
 
-
     def summarizer_options(self) -> dict[str, Any]:
         """The options of `make_summarizer` beside its spec and the environment of its key."""
         return {

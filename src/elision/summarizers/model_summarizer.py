@@ -94,7 +94,9 @@ class ModelSummarizer:
         self.reasoning = ReasoningBudget(thinking)
         self.prompt = prompt
         # A whole number is sent as one: 0, not 0.0.
-        self.temperature = int(temperature) if temperature is not None and temperature == int(temperature) else temperature
+        self.temperature = (
+            int(temperature) if temperature is not None and temperature == int(temperature) else temperature
+        )
         self._longest: int | None = None
         self._lock = threading.Lock()
         self.clock = clock

@@ -117,9 +117,7 @@ def fit_prompt(
     return text
 
 
-def build_extension(
-    request: SummaryRequest, live: LivePrefix, note: str = "", prompt: SummaryPrompt = BUILT_IN
-) -> str:
+def build_extension(request: SummaryRequest, live: LivePrefix, note: str = "", prompt: SummaryPrompt = BUILT_IN) -> str:
     """Return the user message that asks for `request` after `live`, the view as it was last sent.
 
     It quotes in full what the view shows only as a placeholder, or not yet: no summary is written from gaps.

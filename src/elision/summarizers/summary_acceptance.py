@@ -105,8 +105,8 @@ def accept_summary(
     """Return `answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not be one.
 
     max_tokens: tokens that it was asked to have at most. room_tokens: tokens that the budget leaves for what replaces
-    those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later request: what no request can carry is replaced, and
-    control characters are taken out.
+    those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later
+    request: what no request can carry is replaced, and control characters are taken out.
     """
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
