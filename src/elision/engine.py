@@ -323,8 +323,10 @@ class Session:
 
         Yields a SummaryRequest if a summary must be written first. `redact_request` has to redact it before a
         summarizer gets it. forced: hide all that the strategy allows, whether it pays or not. summarized: also replace
-        all turns but the tail by a summary; where none is made, `summary_obstacle` has the reason. Raises BudgetError if
-        not even the smallest view fits; with `strict` False that view is returned, and `budget_error` has the error.
+        all turns but the tail by a summary; where none is made, `summary_obstacle` has the reason.
+
+        Raises BudgetError if not even the smallest view fits; with `strict` False that view is returned, and
+        `budget_error` has the error.
         """
         self.budget_error = None
         self.summary_obstacle = ""

@@ -44,8 +44,8 @@ class Settings:
     """Everything that `ContextManager.from_env()` goes by; `docs/reference/settings.md` has the meanings.
 
     strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
-    summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json". entries: each setting and its place.
-    gateway: the gateway's own settings, by the names that they have in their table.
+    summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json".
+    entries: each setting and its place. gateway: the gateway's own settings, by the names in their table.
     """
 
     strategy: Strategy

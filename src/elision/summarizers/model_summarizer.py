@@ -93,10 +93,10 @@ class ModelSummarizer:
         self.window = window or _find_window(prices)
         self.reasoning = ReasoningBudget(thinking)
         self.prompt = prompt
-        # A whole number is sent as one: 0, not 0.0.
-        self.temperature = (
-            int(temperature) if temperature is not None and temperature == int(temperature) else temperature
-        )
+        if temperature is not None and temperature == int(temperature):
+            # A whole number is sent as one: 0, not 0.0.
+            temperature = int(temperature)
+        self.temperature = temperature
         self._longest: int | None = None
         self._lock = threading.Lock()
         self.clock = clock
