@@ -504,6 +504,7 @@ class Session:
             recall_tokens=self.state.recall_tokens if self._can_add_recall_tools else 0,
             offers_recall_at_once=self.state.recall_offer == "start",
             writes_for_an_hour=self.writes_for_an_hour,
+            scale=self.scale,
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
             view_limit=None
             if self._view_limit is None
@@ -526,12 +527,12 @@ class Session:
         asked = build_request(self.state, plan.summarize_to, limit, "extend" if route == "extend" else "fresh")
         # It is redacted just before the summary is written. That is work on all of the history, which would be wasted
         # while another summary is being written.
-        return replace(asked, redaction=self.redaction)
+        return replace(asked, redaction=self.redaction, is_urgent=plan.is_urgent)
 
     def _settle_summary(
         self, plan: Plan, answer: SummaryAnswer, context: DecisionContext
     ) -> tuple[Summary | None, Bill, Plan]:
-        """Return the summary, its bill and the plan that is left. A failed summary changes nothing in the view."""
+        """Return the summary, its bill and the plan that is left."""
         if isinstance(answer, NotReady):
             return None, Bill(), Plan(reason=SUMMARY_BEING_WRITTEN)
         parsed = _parse_answer(answer)
@@ -542,7 +543,9 @@ class Session:
             summary = self._accept_answer(plan, covers, parsed, call, context)
         except Exception as error:  # noqa: BLE001 - after an answer that cannot be used the breaker delays the next one
             reason = self._reject_answer(error, call, context.call)
-            return None, cost, Plan(reason=f"summary rejected: {reason}")
+            # Above a strict threshold masking is better than nothing; else a failed summary changes nothing.
+            masks = self.policy.make_masks(self.policy.pending) if plan.is_urgent else ()
+            return None, cost, Plan(masks=masks, reason=f"summary rejected: {reason}")
         self.breaker.record_success()
         self.bill.record_summary(cost)
         if covers < plan.summarize_to:

@@ -195,6 +195,42 @@ def test_in_the_background_the_agent_goes_on() -> None:
     context.close()
 
 
+URGENT = "two-tier(keep_recent=3, soft=900, hard=900, summarize_min_turns=2, summary_max_tokens=120)"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_above_hard_a_background_summary_is_waited_for(is_async: bool) -> None:
+    """No view above `hard` is sent because its summary is still being written."""
+    summarized = 0
+    with manager(URGENT, summarizer=lambda _: "Files were read.", background=True, store=MemoryStore()) as context:
+        for steps in range(20):
+            messages = make_history("openai", steps)
+            if is_async:
+                view = asyncio.run(context.prepare_async(messages))
+            else:
+                view = context.prepare(messages)
+            assert "being written" not in view.diagnostics.reason
+            summarized += view.diagnostics.summarized is not None
+    assert summarized > 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_above_hard_a_summary_that_never_ends_is_given_up(is_async: bool) -> None:
+    """The time limit holds where a call waits for a background summary."""
+    block = threading.Event()
+
+    def write(request: SummaryRequest) -> str:
+        block.wait(10)
+        raise SummaryError("too late")
+
+    context = manager(URGENT, summarizer=write, background=True, store=MemoryStore(), summary_seconds=0.01)
+    messages = make_history("openai", 12)
+    view = asyncio.run(context.prepare_async(messages)) if is_async else context.prepare(messages)
+    assert [fault.cause for fault in view.diagnostics.faults] == ["timeout"]
+    block.set()
+    context.close()
+
+
 # -- us -------------------------------------------------------------------------------------------------------------
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from elision.engine import run_pass
+from elision.engine import Session, run_pass
+from elision.errors import SummaryError
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
+from elision.trajectory.events import PassDecided
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.usage import Usage
 from tests.properties.builders import (
+    CACHED,
     PLAIN,
     begin_session,
+    find_mask_calls,
+    head,
     list_summaries,
     run_session,
     steps,
@@ -87,9 +98,9 @@ def test_two_tier() -> None:
 
 
 def test_two_tier_waits_for_new_turns() -> None:
-    """Not again before that many new turns, however large the view."""
+    """Above `soft` not again before that many new turns, however large the view."""
     session = run_session(
-        f"two-tier(keep_recent=3, soft=1, hard=1, summarize_min_turns=6, {AT_ONCE})",
+        f"two-tier(keep_recent=3, soft=1, hard=90000, after_steps=0, summarize_min_turns=6, {AT_ONCE})",
         steps(40),
         PLAIN,
     )
@@ -99,9 +110,154 @@ def test_two_tier_waits_for_new_turns() -> None:
 
 
 def test_a_chat_has_no_results() -> None:
-    """Without any result two-tier has nothing to count, and hides nothing."""
-    talk = [turn(index, text="word " * 200) for index in range(1, 20)]
-    assert list_summaries(run_session("two-tier(soft=10, hard=10)", talk, PLAIN)) == []
+    """Without any result `soft` has nothing to count; above `hard` the newest `keep_recent` turns stay."""
+    talk = [turn(index, text="word " * 200) for index in range(1, 40)]
+    assert list_summaries(run_session("two-tier(soft=10, hard=90000, after_steps=0)", talk, PLAIN)) == []
+    session = run_session("two-tier(keep_recent=4, hard=3000, soft=3000, summary_max_tokens=50)", talk, CACHED)
+    made = list_summaries(session)
+    assert made
+    assert all(covers == call - 1 - 4 for call, covers in made)
+
+
+# -- thresholds that a user sets ------------------------------------------------------------------------------------
+
+#: Never acts of itself: what happens happens because a threshold is exceeded.
+NEVER = FixedSchedule()
+HARD = "two-tier(keep_recent=3, soft=1500, hard=1500, after_steps=99, gist=0, summary_max_tokens=50{more})"
+
+
+def never_acting(text: str) -> Strategy:
+    return replace(parse_strategy(text), schedule=NEVER)
+
+
+def list_reasons(session: Session) -> list[str]:
+    """The reasons of the passes that hid something, in order, without repetition."""
+    passes = [event for event in session.events if isinstance(event, PassDecided) and (event.masks or event.summary)]
+    return [reason for reason, _ in itertools.groupby(event.reason for event in passes)]
+
+
+def test_above_hard_the_schedule_is_not_asked() -> None:
+    """Masking comes first, and a summary when that is not enough; no view exceeds `hard` where head, summary and the
+    newest results leave room."""
+    sizes: list[int] = []
+
+    def watch(session: Session) -> None:
+        assert session.newest_call is not None
+        sizes.append(session.newest_call.view.tokens)
+
+    session = run_session(never_acting(HARD.format(more="")), steps(60), watch=watch)
+    assert max(sizes) <= 1_500
+    assert min(find_mask_calls(session).values()) < list_summaries(session)[0][0]
+    assert list_reasons(session) == ["above hard"]
+
+
+def test_above_hard_fewer_turns_are_enough() -> None:
+    """`summarize_min_turns` gives way where the summary brings the view below `hard`."""
+    session = run_session(never_acting(HARD.format(more=", summarize_min_turns=50")), steps(60))
+    covers = [covers for _, covers in list_summaries(session)]
+    assert len(covers) > 1
+    assert covers[0] < 50
+
+
+def test_where_nothing_helps_nothing_is_rewritten() -> None:
+    """A head above `hard` is no reason to rewrite the cache at every call: each act frees a fifth of `hard`, or
+    summarizes `summarize_min_turns` new turns."""
+    strategy = never_acting(HARD.format(more=", summarize_min_turns=12"))
+    session = run_session(strategy, steps(60), start=head("word " * 2_000))
+    acts = [event.call for event in session.events if isinstance(event, PassDecided) and (event.masks or event.summary)]
+    assert 60 / len(acts) > 2.5
+    assert list_summaries(session)
+
+
+def test_above_soft_after_the_steps() -> None:
+    """Before `after_steps` calls the schedule decides; after them the summary is made."""
+    strategy = never_acting(
+        "two-tier(keep_recent=3, soft=900, hard=90000, after_steps=20, summarize_min_turns=4, summary_max_tokens=50)"
+    )
+    session = run_session(strategy, steps(40))
+    acts = [event.call for event in session.events if isinstance(event, PassDecided) and (event.masks or event.summary)]
+    assert acts[0] == 22
+    assert list_summaries(session)
+    assert list_reasons(session) == ["above soft"]
+
+
+def test_summarize_tokens_is_kept() -> None:
+    """The turns outside the tail never take more, masked, than the user said, whatever the schedule finds."""
+    strategy = never_acting(
+        "hybrid(window=4, summarize_at=99, tail=4, summarize_tokens=600, gist=0, summary_max_tokens=50)"
+    )
+    session = run_session(strategy, steps(60))
+    assert list_reasons(session) == ["above summarize_tokens"]
+    assert len(list_summaries(session)) > 2
+
+
+def test_thresholds_of_parts() -> None:
+    """A pipeline keeps what any of its parts promises."""
+    session = run_session(
+        never_acting(
+            "pipeline(supersede, hybrid(window=4, summarize_at=99, tail=4, summarize_tokens=90000), "
+            "two-tier(keep_recent=3, soft=1500, hard=1500), gist=0, summary_max_tokens=50)"
+        ),
+        steps(40),
+    )
+    assert list_reasons(session) == ["above hard"]
+    assert list_summaries(session)
+
+
+def test_a_failed_summary_above_hard() -> None:
+    """The view stays as it is, masking continues, and the summarizer is asked again after its wait."""
+    asked: list[int] = []
+
+    def refuse(request: SummaryRequest) -> str:
+        asked.append(request.turns[-1].index)
+        raise SummaryError("no")
+
+    strategy = never_acting(HARD.format(more=", summarize_min_turns=1"))
+    session = run_session(strategy, steps(60), summarizer=refuse)
+    assert len(asked) == 3
+    assert len(find_mask_calls(session)) > 40
+    assert find_mask_calls(session)[asked[0], 1] == asked[0] + 1 + 3
+
+
+def test_no_summary_can_be_sent() -> None:
+    """Where the provider keeps messages whole, only masking is left."""
+    session = begin_session(never_acting(HARD.format(more="")))
+    session.terms = replace(session.terms, may_summarize=False)
+    for item in steps(40):
+        run_pass(session.prepare_view(), write_brief_summary)
+        session.add_turn(item)
+    assert not list_summaries(session)
+    assert len(find_mask_calls(session)) > 30
+
+
+def test_thresholds_are_the_provider_s_tokens() -> None:
+    """Where the provider counts twice our tokens, `hard` is reached at half of them: figures are all on its scale."""
+    sizes: list[int] = []
+
+    def watch(session: Session) -> None:
+        assert session.newest_call is not None
+        tokens = session.newest_call.view.tokens
+        session.record_usage(Usage(input=2 * tokens))
+        sizes.append(tokens)
+
+    strategy = never_acting(HARD.replace("1500", "3000").format(more=""))
+    run_session(strategy, steps(60), watch=watch)
+    assert 1_200 < max(sizes) <= 1_600
+
+
+def test_a_summary_above_hard_is_urgent() -> None:
+    """It is not left to a later call; a summary that is only allowed is."""
+    urgent: list[bool] = []
+
+    def note(request: SummaryRequest) -> str:
+        urgent.append(request.is_urgent)
+        return write_brief_summary(request)
+
+    run_session(never_acting(HARD.format(more="")), steps(40), summarizer=note)
+    assert set(urgent) == {True}
+    urgent.clear()
+    run_session(f"hybrid(window=4, summarize_at=9, tail=4, {AT_ONCE})", steps(40), summarizer=note)
+    assert set(urgent) == {False}
 
 
 def test_pipeline_asks_its_parts_in_order() -> None:

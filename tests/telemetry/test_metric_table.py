@@ -56,6 +56,8 @@ def test_labels_are_few() -> None:
         *(f"hybrid(window=3, summarize_at=12, tail=4, schedule={name})" for name in SCHEDULES if name != "hindsight"),
         "masking(window=2, budget=budget(tokens=2500, reserved=0, soft=0.5))",
         "summarization(every=5, tail=4, schedule=every-turn, summary_max_tokens=60)",
+        "two-tier(keep_recent=3, soft=1200, hard=1400, after_steps=20, summary_max_tokens=60)",
+        "hybrid(window=4, tail=4, summarize_tokens=500, summary_max_tokens=60)",
         "raw",
     ],
 )

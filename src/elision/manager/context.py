@@ -118,7 +118,8 @@ class ContextManager:
       `auto`.
     - `summarizer` (default `None`): `digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function;
       None: the digest.
-    - `background` (default `False`): whether the agent continues while a summary is written.
+    - `background` (default `False`): whether the agent continues while a summary is written; above `hard` it
+      waits.
     - `summary_seconds` (default `120.0`): seconds that a summary may take.
     - `guards` (default `None`): Guards that say when the run should stop; None: those of the preset.
     - `token_budget` (default `None`): largest view, in tokens; None: the strategy's budget, else the model's

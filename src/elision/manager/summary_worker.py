@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_for_futures
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -44,7 +45,8 @@ class _SummaryJob:
 class SummaryRunner:
     """Calls `writer`, and returns its failures as SummaryError.
 
-    seconds:    time limit of one summary. background: whether calls are prepared while it is written.
+    seconds:    time limit of one summary. background: whether calls are prepared while it is written; an urgent
+                request waits for it all the same.
     waited_seconds: time spent since the caller set it to 0.
     """
 
@@ -59,7 +61,10 @@ class SummaryRunner:
     def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Return the summary for `request`, a SummaryError, or NotReady where it is written in the background."""
         if self.background:
-            return self._answer_in_background(request)
+            job = self._find_job(request)
+            if request.is_urgent:
+                wait_for_futures([job.future], self._count_seconds_left(job))
+            return self._answer_in_background(job, request)
         started = time.perf_counter()
         try:
             if isinstance(self.writer, DigestSummarizer):
@@ -76,7 +81,13 @@ class SummaryRunner:
     async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
         """Do as `request_summary`, without blocking the event loop."""
         if self.background:
-            return self._answer_in_background(request)
+            job = self._find_job(request)
+            if request.is_urgent:
+                written = asyncio.wrap_future(job.future)
+                # Its error is read from the job. asyncio would log it as one that was never read.
+                written.add_done_callback(lambda future: future.cancelled() or future.exception())
+                await asyncio.wait([written], timeout=self._count_seconds_left(job))
+            return self._answer_in_background(job, request)
         started = time.perf_counter()
         try:
             return await asyncio.wait_for(self._write_summary_async(request), self.seconds)
@@ -93,14 +104,21 @@ class SummaryRunner:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def _answer_in_background(self, request: SummaryRequest) -> SummaryAnswer:
-        """Return the summary if it is written, else NotReady; start to write it if that was not done yet."""
+    def _find_job(self, request: SummaryRequest) -> _SummaryJob:
+        """Return the job that writes the summary of this history. Start one if there is none."""
         job = self._job
         if job is None or not job.is_for(request):
             job = _SummaryJob(request, self._start_thread(request), time.monotonic())
             self._job = job
+        return job
+
+    def _count_seconds_left(self, job: _SummaryJob) -> float:
+        return max(0.0, self.seconds - (time.monotonic() - job.started))
+
+    def _answer_in_background(self, job: _SummaryJob, request: SummaryRequest) -> SummaryAnswer:
+        """Return the summary if it is written, else NotReady. An urgent request has waited for it."""
         is_done = job.future.done()
-        if not is_done and time.monotonic() - job.started < self.seconds:
+        if not is_done and not request.is_urgent and self._count_seconds_left(job) > 0:
             return NotReady()
         self._job = None
         if not is_done:

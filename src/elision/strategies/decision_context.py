@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from elision.trajectory.cache import PromptCache
 from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
+from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.view import View
 
 
@@ -22,6 +23,7 @@ class DecisionContext:
     recall_tokens: tokens of the recall tools, which enter with the first thing that can be recalled; 0 after that.
     offers_recall_at_once: whether they enter at this call, whatever is hidden.
     writes_for_an_hour: whether what is written to the cache lives an hour, and costs as much.
+    scale: how many tokens the provider counts for ours; None for as many. It is read here and changed elsewhere.
     """
 
     call: int
@@ -35,6 +37,7 @@ class DecisionContext:
     recall_tokens: int = 0
     offers_recall_at_once: bool = False
     writes_for_an_hour: bool = False
+    scale: TokenScale | None = None
 
     def is_cache_cold(self) -> bool:
         return self.cache.is_cold(self.now, self.model)
@@ -64,3 +67,18 @@ class DecisionContext:
 
     def cost_prompt(self, tokens: int, cached: int) -> float:
         return self.prices.cost_prompt(tokens, min(cached, tokens), tokens if self.writes_for_an_hour else 0)
+
+    def scale_view(self, tokens: int) -> int:
+        """Return the largest view, by our count, for which the provider counts at most about `tokens`.
+
+        Never below a quarter of `tokens`: an odd report must not make every view too large.
+        """
+        if self.scale is None:
+            return tokens
+        return max(self.scale.convert_to_counted(tokens), tokens // 4)
+
+    def scale_part(self, tokens: int) -> int:
+        """Return how many tokens of ours a part of a view has for which the provider counts `tokens`."""
+        if self.scale is None:
+            return tokens
+        return round(tokens / self.scale.rate)

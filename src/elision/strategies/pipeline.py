@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from elision.errors import SpecError
+from elision.strategies.decision_context import DecisionContext
 from elision.strategies.selectors import Selector
 from elision.strategies.strategy import Strategy
-from elision.strategies.triggers import SummaryTrigger
+from elision.strategies.triggers import CountSavedTokens, SummaryTrigger, Threshold
 from elision.trajectory.state import State
 
 
@@ -51,8 +52,18 @@ class _FirstTrigger:
     def __init__(self, triggers: tuple[SummaryTrigger, ...]) -> None:
         self.triggers = triggers
 
-    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        return next((covers for trigger in self.triggers if (covers := trigger.find_due_turn(state, call, saves))), 0)
+    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
+        due = (trigger.find_due_turn(state, context, count_saved) for trigger in self.triggers)
+        return next((covers for covers in due if covers), 0)
+
+    def find_crossed_thresholds(
+        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
+    ) -> tuple[Threshold, ...]:
+        return tuple(
+            threshold
+            for trigger in self.triggers
+            for threshold in trigger.find_crossed_thresholds(state, context, count_saved)
+        )
 
     def find_last_outside_tail(self, state: State, call: int) -> int:
         return self.triggers[0].find_last_outside_tail(state, call)

@@ -20,7 +20,7 @@ from elision.strategies.schedules import CostEstimates, Schedule
 from elision.strategies.selectors import Selector, Superseded
 from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryCall, choose_summary_call, limit_user_words
-from elision.strategies.triggers import SummaryTrigger
+from elision.strategies.triggers import SummaryTrigger, Threshold
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Key, Mask, Plan
@@ -32,6 +32,9 @@ from elision.trajectory.turn import Head, Turn
 FORCED: Final = "forced"
 #: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
+#: Share of a threshold that an act must free where it does not bring the view below it. Each act rewrites the cache:
+#: without such a share a view that cannot be brought below would be rewritten at every call, one result at a time.
+LEAST_FREED_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +197,15 @@ class Policy:
     def plan_pass(self, state: State, context: DecisionContext, *, forced: bool = False) -> Plan:
         """Return this pass's plan, whatever the budget is.
 
+        Thresholds in tokens that the user set come before the schedule (design 3, Promises go before prices).
         forced: do all that the strategy allows, whether the schedule finds that it pays or not.
         """
         self._collect_due(state, context.call)
         summary = self._find_summary_offer(state, context)
+        # The schedule is asked at every call: it adds up what waiting costs.
         verdict, reason = self.clock.choose_action(self._estimate_costs(state, context, summary))
+        if not forced and (promised := self._plan_for_thresholds(state, context)) is not None:
+            return promised
         if forced:
             verdict = "summarize" if summary is not None else "mask"
             reason = FORCED
@@ -208,6 +215,67 @@ class Policy:
         if verdict == "mask" and self.pending:
             return Plan(masks=self.make_masks(self.pending), reason=reason)
         return Plan(reason=reason)
+
+    def _plan_for_thresholds(self, state: State, context: DecisionContext) -> Plan | None:
+        """Return the plan for the first exceeded threshold that can be acted on; None if there is none."""
+        if self.trigger is None:
+            return None
+        for threshold in self.trigger.find_crossed_thresholds(state, context, self.count_saved_tokens):
+            plan = self._plan_for_threshold(state, context, threshold)
+            if plan is not None:
+                return plan
+        return None
+
+    def _plan_for_threshold(self, state: State, context: DecisionContext, threshold: Threshold) -> Plan | None:
+        """Return a plan that brings the view below `threshold`, or closer to it; None if nothing helps.
+
+        Masking comes first. A summary is made if that is not enough. An act helps if it brings the view below the
+        threshold, or frees `LEAST_FREED_SHARE` of it. A summary of `least_turns` new turns is made in any case.
+        """
+        reason = f"above {threshold.name}"
+        masking = Plan(masks=self.make_masks(self.pending), reason=reason)
+        masked = state.track.tokens - self.pending_tokens + self.count_entering_tokens(context, masking)
+        least = LEAST_FREED_SHARE * threshold.tokens
+        is_masking_worthwhile = threshold.limits_view and bool(self.pending) and self.pending_tokens >= least
+        if threshold.limits_view and masked <= threshold.tokens:
+            if is_masking_worthwhile or (threshold.is_strict and self.pending):
+                return masking
+            return None
+        offer = self._choose_summary(state, context, threshold, masked)
+        if offer is not None:
+            masks = self.make_masks(key for key in self.pending if key[0] > offer.covers)
+            return Plan(masks=masks, summarize_to=offer.covers, is_urgent=threshold.is_strict, reason=reason)
+        if is_masking_worthwhile:
+            return masking
+        return None
+
+    def _choose_summary(
+        self, state: State, context: DecisionContext, threshold: Threshold, masked: int
+    ) -> SummaryOffer | None:
+        """Return the summary that `threshold` asks for; None if there is none.
+
+        masked: tokens of the view if everything pending were masked.
+        """
+        if context.call < self.retry_at:
+            return None
+        found = None
+        for wanted in threshold.covers:
+            covers = self.server_calls.limit_summary(wanted)
+            offer = self.estimate_summary(state, context, covers) if covers > state.covered_turns else None
+            if offer is None:
+                continue
+            if threshold.is_strict and offer.view_tokens <= threshold.tokens:
+                return offer
+            frees_enough = threshold.is_strict and masked - offer.view_tokens >= LEAST_FREED_SHARE * threshold.tokens
+            if found is None and (frees_enough or covers - state.covered_turns >= threshold.least_turns):
+                found = offer
+        return found
+
+    def count_saved_tokens(self, turns: int) -> int:
+        """Return the tokens that the pending masking would save in turns 1 ... `turns`."""
+        if turns >= self._learned_call - 1:
+            return self.pending_tokens
+        return sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] <= turns)
 
     def count_entering_tokens(self, context: DecisionContext, plan: Plan) -> int:
         """Return the tokens of the recall tools that enter with `plan`."""
@@ -271,7 +339,8 @@ class Policy:
     def _find_summary_offer(self, state: State, context: DecisionContext) -> SummaryOffer | None:
         if self.trigger is None or context.call < self.retry_at:
             return None
-        covers = self.server_calls.limit_summary(self.trigger.find_due_turn(state, context.call, self.pending_tokens))
+        due = self.trigger.find_due_turn(state, context, self.count_saved_tokens)
+        covers = self.server_calls.limit_summary(due)
         if covers > state.covered_turns:
             return self.estimate_summary(state, context, covers)
         return None

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
+from elision.strategies.decision_context import DecisionContext
 from elision.trajectory.state import State
+
+#: Returns the tokens that the pending masking would save in turns 1 ... n.
+CountSavedTokens: TypeAlias = Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A number of tokens that the user set and that is exceeded now. The strategy acts at this call, whatever the
+    schedule finds.
+
+    name:         the option that sets it.
+    tokens:       its value, by our count of tokens.
+    covers:       newest turns that a summary may cover, in order of preference.
+    least_turns:  new turns that a summary must cover if it does not help enough; see `Policy`.
+    limits_view:  whether the view itself exceeds it, so that masking helps too.
+    is_strict:    whether no view may exceed it if that can be avoided, however little an act frees.
+    """
+
+    name: str
+    tokens: int
+    covers: tuple[int, ...]
+    least_turns: int = 1
+    limits_view: bool = False
+    is_strict: bool = False
 
 
 class SummaryTrigger(Protocol):
     """Decides from the state alone. Its work does not grow with the history."""
 
-    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        """Return the newest turn that a summary may cover at call `call`; 0 for no summary now.
+    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
+        """Return the newest turn that a summary may cover at this call; 0 for no summary now."""
+        ...
 
-        saves: tokens that the pending masking would save.
-        """
+    def find_crossed_thresholds(
+        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
+    ) -> tuple[Threshold, ...]:
+        """Return the thresholds in tokens that the view, or a part of it, exceeds at this call."""
         ...
 
     def find_last_outside_tail(self, state: State, call: int) -> int:
@@ -33,10 +63,15 @@ class EveryTurnsTrigger:
         self.every = every
         self.tail = tail
 
-    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        if call - 1 - state.covered_turns >= self.every + self.tail:
-            return self.find_last_outside_tail(state, call)
+    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
+        if context.call - 1 - state.covered_turns >= self.every + self.tail:
+            return context.call - 1 - self.tail
         return 0
+
+    def find_crossed_thresholds(
+        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
+    ) -> tuple[Threshold, ...]:
+        return ()
 
     def find_last_outside_tail(self, state: State, call: int) -> int:
         return call - 1 - self.tail
@@ -53,18 +88,33 @@ class GrowthTrigger:
         self.tail = tail
         self.tokens = tokens
 
-    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
-        covers = self.find_last_outside_tail(state, call)
+    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
+        covers = self.find_last_outside_tail(state, context.call)
         if covers <= state.covered_turns:
             return 0
-        if call - 1 - state.covered_turns >= self.turns:
+        if context.call - 1 - state.covered_turns >= self.turns:
             return covers
-        if self.tokens is not None and self._count_visible_tokens(state, covers) > self.tokens:
+        if self.tokens is not None and self._count_visible_tokens(state, covers) > self._count_limit(context):
             return covers
         return 0
 
+    def find_crossed_thresholds(
+        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
+    ) -> tuple[Threshold, ...]:
+        covers = self.find_last_outside_tail(state, context.call)
+        if self.tokens is None or covers <= state.covered_turns:
+            return ()
+        # A placeholder is cheaper than a summary: what masking can do is not a reason to summarize.
+        if self._count_visible_tokens(state, covers) - count_saved(covers) <= self._count_limit(context):
+            return ()
+        return (Threshold(name="summarize_tokens", tokens=self._count_limit(context), covers=(covers,)),)
+
     def find_last_outside_tail(self, state: State, call: int) -> int:
         return call - 1 - self.tail
+
+    def _count_limit(self, context: DecisionContext) -> int:
+        assert self.tokens is not None
+        return context.scale_part(self.tokens)
 
     def count_calls_until(self, state: State, call: int) -> int | None:
         return max(0, state.covered_turns + self.turns + 1 - call)
@@ -88,24 +138,59 @@ class ViewSizeTrigger:
         self.after = after
         self.fewest = fewest
 
-    def find_due_turn(self, state: State, call: int, saves: int = 0) -> int:
+    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
         # A placeholder is cheaper than a summary: what masking can do is not a reason to summarize.
-        tokens = state.track.tokens - saves
-        if not (tokens > self.hard or (tokens > self.soft and call - 1 > self.after)):
+        tokens = state.track.tokens - count_saved(len(state.turns))
+        if self._find_crossed(tokens, context) is None:
             return 0
-        covers = self.find_last_outside_tail(state, call)
+        covers = self.find_last_outside_tail(state, context.call)
         if covers - state.covered_turns >= self.fewest:
             return covers
         return 0
 
-    def count_calls_until(self, state: State, call: int) -> int | None:
-        return None
+    def find_crossed_thresholds(
+        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
+    ) -> tuple[Threshold, ...]:
+        crossed = self._find_crossed(state.track.tokens, context)
+        if crossed is None:
+            return ()
+        name, tokens = crossed
+        covers = [self.find_last_outside_tail(state, context.call)]
+        is_strict = name == "hard"
+        if is_strict:
+            # Turns of text alone have no results to count. A conversation full of them would grow without end.
+            covers.append(context.call - 1 - self.keep)
+        return (
+            Threshold(
+                name=name,
+                tokens=tokens,
+                covers=tuple(covers),
+                least_turns=self.fewest,
+                limits_view=True,
+                is_strict=is_strict,
+            ),
+        )
 
     def find_last_outside_tail(self, state: State, call: int) -> int:
         """Return the newest turn before the turns of the newest `keep` results."""
         left = self.keep
         for turn in reversed(state.turns):
+            if turn.index <= state.covered_turns:
+                break
             left -= len(turn.observations)
             if left <= 0:
                 return turn.index - 1
         return 0
+
+    def count_calls_until(self, state: State, call: int) -> int | None:
+        return None
+
+    def _find_crossed(self, tokens: int, context: DecisionContext) -> tuple[str, int] | None:
+        """Return the name and the value of the threshold that a view of `tokens` exceeds."""
+        hard = context.scale_view(self.hard)
+        if tokens > hard:
+            return "hard", hard
+        soft = context.scale_view(self.soft)
+        if tokens > soft and context.call - 1 > self.after:
+            return "soft", soft
+        return None

@@ -66,6 +66,7 @@ class SummaryRequest:
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
     redacted_by: by which rules its texts were redacted already; None if by none.
+    is_urgent:  whether the call has to wait for it, even where summaries are written in the background.
     """
 
     previous: str
@@ -76,6 +77,7 @@ class SummaryRequest:
     live: LivePrefix | None = None
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
     redacted_by: Redaction | None = field(default=None, compare=False, repr=False)
+    is_urgent: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Plan:
     summarize_to: cover turns 1 ... `summarize_to` with a new summary; 0 for none.
     summary_tokens: most that it may have, in tokens, where the budget leaves it less than the strategy does; else 0.
     clips:     newest observations cut to fit (I7).
+    is_urgent: whether the call has to wait for the summary.
     reason:    one of the schedule's or budget's words, always set.
     """
 
@@ -119,4 +122,5 @@ class Plan:
     summarize_to: int = 0
     summary_tokens: int = 0
     clips: tuple[Clip, ...] = ()
+    is_urgent: bool = False
     reason: str
