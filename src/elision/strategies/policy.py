@@ -204,7 +204,8 @@ class Policy:
         summary = self._find_summary_offer(state, context)
         # The schedule is asked at every call: it adds up what waiting costs.
         verdict, reason = self.clock.choose_action(self._estimate_costs(state, context, summary))
-        if not forced and (promised := self._plan_for_thresholds(state, context)) is not None:
+        promised = self._plan_for_thresholds(state, context)
+        if promised is not None and (not forced or (promised.summarize_to and summary is None)):
             return promised
         if forced:
             verdict = "summarize" if summary is not None else "mask"
