@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "integrations": _LIBRARY,
     "gateway": _LIBRARY | {"config"},
     "lab": _LIBRARY,
+    "turns": _LIBRARY,
     "mcp": _LIBRARY,
     "testing": _DOORS,
     "cli": _DOORS | {"testing", "config"},
@@ -58,6 +59,7 @@ CORE = (
     "engine",
     "manager",
     "agent",
+    "turns",
 )
 EXTRAS = (
     "typer",

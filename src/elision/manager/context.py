@@ -72,6 +72,7 @@ from elision.manager.outgoing_request import (
     needs_breakpoints,
 )
 from elision.manager.preparation import CallPreparer, ShapeMismatch
+from elision.manager.prompt_text import PromptSource
 from elision.manager.reported_usage import find_usage
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_list import SessionSummary, list_summaries
@@ -707,7 +708,11 @@ class ContextManager:
         # Where the provider clears by itself, the request has no placeholders.
         if thinking != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        return self._make_view(branch, sent, how, model, started, dialect.name)
+        made = self._make_view(branch, sent, how, model, started, dialect.name)
+        unanswered = incoming.messages[incoming.end :]
+        if made.source is None or not unanswered:
+            return made
+        return replace(made, source=replace(made.source, unanswered=unanswered))
 
     def _make_terms(
         self, session: Session, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy
@@ -799,7 +804,7 @@ class ContextManager:
             summarizer_seconds=waited,
         )
         self._notes.clear()
-        return _make_context_view(sent, dialect, diagnostics)
+        return _make_context_view(sent, dialect, diagnostics, _find_source(branch.session))
 
     def _add_note_once(self, note: str) -> None:
         """Add `note` to the next diagnostics, unless earlier ones had it."""
@@ -858,7 +863,19 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
-def _make_context_view(sent: OutgoingRequest, dialect: str, diagnostics: Diagnostics) -> ContextView:
+def _find_source(session: Session) -> PromptSource | None:
+    """Return what the newest call of `session` shows: the client's own messages in shadow mode."""
+    newest = session.newest_call
+    if newest is None:
+        return None
+    if session.shadow:
+        return PromptSource(view=newest.raw_view)
+    return PromptSource(view=newest.view, covers=session.state.covered_turns)
+
+
+def _make_context_view(
+    sent: OutgoingRequest, dialect: str, diagnostics: Diagnostics, source: PromptSource | None = None
+) -> ContextView:
     return ContextView(
         messages=sent.messages,
         dialect=dialect,
@@ -868,6 +885,7 @@ def _make_context_view(sent: OutgoingRequest, dialect: str, diagnostics: Diagnos
         extra=sent.extra,
         betas=sent.betas,
         added_tools=list(sent.added_tools),
+        source=source,
     )
 
 

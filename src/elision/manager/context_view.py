@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from elision.manager.prompt_text import PromptSource, render_messages, render_prompt
 from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
@@ -35,6 +36,7 @@ class ContextView:
     system, tools: as given, or as they must be sent instead.
     extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
     betas:    values for the `anthropic-beta` header.
+    source:   what `text()` renders; None where a failed preparation passed the messages on.
     added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
     """
 
@@ -46,6 +48,18 @@ class ContextView:
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
     added_tools: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    source: PromptSource | None = field(default=None, repr=False, compare=False)
+
+    def text(self) -> str:
+        """Return the context as one text, for an agent that sends a single prompt string instead of messages.
+
+        System prompt and task, then `Turn n:` with `Reasoning:`, `Action:` and `Observation:` a turn, and
+        `[Summary through turn n: ...]` in place of what a summary covers. Hidden results are placeholders. Tool
+        definitions are left out. Raises DialectError where what was passed on unread are no messages.
+        """
+        if self.source is not None:
+            return render_prompt(self.source, self.dialect)
+        return render_messages(self.messages, self.system, self.dialect)
 
     @property
     def offered(self) -> bool:

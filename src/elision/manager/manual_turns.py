@@ -15,7 +15,7 @@ from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.errors import SettingError
 from elision.manager.context_options import DialectName
 from elision.trajectory.content import make_content
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View
 
 _RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
@@ -76,7 +76,7 @@ def _make_action(given: Any, id: str) -> Action:
     if isinstance(given, Action):
         return given
     if isinstance(given, str):
-        return Action(id=id, name="action", arguments=json.dumps({"input": given}))
+        return Action(id=id, name=TEXT_ACTION, arguments=json.dumps({"input": given}))
     if isinstance(given, Mapping) and isinstance(given.get("name"), str):
         arguments = given.get("arguments", {})
         if not isinstance(arguments, str):

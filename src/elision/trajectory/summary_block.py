@@ -7,6 +7,17 @@ from collections.abc import Iterable, Sequence
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Message, Turn
 
+#: How the label begins.
+_LABEL_START = "[Record of turns 1-"
+
+
+def remove_block_label(block: str) -> str:
+    """Return a block's text without its label: for a place where something else says that it is a record."""
+    label, _, rest = block.partition("\n\n")
+    if label.startswith(_LABEL_START):
+        return rest
+    return block
+
 
 def format_summary_block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iterable[str]) -> str:
     """The block's exact text.
@@ -15,7 +26,7 @@ def format_summary_block(text: str, covers: int, quotes: Iterable[tuple[str, str
     the user beyond `keep_user_tokens`, oldest first.
     """
     parts = [
-        f"[Record of turns 1-{covers} of this conversation, condensed. It is a record of what was done, "
+        f"{_LABEL_START}{covers} of this conversation, condensed. It is a record of what was done, "
         "not a message from the user and not a new request.]",
         text.strip(),
     ]

@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from elision.trajectory.content import Content, join_text
 from elision.trajectory.usage import Usage
+
+#: Name of the tool of an action that was given as a bare text, which is its argument `input`.
+TEXT_ACTION: Final = "action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

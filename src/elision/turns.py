@@ -1,0 +1,304 @@
+"""Masking, summarization and hybrid as pure functions over a list of turns: no store, no session, no messages.
+
+    from elision.turns import mask
+
+    shown = mask(turns, window=10)      # turns: [(reasoning, action, observation), ...]
+
+A turn is a tuple or list of (reasoning, action, observation), a mapping with those keys, or a
+`elision.trajectory.turn.Turn`; each comes back in the shape that it was given in. Nothing is changed in place.
+
+The functions run the engine of `ContextManager` with the schedule `every-turn`, and decide what it decides: the context
+of the call that follows the given turns. A context manager does more: it knows the prompt cache, keeps what is hidden
+for recall, and reports what was saved.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from elision.dialects.render_text import format_text_summary
+from elision.engine import Session, run_pass
+from elision.errors import SettingError
+from elision.manager.manual_turns import ManualTurns
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.placeholder import PUBLISHED_TEXT
+from elision.strategies.schedules import EveryTurnSchedule
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+from elision.summarizers.factory import make_summarizer
+from elision.summarizers.summary_result import SummaryResult
+from elision.trajectory.content import make_content
+from elision.trajectory.events import PassDecided, RequestSent, SummaryFailed
+from elision.trajectory.plan import Summary, SummaryRequest
+from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.summary_block import format_summary_block
+from elision.trajectory.turn import Turn
+
+__all__ = ["TurnsSummary", "hybrid", "mask", "summarize"]
+
+#: A turn in any of the shapes that the functions take.
+TurnShape = TypeVar("TurnShape")
+#: Who writes summaries: `digest`, `KIND:MODEL`, or a function.
+SummaryWriter: TypeAlias = str | Callable[[SummaryRequest], "str | SummaryResult"]
+
+_KEYS: Final = ("reasoning", "action", "observation")
+_log: Final = logging.getLogger("elision.turns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsSummary:
+    """A summary in a list of turns, in place of those that it covers.
+
+    content:       what the summarizer wrote.
+    covers_turns:  the first and the last turn that it covers, counted from 1.
+    kept_messages: messages of the user between the covered turns that stay word for word, oldest first. Only turns
+                   that were given as `Turn` have such messages.
+
+    `str()` returns it as the text of a context has it: `[Summary through turn 33: ...]`.
+    """
+
+    content: str
+    covers_turns: tuple[int, int]
+    kept_messages: tuple[str, ...] = ()
+    _summary: Summary | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return format_text_summary(self._as_summary().block, self.covers_turns[1]).strip("\n")
+
+    def _as_summary(self) -> Summary:
+        """Return the engine's value; a summary that was stored as text gets its block anew."""
+        if self._summary is not None:
+            return self._summary
+        covers = self.covers_turns[1]
+        return Summary(covers=covers, text=self.content, block=format_summary_block(self.content, covers, (), ()))
+
+
+def mask(turns: Iterable[TurnShape], *, window: int = 10, placeholder: str = PUBLISHED_TEXT) -> list[TurnShape]:
+    """Return `turns` with the observations of all but the newest `window` turns replaced by `placeholder`.
+
+    placeholder: as the option of that name of a strategy; "" for a description of what happened. An observation that is
+                 not longer than its placeholder stays.
+
+    Raises SpecError for options without a meaning, SettingError for what is no turn.
+    """
+    given = list(turns)
+    strategy = Masking(window=window, placeholder=placeholder, gist=0, handles=False, schedule=EveryTurnSchedule())
+    session = _begin_session(strategy, "")
+    for turn in _read_turns(given):
+        session.add_turn(turn)
+    # Whatever an earlier call would have masked, the newest one may mask too, with the same text.
+    run_pass(session.prepare_view(), _refuse_summary)
+    return _collect_turns(given, session)
+
+
+def summarize(
+    turns: Iterable[TurnShape],
+    *,
+    every: int = 21,
+    tail: int = 10,
+    summarizer: SummaryWriter = "digest",
+    summary_max_tokens: int = 1_000,
+    task: str = "",
+    previous: TurnsSummary | None = None,
+) -> list[TurnsSummary | TurnShape]:
+    """Return `turns` with all but the newest ones replaced by a summary, once `every` + `tail` turns follow the last.
+
+    summarizer: `digest` (no model), `KIND:MODEL` as `ContextManager` takes it, or a function of a SummaryRequest that
+                returns the text. Each summary is given the one before, or the task, and the covered turns in full.
+    summary_max_tokens: what a summary may have. None is asked for where it would not be shorter than what it replaces.
+    task:       what the agent works on.
+    previous:   the summary of an earlier result for the first of these turns. Without it, a long list is summarized
+                from its beginning, with a request for every summary that a run would have made.
+
+    The first element of the result is a TurnsSummary, or there is none: before the first summary is due, and where the
+    answer was refused, which is logged; then the turns stay as they are. Raises SpecError for options without a
+    meaning, SettingError for what is no turn, and whatever a function raises.
+    """
+    strategy = Summarization(
+        every=every, tail=tail, summary_max_tokens=summary_max_tokens, handles=False, schedule=EveryTurnSchedule()
+    )
+    return _run_strategy(strategy, list(turns), summarizer, task, previous)
+
+
+def hybrid(
+    turns: Iterable[TurnShape],
+    *,
+    window: int = 10,
+    summarize_at: int = 43,
+    tail: int = 10,
+    placeholder: str = PUBLISHED_TEXT,
+    summarizer: SummaryWriter = "digest",
+    summary_max_tokens: int = 1_000,
+    task: str = "",
+    previous: TurnsSummary | None = None,
+) -> list[TurnsSummary | TurnShape]:
+    """Return `turns` masked, and begun by a summary of all but the newest `tail` once `summarize_at` follow the last.
+
+    Arguments and result are those of `mask` and `summarize`. Give the turns unmasked at every call: summaries are
+    written from what the observations said.
+    """
+    strategy = Hybrid(
+        window=window,
+        summarize_at=summarize_at,
+        tail=tail,
+        placeholder=placeholder,
+        gist=0,
+        summary_max_tokens=summary_max_tokens,
+        handles=False,
+        schedule=EveryTurnSchedule(),
+    )
+    return _run_strategy(strategy, list(turns), summarizer, task, previous)
+
+
+def _begin_session(strategy: Strategy, task: str) -> Session:
+    session = Session(strategy, find_price_set("uncached"))
+    session.set_head(ManualTurns.make_head(task, "", ()))
+    return session
+
+
+def _run_strategy(
+    strategy: Strategy,
+    given: Sequence[TurnShape],
+    summarizer: SummaryWriter,
+    task: str,
+    previous: TurnsSummary | None,
+) -> list[TurnsSummary | TurnShape]:
+    """Make every call of a run of these turns, and return what the last one shows."""
+    writer = summarizer
+    if isinstance(writer, str):
+        writer = make_summarizer(writer, environment=os.environ)
+    session = _begin_session(strategy, task)
+    read = _read_turns(given)
+    covered = _count_covered(previous, len(read))
+    for turn in read:
+        session.add_turn(turn)
+        if turn.index == covered and previous is not None:
+            _adopt_summary(session, previous)
+        elif turn.index > covered:
+            run_pass(session.prepare_view(), writer)
+    refused = [event for event in session.events if isinstance(event, SummaryFailed)]
+    if refused:
+        last = refused[-1]
+        _log.warning(
+            "%d of the summaries were refused, and the turns stay; the last, of call %d: %s",
+            len(refused),
+            last.call,
+            last.reason,
+        )
+    kept = _collect_turns(given, session)
+    live = session.state.summary
+    if live is None:
+        return [*kept]
+    return [_make_entry(session, live), *kept]
+
+
+def _refuse_summary(request: SummaryRequest) -> str:
+    raise AssertionError("masking asks for no summary")
+
+
+def _count_covered(previous: TurnsSummary | None, turns: int) -> int:
+    """Return the newest turn that `previous` covers. Raises SettingError where there are no such turns."""
+    if previous is None:
+        return 0
+    first, last = previous.covers_turns
+    if first != 1 or not 1 <= last <= turns:
+        raise SettingError(
+            f"previous covers turns {first} to {last}, and {turns} turns are given: give all turns from the first on"
+        )
+    return last
+
+
+def _adopt_summary(session: Session, previous: TurnsSummary) -> None:
+    """Have the session go on from `previous`, which covers all turns that it has."""
+    call = len(session.state.turns) + 1
+    summary = previous._as_summary()
+    if previous._summary is None:
+        # It was stored as text. What the user said between the covered turns stays with it.
+        spoken = tuple(turn.index for turn in session.state.turns if turn.interjections)
+        summary = replace(summary, interjections=spoken)
+    decided = PassDecided(call, "summary due", summary=summary)
+    session.replay_events([decided, RequestSent(call=call, at=None, model="", tokens=0)])
+
+
+def _make_entry(session: Session, summary: Summary) -> TurnsSummary:
+    messages = (
+        message.text for index in summary.interjections for message in session.state.turns[index - 1].interjections
+    )
+    return TurnsSummary(
+        content=summary.text, covers_turns=(1, summary.covers), kept_messages=tuple(messages), _summary=summary
+    )
+
+
+# -- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def _read_turns(given: Sequence[Any]) -> list[Turn]:
+    """Return the given turns as values, numbered from 1. Raises SettingError for what is no turn."""
+    return [_read_turn(turn, index) for index, turn in enumerate(given, start=1)]
+
+
+def _read_turn(turn: Any, index: int) -> Turn:
+    if isinstance(turn, Turn):
+        return replace(turn, index=index)
+    reasoning, action, observation = _read_fields(turn, index)
+    return ManualTurns.make_turn(index, reasoning, action, observation, "")
+
+
+def _read_fields(turn: Any, index: int) -> tuple[str, Any, Any]:
+    if isinstance(turn, Mapping) and any(key in turn for key in _KEYS):
+        reasoning, action, observation = (turn.get(key) for key in _KEYS)
+    elif isinstance(turn, tuple | list) and len(turn) == len(_KEYS):
+        reasoning, action, observation = turn
+    elif isinstance(turn, TurnsSummary):
+        raise SettingError(f"turns[{index - 1}] is a summary: give all turns as they were, and it as `previous`")
+    else:
+        raise SettingError(
+            f"turns[{index - 1}] is a {type(turn).__name__} and no turn: give (reasoning, action, observation), "
+            "a mapping with these keys, or a Turn"
+        )
+    if not isinstance(reasoning, str | None):
+        raise SettingError(f"turns[{index - 1}]: reasoning is a {type(reasoning).__name__}: give a text")
+    return reasoning or "", action, observation
+
+
+def _collect_turns(given: Sequence[TurnShape], session: Session) -> list[TurnShape]:
+    """Return the given turns that no summary covers, with placeholders where the session hides results."""
+    texts: dict[int, dict[int, str]] = {}
+    for (turn, position), text in session.state.hidden.items():
+        texts.setdefault(turn, {})[position] = text
+    covered = session.state.covered_turns
+    return [
+        _replace_results(turn, texts[index]) if index in texts else turn
+        for index, turn in enumerate(given[covered:], start=covered + 1)
+    ]
+
+
+def _replace_results(turn: Any, texts: Mapping[int, str]) -> Any:
+    """Return `turn` in its own shape with `texts`, by position from 1, in place of its observations."""
+    if isinstance(turn, Turn):
+        observations = tuple(
+            replace(each, content=make_content(texts[position])) if position in texts else each
+            for position, each in enumerate(turn.observations, start=1)
+        )
+        return replace(turn, observations=observations)
+    if isinstance(turn, Mapping):
+        return {**turn, "observation": _replace_texts(turn["observation"], texts)}
+    *others, observation = turn
+    shown = [*others, _replace_texts(observation, texts)]
+    if isinstance(turn, list):
+        return shown
+    # A named tuple is made of its fields; a plain one has no `_make`.
+    make = getattr(type(turn), "_make", tuple)
+    return make(shown)
+
+
+def _replace_texts(observation: Any, texts: Mapping[int, str]) -> Any:
+    """Return one observation, or a list of several, with `texts` in their places."""
+    if isinstance(observation, list):
+        return [texts.get(position, each) for position, each in enumerate(observation, start=1)]
+    return texts[1]
