@@ -21,6 +21,7 @@ SAME_THING = {
     "store": "the same for each kind of store, and the command of that name",
     "app": "the application of the gateway, and of the command line",
     "calibrate": "the lab's, and the command of that name",
+    "outcomes": "of runs: the lab's, and the command of that name; of actions: what summaries say of them",
     "playback": "the server, and the command of that name",
     "prices": "the values, and the command of that name",
     "replay": "the lab's, and the command of that name",

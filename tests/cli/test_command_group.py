@@ -59,6 +59,7 @@ _SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3
 SPARED = {
     "calibrate": _SERVING | {"numpy"},
     "config": _SERVING | _LAB | _READING | _SESSION,
+    "outcomes": _SERVING | {"elision.lab.study"},
     "playback": _SERVING | _LAB | _SESSION,
     "prices": _SERVING | _LAB | _READING | _SESSION | {"elision.config", "asyncio"},
     "recall": _SERVING | _LAB | _READING,

@@ -19,6 +19,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
         "summarized in it.",
         "rules": "List what each rule of a strategy matches in recorded runs; hides nothing.",
         "calibrate": "Compare the recorded bill with the simulated one, and explain the difference.",
+        "outcomes": "Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.",
         "prices": "List what models cost; with MODEL, all that is known of one.",
         "playback": "Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming "
         "included.",

@@ -167,9 +167,16 @@ class Assembler:
         self._compactions.append(Compaction(before=self.turn_count + 1, tokens_before=tokens_before, summary=summary))
 
     def finish(
-        self, id: str, *, format: str, model: str = "", parent: str | None = None, recorded_window: int | None = None
+        self,
+        id: str,
+        *,
+        format: str,
+        model: str = "",
+        parent: str | None = None,
+        recorded_window: int | None = None,
+        usd: float | None = None,
     ) -> Trajectory | None:
-        """Return the trajectory; None if there was no assistant message."""
+        """Return the trajectory; None if there was no assistant message. usd: of the whole run, if it is recorded."""
         if not self._drafts:
             return None
         mode = self.observations
@@ -191,6 +198,7 @@ class Assembler:
             compactions=tuple(self._compactions),
             recorded_window=recorded_window,
             observations=mode,
+            usd=usd,
         )
 
 

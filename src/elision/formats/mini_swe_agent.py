@@ -59,6 +59,7 @@ class MiniSweAgentReader:
             text_in(value.get("instance_id")) or derive_run_name(document.path),
             format=self.name,
             model=feed.find_configured_model(value),
+            usd=_read_cost(value),
         )
         yield from feed.assembler.problems
         if trajectory:
@@ -156,6 +157,11 @@ _HANDLERS = {
 
 def _acts_by_tools(messages: list[Json]) -> bool:
     return any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
+
+
+def _read_cost(value: Json) -> float | None:
+    """Read what the run cost. mini-swe-agent writes 0 where it was told to ignore costs: then it is unknown."""
+    return number_in(mapping_in(mapping_in(value.get("info")).get("model_stats")).get("instance_cost")) or None
 
 
 def _read_time(message: Json) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import Json, count_in, mapping_in, mappings_in, text_in
+from elision.dialects import Json, count_in, mapping_in, mappings_in, number_in, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
@@ -74,7 +74,8 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
         events += item if isinstance(item, list) else [item]
     assembler = Assembler(document.path, observations="tools")
     _feed_events(assembler, events, record)
-    trajectory = assembler.finish(name, format=OpenHandsOutputReader.name)
+    cost = number_in(mapping_in(record.get("metrics")).get("accumulated_cost"))
+    trajectory = assembler.finish(name, format=OpenHandsOutputReader.name, usd=cost or None)
     yield from assembler.problems
     if trajectory:
         yield trajectory

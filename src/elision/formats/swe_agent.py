@@ -21,6 +21,7 @@ from elision.dialects import (
     join_lines,
     mapping_in,
     mappings_in,
+    number_in,
     parse_content,
     text_in,
 )
@@ -101,7 +102,11 @@ def _read_run(document: Document, run: Json, id: str) -> Iterator[RunOrProblem]:
         _feed_turn(assembler, turn)
     config = _read_config(run)
     trajectory = assembler.finish(
-        id, format=SweAgentReader.name, model=_read_model(config), recorded_window=_find_window(run, config)
+        id,
+        format=SweAgentReader.name,
+        model=_read_model(config),
+        recorded_window=_find_window(run, config),
+        usd=_read_cost(run),
     )
     yield from assembler.problems
     if trajectory:
@@ -214,6 +219,11 @@ def _read_config(run: Json) -> Json:
 
 def _read_model(config: Json) -> str:
     return text_in(mapping_in(mapping_in(config.get("agent")).get("model")).get("name"))
+
+
+def _read_cost(run: Json) -> float | None:
+    """Read what the run cost. SWE-agent writes 0 where it has no price of the model: then it is unknown."""
+    return number_in(mapping_in(mapping_in(run.get("info")).get("model_stats")).get("instance_cost")) or None
 
 
 def _find_window(run: Json, config: Json) -> int | None:

@@ -217,7 +217,7 @@ class LogReader:
         branch = self._branch
         final = None
         context = None
-        strategy = _shorten_strategy(self._opened.strategy) if self._opened else ""
+        strategy = shorten_strategy(self._opened.strategy) if self._opened else ""
         if branch is not None:
             assert branch.ledger is not None
             context = build_context_report(
@@ -393,7 +393,7 @@ class SessionLog:
     def strategy(self) -> str:
         """The strategy that the session began with, without the rules of the recall tools; "" if the log has none."""
         if self.opened:
-            return _shorten_strategy(self.opened.strategy)
+            return shorten_strategy(self.opened.strategy)
         return ""
 
 
@@ -527,7 +527,7 @@ def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidde
             yield Hidden(handle=make_handle((turn.index, place)), tool=observation.tool, tokens=tokens, left=0)
 
 
-def _shorten_strategy(strategy: str) -> str:
+def shorten_strategy(strategy: str) -> str:
     """Return a strategy's text without the rules of the recall tools; unchanged where it does not parse."""
     try:
         parsed = parse_strategy(strategy)

@@ -50,6 +50,7 @@ class Trajectory:
     compactions: where the recording agent rewrote its own context.
     observations: whether its observations came as tool results or, in a text protocol, as user messages.
     recorded_window: how many observations the recording agent itself kept visible (1 ... ), None if all.
+    usd:         what the whole run cost, as the recording states it beside its calls; None if it states nothing.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Trajectory:
     compactions: tuple[Compaction, ...] = ()
     recorded_window: int | None = None
     observations: Literal["tools", "user"] = "tools"
+    usd: float | None = None
 
     def __post_init__(self) -> None:
         for expected, turn in enumerate(self.turns, start=1):

@@ -1,0 +1,166 @@
+"""`elision outcomes`: runs joined with what became of them, cost against solve rate."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elision.cli.console import open_console
+from elision.cli.options import Model, Price, PriceSet, choose_prices
+from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.errors import FormatError, OutputError
+from elision.formats.source import derive_run_name
+from elision.lab import outcomes_page
+from elision.lab.outcomes import InstanceRun, OutcomeStudy, join_outcomes
+from elision.lab.outcomes_files import merge_outcomes, read_outcomes
+from elision.lab.outcomes_runs import (
+    InstanceNamer,
+    load_recorded_runs,
+    load_stored_runs,
+    load_table_runs,
+    load_tasks,
+)
+from elision.lab.outcomes_table import print_study
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.vega import load_vega
+from elision.stores.store_urls import open_existing
+from elision.trajectory.prices import Prices
+
+#: How the address of a store begins.
+_STORES = ("sqlite:", "postgresql:", "postgres:", "linear-hash:")
+
+
+def outcomes(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="[NAME=]RUNS: runs of one strategy: recordings (files, folders), a store's address, or a CSV table.",
+            show_default=False,
+        ),
+    ],
+    reports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--outcomes",
+            help="[NAME=]PATH: what became of them: reports of the SWE-bench harness, a folder of report.json, "
+            "predictions, exit statuses; may be repeated.",
+        ),
+    ] = None,
+    tasks: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Trajectories or a benchmark's instances, which tell by the task what instance a stored session "
+            "worked on; may be repeated."
+        ),
+    ] = None,
+    by: Annotated[str, typer.Option(help="The column of a CSV table that names the strategy.")] = "strategy",
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The strategy that the others are compared with; otherwise raw, or the first."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap behind the intervals.", min=0)] = 0,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write everything as JSON (elision.outcomes/1); - for standard output."),
+    ] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    png_file: Annotated[Path | None, typer.Option("--png", help="Write cost against solve rate as a picture.")] = None,
+    model: Model = None,
+    price: Price = None,
+    price_set: PriceSet = None,
+) -> None:
+    """Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.
+
+    NAME is the strategy; without it a store's sessions have the one that they began with, and recordings are called
+    like their folder or file. A cost is what the recording states, or the reported usage at the model's list price.
+    """
+    if html_file or png_file:
+        load_vega()  # Before the work: a missing extra must not cost its results.
+    files = {"json": json_file, "html": html_file, "png": png_file}
+    check_outputs(files, _list_files([*runs, *(reports or [])]))
+    prices = choose_prices(model, price, price_set) if model or price or price_set else None
+    with open_console(stderr=True).status("reading"):
+        found = merge_outcomes(read_outcomes(Path(path), name) for name, path in map(_split_name, reports or []))
+        asked = [task for path in tasks or [] for task in load_tasks(path)]
+        namer = InstanceNamer(found.instances, asked)
+        loaded, problems = _load_runs(runs, namer, by, prices)
+    study = join_outcomes(loaded, found, baseline=baseline or "", seed=seed, problems=problems)
+    failure = _write_files(study, {kind: path for kind, path in files.items() if path is not None})
+    print_study(study, open_console(stderr="-" in map(str, files.values())))
+    if failure is not None:
+        raise failure
+
+
+def _load_runs(
+    given: Sequence[str], namer: InstanceNamer, by: str, prices: Prices | None
+) -> tuple[list[InstanceRun], list[str]]:
+    """Read every argument; the runs, and what could not be read."""
+    loaded: list[InstanceRun] = []
+    problems: list[str] = []
+    for name, place in map(_split_name, given):
+        if _is_store(place):
+            store = open_existing(place)
+            try:
+                runs, trouble = load_stored_runs(store, place, name, namer, prices)
+            finally:
+                store.close()
+        else:
+            table = load_table_runs(Path(place), name, by)
+            if table is not None:
+                runs, trouble = table, []
+            else:
+                runs, trouble = load_recorded_runs(Path(place), name or derive_run_name(place), namer, prices)
+        loaded += runs
+        problems += trouble
+    return loaded, problems
+
+
+def _split_name(argument: str) -> tuple[str, str]:
+    """Split NAME=PATH where what follows an equals sign is there; a path may have one itself. Raises FormatError."""
+    if _is_store(argument) or Path(argument).exists():
+        return "", argument
+    for place, letter in enumerate(argument):
+        rest = argument[place + 1 :]
+        if letter == "=" and rest and (_is_store(rest) or Path(rest).exists()):
+            return argument[:place].strip(), rest
+    raise FormatError(f"{argument.rpartition('=')[2]}: there is no such file or folder")
+
+
+def _is_store(text: str) -> bool:
+    return text.startswith(_STORES)
+
+
+def _list_files(arguments: Iterable[str]) -> list[Path]:
+    return [Path(place) for _, place in map(_split_name, arguments) if not _is_store(place)]
+
+
+def _write_files(study: OutcomeStudy, asked: Mapping[str, Path]) -> OutputError | None:
+    """Write each of `asked` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
+    failure = None
+    for kind, path in asked.items():
+        refusal = write_report(path, _render_report(study, kind))
+        if refusal is None and str(path) != "-":
+            open_console(stderr=True).print(f"wrote {path}", markup=False, highlight=False)
+        failure = failure or refusal
+    return failure
+
+
+def _render_report(study: OutcomeStudy, kind: str) -> bytes:
+    if kind == "png":
+        return outcomes_page.draw_picture(study)
+    if kind == "html":
+        made_by = Provenance(
+            version=version("elision"),
+            date=date.today().isoformat(),
+            command=shlex.join(["elision", *sys.argv[1:]]),
+        )
+        return encode_report(outcomes_page.build_page(study, made_by))
+    return encode_report(json.dumps(study.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")

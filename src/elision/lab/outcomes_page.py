@@ -1,0 +1,235 @@
+"""Cost against solve rate as a picture, and as one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any, Final
+
+from elision.lab.outcomes import OutcomeStudy, StrategyOutcome
+from elision.lab.outcomes_statistics import bootstrap_mean
+from elision.lab.outcomes_table import (
+    COLUMNS,
+    DIFFERENCES,
+    describe_pairs,
+    format_cells,
+    format_difference,
+    list_notes,
+    write_headline,
+)
+from elision.lab.report.charts import FONT, SCHEMA, Spec, make_standalone
+from elision.lab.report.figures import format_plural
+from elision.lab.report.names import neutralize_text, shorten_strategies
+from elision.lab.report.palette import COLOURS, PAPER, Ink, assign_looks, build_css
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.vega import load_vega
+
+#: Pixels of the picture per pixel of the chart.
+_SCALE: Final = 2.0
+_WIDTH: Final = 720
+_HEIGHT: Final = 380
+_PAGE: Final = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>$title</title>
+<style>$style</style>
+</head>
+<body>
+<header>
+<p class="brand">Elision outcomes</p>
+<h1>$headline</h1>
+</header>
+<main>
+$body
+</main>
+<footer>
+<dl>$footer</dl>
+<p>This file is complete: the page sends no request.</p>
+</footer>
+</body>
+</html>
+""")
+
+
+def draw_picture(study: OutcomeStudy) -> bytes:
+    """Return cost against solve rate as a PNG file's bytes. Raises MissingExtra without vl-convert."""
+    spec = json.dumps(build_picture(study, PAPER))
+    picture: bytes = load_vega().vegalite_to_png(spec, scale=_SCALE)
+    return picture
+
+
+def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
+    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert.
+
+    made_by: what the page says of its making; None leaves that out.
+    """
+    headline = write_headline(study)
+    return _PAGE.substitute(
+        title=escape(f"Elision outcomes: {headline}"),
+        style=_build_style(),
+        headline=escape(headline),
+        body="\n".join(_build_sections(study)),
+        footer="" if made_by is None else _show_provenance(made_by),
+    )
+
+
+def build_picture(study: OutcomeStudy, ink: Ink) -> Spec:
+    """Return the picture in the colours of `ink` as Vega-Lite, with a title."""
+    rows = study.shared or study.strategies
+    counts = {len(row.joined) for row in rows}
+    scope = f"{format_plural(max(counts), 'instance')} each" if len(counts) == 1 else "a different number of instances"
+    count = format_plural(len(rows), "strategy", "strategies")
+    lines = (
+        f"{count}, {scope}. Further up solves more, further left is cheaper.",
+        "Lines are 95 % intervals: Wilson's for the share, a bootstrap over instances for the cost.",
+    )
+    return make_standalone(_draw_points(rows, ink), ink, _WIDTH, write_headline(study), lines)
+
+
+def _draw_points(rows: Sequence[StrategyOutcome], ink: Ink) -> Spec:
+    names = shorten_strategies([row.strategy for row in rows])
+    looks = assign_looks([row.strategy for row in rows])
+    values = [
+        {
+            "strategy": names[row.strategy],
+            "colour": ink.slots[looks[row.strategy].slot],
+            "shape": looks[row.strategy].shape,
+            **_list_figures(row),
+        }
+        for row in rows
+        if row.mean_usd is not None
+    ]
+    axis = {"labelColor": ink.text, "titleColor": ink.text, "gridColor": ink.faint, "domainColor": ink.faint}
+    x = {
+        "field": "usd",
+        "type": "quantitative",
+        "title": "mean cost of a run, USD",
+        "axis": {"format": "$,.2f", "tickCount": 6, "grid": False},
+        "scale": {"zero": False, "padding": 40},
+    }
+    y = {
+        "field": "rate",
+        "type": "quantitative",
+        "title": "instances solved",
+        "axis": {"format": ".0%", "tickCount": 6},
+        "scale": {"zero": False, "padding": 16},
+    }
+    # Points may lie close together, so a legend names them.
+    domain = [value["strategy"] for value in values]
+    legend: dict[str, Any] = {
+        "orient": "top",
+        "columns": 4,
+        "title": None,
+        "labelFontSize": 13,
+        "symbolSize": 120,
+        "labelLimit": 0,
+        "symbolOpacity": 1,
+    }
+    colour = {
+        "field": "strategy",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [value["colour"] for value in values]},
+        "legend": legend | {"labelColor": ink.text},
+    }
+    shape = {
+        "field": "strategy",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [value["shape"] for value in values]},
+        "legend": legend | {"labelColor": ink.text},
+    }
+    line: dict[str, Any] = {"type": "rule", "strokeWidth": 1.6, "opacity": 0.55}
+    point = {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1}
+    return {
+        "$schema": SCHEMA,
+        "height": _HEIGHT,
+        "data": {"values": values},
+        "config": {
+            "font": FONT,
+            "view": {"stroke": None},
+            "axis": axis | {"tickColor": ink.faint, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400},
+        },
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {"mark": line, "encoding": {"color": colour, "y": y | {"field": "rate_low"}, "y2": {"field": "rate_high"}}},
+            {"mark": line, "encoding": {"color": colour, "x": x | {"field": "usd_low"}, "x2": {"field": "usd_high"}}},
+            {"mark": point, "encoding": {"color": colour, "shape": shape}},
+        ],
+    }
+
+
+def _list_figures(row: StrategyOutcome) -> dict[str, float]:
+    usd = bootstrap_mean(row.costs)
+    share = row.rate_interval
+    return {
+        "usd": row.mean_usd or 0.0,
+        "usd_low": usd.low,
+        "usd_high": usd.high,
+        "rate": row.rate,
+        "rate_low": share.low,
+        "rate_high": share.high,
+    }
+
+
+def _build_style() -> str:
+    text = files("elision.lab.report").joinpath("page.css").read_text(encoding="utf-8")
+    text = text.replace("--light-slots: 0;", build_css(dark=False)).replace("--dark-slots: 0;", build_css(dark=True))
+    # The picture is drawn once: its colours follow the page's scheme by these variables.
+    return text + ".picture svg{max-width:100%;height:auto}"
+
+
+def _build_sections(study: OutcomeStudy) -> Iterator[str]:
+    names = shorten_strategies([row.strategy for row in study.strategies])
+    if any(row.mean_usd is not None for row in study.strategies):
+        yield _wrap_section("Cost against solve rate", f'<div class="picture">{_draw_svg(study)}</div>')
+    rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
+    yield _wrap_section("Strategies", _build_table("strategy", list(COLUMNS), rows))
+    if study.shared and not study.is_same_set:
+        count = format_plural(len(study.shared[0].joined), "instance")
+        shared = [(names[row.strategy], format_cells(row)) for row in study.shared]
+        yield _wrap_section(f"The {count} that all strategies have", _build_table("strategy", list(COLUMNS), shared))
+    if study.differences:
+        pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
+        yield _wrap_section(describe_pairs(study), _build_table("strategy", list(DIFFERENCES), pairs))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in list_notes(study))
+    if notes:
+        yield _wrap_section("Notes", f"<ul>{notes}</ul>")
+
+
+def _draw_svg(study: OutcomeStudy) -> str:
+    """Draw the picture without its own title, in colours that follow the page's scheme."""
+    rows = study.shared or study.strategies
+    spec = _draw_points(rows, PAPER) | {"width": _WIDTH, "background": None}
+    svg: str = load_vega().vegalite_to_svg(json.dumps(spec))
+    names = {PAPER.text: "currentColor", PAPER.faint: "var(--line)", PAPER.ground: "var(--ground)"}
+    for colour, name in (names | {light: f"var(--{slot})" for slot, (light, _) in COLOURS.items()}).items():
+        svg = svg.replace(colour, name)
+    return svg
+
+
+def _wrap_section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _build_table(first: str, titles: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    head = "".join(f'<th scope="col">{escape(title.strip())}</th>' for title in (first, *titles))
+    body = "".join(
+        f'<tr><th scope="row">{escape(neutralize_text(name))}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, cells in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _show_provenance(made_by: Provenance) -> str:
+    lines = [("Made by", f"Elision {made_by.version} on {made_by.date}"), ("Command", made_by.command)]
+    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(neutralize_text(value))}</dd>" for name, value in lines)

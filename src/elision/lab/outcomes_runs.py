@@ -1,0 +1,480 @@
+"""Runs with their cost and their instance: out of recordings, out of a store's sessions, out of a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from elision.dialects import mapping_in, text_in
+from elision.errors import FormatError, PriceError, StoreError
+from elision.formats.document import Document
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, read_json_value
+from elision.formats.registry import read_runs
+from elision.formats.source import read_documents
+from elision.lab.outcomes import CostSource, InstanceRun
+from elision.manager.session_history import shorten_strategy
+from elision.stores.store import SessionInfo, Store
+from elision.trajectory.content import join_text
+from elision.trajectory.events import (
+    Event,
+    HeadSet,
+    PassDecided,
+    RequestSent,
+    SessionOpened,
+    SummaryFailed,
+    UsageReported,
+)
+from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Head
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import cost_reported_usage
+
+#: What the readers add to the name of a retrying agent's attempts.
+_ATTEMPT: Final = re.compile(r" attempt \d+$")
+#: Files that lie beside recordings and are none.
+_COMPANIONS: Final = frozenset({"preds.json", "all_preds.jsonl", "report.json", "results.json"})
+#: Columns of a table, each by the names that it may have.
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "instance": ("instance_id",),
+    "usd": ("cost", "usd"),
+    "summary": ("summary_cost", "summary_usd"),
+    "turns": ("turn_count", "turns", "api_calls"),
+    "solved": ("resolved", "solved", "outcome"),
+}
+_TRUE: Final = frozenset({"1", "1.0", "true", "yes"})
+_FALSE: Final = frozenset({"0", "0.0", "false", "no"})
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an agent was asked to do for an instance, without its line breaks. instance: the id."""
+
+    instance: str
+    text: str
+
+
+class InstanceNamer:
+    """Finds the instance of a run: by the run's name, its file, or what it was asked.
+
+    instances: ids that are known. tasks: what each asks.
+    """
+
+    def __init__(self, instances: Iterable[str], tasks: Iterable[Task] = ()) -> None:
+        self._tasks: dict[str, set[str]] = defaultdict(set)
+        for task in tasks:
+            if task.text:
+                self._tasks[task.text].add(task.instance)
+        named = {instance for held in self._tasks.values() for instance in held}
+        #: The longest first: an id may begin another one.
+        self._instances = sorted({*instances, *named}, key=lambda id: (-len(id), id))
+
+    def find_instance(self, name: str, file: str = "", asked: str = "") -> str:
+        """Return the id of the run's instance; its name where nothing else is known.
+
+        asked: the user's messages that the run began with.
+        """
+        plain = _ATTEMPT.sub("", name)
+        for place in (plain, file):
+            found = self._find_id(place)
+            if found:
+                return found
+        return self._find_task(asked) or plain
+
+    def _find_id(self, text: str) -> str:
+        """Return the longest known id in `text` that is no part of a longer word."""
+        for id in self._instances:
+            start = text.find(id)
+            while start >= 0:
+                before = text[start - 1 : start]
+                after = text[start + len(id) : start + len(id) + 1]
+                if not before.isalnum() and not after.isalnum():
+                    return id
+                start = text.find(id, start + 1)
+        return ""
+
+    def _find_task(self, asked: str) -> str:
+        """Return the instance whose task is asked, or is a part of what is asked; "" unless there is exactly one."""
+        text = flatten_text(asked)
+        if not text:
+            return ""
+        whole = self._tasks.get(text)
+        if whole is None:
+            longest = max((task for task in self._tasks if task in text), key=len, default="")
+            whole = self._tasks.get(longest, set())
+        if len(whole) == 1:
+            return next(iter(whole))
+        return ""
+
+
+def flatten_text(text: str) -> str:
+    """Return `text` with one space for every run of spaces and line breaks."""
+    return " ".join(text.split())
+
+
+def load_tasks(path: Path) -> list[Task]:
+    """Return what instances ask: a benchmark's (`instance_id` and `problem_statement`, JSON or JSON lines), or that of
+    recorded runs whose names are instance ids. Raises FormatError.
+    """
+    if path.is_file():
+        tasks = [task for document in read_documents(path) for task in _list_statements(document)]
+        if tasks:
+            return tasks
+    return [
+        Task(_ATTEMPT.sub("", run.id), flatten_text(_join_asked(run.head)))
+        for run in read_runs(path)
+        if isinstance(run, Trajectory)
+    ]
+
+
+def load_recorded_runs(
+    path: Path, strategy: str, namer: InstanceNamer, prices: Prices | None = None
+) -> tuple[list[InstanceRun], list[str]]:
+    """Return the recorded runs at or below `path` as those of `strategy`, and what could not be read.
+
+    Attempts and sub-agents count to the run that they belong to. prices: for all recorded usage, instead of the costs
+    that recordings state. Raises FormatError.
+    """
+    problems: list[str] = []
+    runs: dict[tuple[str, str], Trajectory] = {}
+    parts: dict[tuple[str, str], list[InstanceRun]] = defaultdict(list)
+    for found in read_runs(path):
+        if isinstance(found, Problem):
+            if Path(found.file).name not in _COMPANIONS:
+                problems.append(str(found))
+            continue
+        runs[found.file, found.id] = found
+        root = _find_root_run(found, runs)
+        instance = namer.find_instance(root.id, root.file, _join_asked(root.head))
+        usd, source, silent = _cost_trajectory(found, prices)
+        part = InstanceRun(
+            instance=instance,
+            strategy=strategy,
+            place=found.file,
+            name=root.id,
+            turns=len(found.turns),
+            usd=usd,
+            source=source,
+            silent_calls=silent,
+        )
+        parts[root.file, _ATTEMPT.sub("", root.id)].append(part)
+    return [_add_parts(held) for held in parts.values()], problems
+
+
+def load_stored_runs(
+    store: Store, place: str, strategy: str, namer: InstanceNamer, prices: Prices | None = None
+) -> tuple[list[InstanceRun], list[str]]:
+    """Return the sessions of a store as runs, and what could not be read.
+
+    Sub-agents, forks and histories that the client rewrote count to the session that they came from; what a fork shares
+    with it counts once. strategy: "" for the one that each session began with. place: the store's address. prices: for
+    all reported usage.
+    """
+    problems: list[str] = []
+    parts: dict[str, list[InstanceRun]] = defaultdict(list)
+    asked: dict[str, str] = {}
+    infos = {info.key: info for info in store.sessions()}
+    for info in sorted(infos.values(), key=lambda info: (info.begun, info.key)):
+        root = _find_root_session(info, infos)
+        try:
+            run, head = _read_session(store, info, place, prices)
+            asked.setdefault(root.key, _join_asked(head))
+            parts[root.key].append(replace(run, strategy=strategy or run.strategy))
+        except StoreError as error:
+            problems.append(f"session {info.key}: {error}")
+    found = []
+    for key, held in parts.items():
+        instance = namer.find_instance(key, "", asked[key])
+        found.append(replace(_add_parts(held), instance=instance, name=key))
+    return found, problems
+
+
+def load_table_runs(path: Path, strategy: str, by: str = "strategy") -> list[InstanceRun] | None:
+    """Return the runs of a CSV table, a row each; None if `path` is no such table.
+
+    Columns: `instance_id`, `cost` in USD without summaries, and, if there are any, `summary_cost`, `turn_count`,
+    `resolved` (also called solved or outcome), and the column `by`, which names the strategy unless `strategy` does.
+    Raises FormatError, with the line, where a value is missing or no number.
+    """
+    if not path.is_file():
+        return None
+    document = next((each for each in read_documents(path) if isinstance(each, Document)), None)
+    if document is None or "instance_id" not in document.data[:4_096].partition(b"\n")[0].decode(errors="replace"):
+        return None
+    if document.data.lstrip()[:1] in (b"{", b"["):
+        return None
+    try:
+        text = document.data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    rows = csv.DictReader(io.StringIO(text))
+    table = _Table(path, strategy, by, tuple(rows.fieldnames or ()))
+    return [table.read_row(row, rows.line_num) for row in rows]
+
+
+# -- recordings -------------------------------------------------------------------------------------------------------
+
+
+def _find_root_run(run: Trajectory, runs: Mapping[tuple[str, str], Trajectory]) -> Trajectory:
+    """Return the run that started `run`, or itself."""
+    seen = {run.id}
+    while run.parent and run.parent not in seen and (run.file, run.parent) in runs:
+        seen.add(run.parent)
+        run = runs[run.file, run.parent]
+    return run
+
+
+def _join_asked(head: Head) -> str:
+    return "\n".join(join_text(message.content) for message in head.messages if message.role == "user")
+
+
+def _cost_trajectory(run: Trajectory, prices: Prices | None) -> tuple[float | None, CostSource, int]:
+    """Return a recording's cost in USD, where it is from, and the number of calls without usage."""
+    usages = [turn.usage for turn in run.turns]
+    silent = sum(usage is None for usage in usages)
+    if prices is None and run.usd is not None:
+        return run.usd, "stated", 0
+    if silent == len(usages):
+        return None, "unknown", 0
+    costs = []
+    for turn in run.turns:
+        if turn.usage is None:
+            continue
+        usd = _cost_usage(turn.usage, turn.model or run.model, prices)
+        if usd is None:
+            return None, "unknown", 0
+        costs.append(usd)
+    is_stated = prices is None and all(usage is None or usage.usd is not None for usage in usages)
+    return sum(costs), "stated" if is_stated else "usage", silent
+
+
+def _cost_usage(usage: Usage, model: str, prices: Prices | None) -> float | None:
+    """Return what a call cost, in USD; None where neither the recording nor a price list knows."""
+    if prices is not None:
+        return cost_reported_usage(replace(usage, usd=None), prices)
+    if usage.usd is not None:
+        return usage.usd
+    try:
+        return cost_reported_usage(usage, find_prices(model))
+    except PriceError:
+        return None
+
+
+def _add_parts(parts: Sequence[InstanceRun]) -> InstanceRun:
+    """Return runs that belong together as one: that of the first, with the turns and costs of all."""
+    costs = [part.usd for part in parts if part.usd is not None]
+    is_known = len(costs) == len(parts)
+    sources = {part.source for part in parts}
+    source: CostSource = "unknown"
+    if is_known:
+        source = "usage" if "usage" in sources else "stated"
+    return replace(
+        parts[0],
+        turns=sum(part.turns for part in parts),
+        usd=sum(costs) if is_known else None,
+        summary_usd=sum(part.summary_usd for part in parts) if is_known else 0.0,
+        source=source,
+        silent_calls=sum(part.silent_calls for part in parts),
+        played=any(part.played for part in parts),
+    )
+
+
+def _list_statements(document: Document | Problem) -> Iterator[Task]:
+    """Yield the tasks of a benchmark's file; nothing if it is none."""
+    if isinstance(document, Problem) or b'"problem_statement"' not in document.data:
+        return
+    values: list[object] = []
+    if peek_objects(document, 1):
+        values = [line.value for line in read_json_lines(document) if isinstance(line, JsonLine)]
+    else:
+        value = read_json_value(document)
+        values = value if isinstance(value, list) else [value]
+    for each in map(mapping_in, values):
+        id = text_in(each.get("instance_id"))
+        if id:
+            yield Task(id, flatten_text(text_in(each.get("problem_statement"))))
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def _find_root_session(info: SessionInfo, infos: Mapping[str, SessionInfo]) -> SessionInfo:
+    seen = {info.key}
+    while info.parent in infos and info.parent not in seen:
+        seen.add(info.parent)
+        info = infos[info.parent]
+    return info
+
+
+def _read_session(store: Store, info: SessionInfo, place: str, prices: Prices | None) -> tuple[InstanceRun, Head]:
+    """Return the run of one session, and the head that it began with, which names the task."""
+    bill = _SessionBill(shared_until=info.begun if info.parent else None, prices=prices)
+    for event in store.events(info.key):
+        bill.add_event(event)
+    usd, source = bill.compute_cost()
+    run = InstanceRun(
+        instance=info.key,
+        strategy=shorten_strategy(bill.strategy) or "unknown",
+        place=place,
+        name=info.key,
+        turns=len(bill.calls),
+        usd=usd,
+        summary_usd=bill.compute_summary_cost() or 0.0,
+        source=source,
+        silent_calls=len(bill.calls.keys() - bill.usages.keys()),
+        played=any(usage.played for usage in bill.usages.values()),
+    )
+    return run, bill.head or Head()
+
+
+@dataclass(slots=True)
+class _SessionBill:
+    """What a session's log says of its calls. shared_until: calls before then, seconds since the epoch, are its
+    parent's; None if it has no parent."""
+
+    shared_until: float | None
+    prices: Prices | None
+    strategy: str = ""
+    head: Head | None = None
+    calls: dict[int, str] = field(default_factory=dict)
+    usages: dict[int, Usage] = field(default_factory=dict)
+    _shared: set[int] = field(default_factory=set)
+    #: Calls for which a summary was written or tried, and what that used.
+    _summaries: list[tuple[int, Usage]] = field(default_factory=list)
+
+    def add_event(self, event: Event) -> None:
+        match event:
+            case SessionOpened():
+                self.strategy = self.strategy or event.strategy
+            case HeadSet():
+                # The first: whatever a client makes of it later, that is the task.
+                self.head = self.head or event.head
+            case RequestSent():
+                if self.shared_until is not None and event.at is not None and event.at < self.shared_until:
+                    self._shared.add(event.call)
+                else:
+                    self.calls[event.call] = event.model
+            case UsageReported() if event.call not in self._shared:
+                self.usages[event.call] = event.usage
+            case PassDecided() if event.summary is not None:
+                summary = event.summary
+                self._add_summary(
+                    event.call, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
+                )
+            case SummaryFailed():
+                self._add_summary(event.call, event.input, event.cached, event.output, event.usd)
+            case _:
+                pass
+
+    def _add_summary(self, call: int, input: int, cached: int, output: int, usd: float | None) -> None:
+        self._summaries.append((call, Usage.from_inclusive(prompt=input, cache_read=cached, output=output, usd=usd)))
+
+    def compute_cost(self) -> tuple[float | None, CostSource]:
+        """Return the cost of the session's own calls and summaries, in USD."""
+        summaries = self.compute_summary_cost()
+        if not self.usages or summaries is None:
+            return None, "unknown"
+        costs = [_cost_usage(usage, self.calls.get(call, ""), self.prices) for call, usage in self.usages.items()]
+        known = [usd for usd in costs if usd is not None]
+        if len(known) < len(costs):
+            return None, "unknown"
+        is_stated = self.prices is None and all(usage.usd is not None for usage in self.usages.values())
+        return sum(known) + summaries, "stated" if is_stated else "usage"
+
+    def compute_summary_cost(self) -> float | None:
+        """Return what summaries cost, in USD; None where one has no price."""
+        model = next(iter(self.calls.values()), "")
+        total = 0.0
+        for call, usage in self._summaries:
+            if call in self._shared or not (usage.prompt or usage.output):
+                continue
+            usd = _cost_usage(usage, self.calls.get(call, "") or model, self.prices)
+            if usd is None:
+                return None
+            total += usd
+        return total
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Table:
+    """A CSV table whose rows are runs."""
+
+    path: Path
+    strategy: str
+    by: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.strategy and self.by not in self.names:
+            raise FormatError(
+                f"{self.path}:1: no column {self.by!r} names the strategy; there are {', '.join(self.names)}: choose "
+                f"one with --by, or name the strategy: NAME={self.path}"
+            )
+        if self._find_column("usd") is None:
+            raise FormatError(f"{self.path}:1: no column `cost` in USD; there are {', '.join(self.names)}")
+
+    def read_row(self, row: Mapping[str | None, str | None], line: int) -> InstanceRun:
+        """Return the run of a row."""
+        cells = {name: (row.get(column) or "").strip() for name, column in self._columns()}
+        if None in row or any(row.get(name) is None for name in self.names):
+            raise FormatError(
+                f"{self.path}:{line}: {len(self.names)} columns are expected, and this row has another number; was the "
+                "file cut short?"
+            )
+        if not cells["instance"]:
+            raise FormatError(f"{self.path}:{line}: no instance_id in this row")
+        summary = self._read_number(cells, "summary", line) or 0.0
+        cost = self._read_number(cells, "usd", line)
+        return InstanceRun(
+            instance=cells["instance"],
+            strategy=self.strategy or (row.get(self.by) or "").strip() or "unknown",
+            place=f"{self.path}:{line}",
+            name=cells["instance"],
+            turns=int(self._read_number(cells, "turns", line) or 0),
+            usd=None if cost is None else cost + summary,
+            summary_usd=0.0 if cost is None else summary,
+            source="unknown" if cost is None else "stated",
+            solved=self._read_solved(cells, line),
+        )
+
+    def _find_column(self, name: str) -> str | None:
+        return next((each for each in _COLUMNS[name] if each in self.names), None)
+
+    def _columns(self) -> Iterator[tuple[str, str]]:
+        for name in _COLUMNS:
+            column = self._find_column(name)
+            if column is not None:
+                yield name, column
+
+    def _read_number(self, cells: Mapping[str, str], name: str, line: int) -> float | None:
+        text = cells.get(name, "")
+        if not text:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        # Also of NaN.
+        if not 0 <= number < 1e12:
+            raise FormatError(f"{self.path}:{line}: {self._find_column(name)} is {text!r}, no number of zero or more")
+        return number
+
+    def _read_solved(self, cells: Mapping[str, str], line: int) -> bool | None:
+        text = cells.get("solved", "").lower()
+        if not text:
+            return None
+        if text not in _TRUE | _FALSE:
+            raise FormatError(
+                f"{self.path}:{line}: {self._find_column('solved')} is {text!r}; 1, 0, true or false is expected"
+            )
+        return text in _TRUE

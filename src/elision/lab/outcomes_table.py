@@ -1,0 +1,231 @@
+"""Cost against solve rate for the terminal: a table of strategies, their differences, and what was not joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from elision.lab.outcomes import InstanceRun, OutcomeStudy, PairedDifference, StrategyOutcome
+from elision.lab.outcomes_statistics import Interval
+from elision.lab.report.figures import (
+    MINUS,
+    NOTHING,
+    format_count,
+    format_plural,
+    format_share,
+    format_turns,
+    format_usd,
+)
+from elision.lab.report.fitting import choose_columns
+from elision.lab.report.fitting import measure_column as width_of
+from elision.lab.report.names import neutralize_text, shorten_strategies
+
+#: Names that a line lists.
+_NAMED: Final = 5
+#: Columns, and which stays the longer (higher) where room is short.
+COLUMNS: Final = {
+    "runs": 7,
+    "solved": 9,
+    "solve rate": 8,
+    "95 % interval": 5,
+    "mean cost": 10,
+    "cost a solution": 6,
+    "summaries": 1,
+    "mean turns": 4,
+}
+DIFFERENCES: Final = {
+    "cost a run": 10,
+    "95 % interval": 7,
+    "share": 9,
+    "solve rate": 8,
+    "95 % interval ": 6,
+    "solved anew": 3,
+    "lost": 2,
+    "turns": 4,
+}
+
+
+def print_study(study: OutcomeStudy, console: Console) -> None:
+    """Print the whole of `study`."""
+    console.print(Text(write_headline(study), style="bold"))
+    console.print()
+    names = shorten_strategies([row.strategy for row in study.strategies])
+    rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
+    console.print(_build_table("strategy", COLUMNS, rows, console.width))
+    if study.differences and not study.is_same_set:
+        console.print()
+        count = len(study.shared[0].joined)
+        console.print(
+            Text(f"The same on the {format_plural(count, 'instance')} that all strategies have", style="bold")
+        )
+        shared = [(names[row.strategy], format_cells(row)) for row in study.shared]
+        console.print(_build_table("strategy", COLUMNS, shared, console.width))
+    if study.differences:
+        console.print()
+        console.print(Text(describe_pairs(study), style="bold"))
+        pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
+        console.print(_build_table("strategy", DIFFERENCES, pairs, console.width))
+    notes = list(list_notes(study))
+    if notes:
+        console.print()
+    for note in notes:
+        console.print(Text(note))
+
+
+def write_headline(study: OutcomeStudy) -> str:
+    """Return the best and the cheapest strategy in one sentence."""
+    rows = study.shared or study.strategies
+    most = max(row.rate for row in rows)
+    best = next(row for row in rows if row.rate == most)
+    priced = [row for row in rows if row.mean_usd is not None]
+    if not priced:
+        return f"{neutralize_text(best.strategy)} solves most: {_describe_solved(best)}. No cost is known."
+    cheapest = min(priced, key=lambda row: row.mean_usd or 0.0)
+    name = neutralize_text(cheapest.strategy)
+    if cheapest.rate == most:
+        ending = ", the least, and none solves more" if len(rows) > 1 else ""
+        return f"{name} costs {format_usd(cheapest.mean_usd)} a run{ending}: {_describe_solved(cheapest)}."
+    return (
+        f"{neutralize_text(best.strategy)} solves most: {_describe_solved(best)}, at {format_usd(best.mean_usd)} "
+        f"a run. {name} costs least: {format_usd(cheapest.mean_usd)} a run, {_describe_solved(cheapest)}."
+    )
+
+
+def _describe_solved(row: StrategyOutcome) -> str:
+    return f"{format_count(row.solved)} of {format_count(len(row.joined))} ({format_share(row.rate)})"
+
+
+def describe_pairs(study: OutcomeStudy) -> str:
+    """Return the heading of the differences."""
+    first = study.differences[0]
+    return f"Less {neutralize_text(first.baseline)}, on the same {format_plural(first.instances, 'instance')}"
+
+
+def format_cells(row: StrategyOutcome) -> list[str]:
+    """Return the cells of a strategy, in the order of `COLUMNS`."""
+    interval = row.rate_interval
+    return [
+        format_count(len(row.joined)),
+        format_count(row.solved),
+        _format_percent(row.rate),
+        f"{_format_percent(interval.low)} to {_format_percent(interval.high)}",
+        format_usd(row.mean_usd) + ("*" if 0 < len(row.costs) < len(row.joined) else ""),
+        format_usd(row.usd_per_solved),
+        format_share(row.summary_share),
+        format_turns(row.mean_turns),
+    ]
+
+
+def format_difference(each: PairedDifference) -> list[str]:
+    """Return the cells of a difference, in the order of `DIFFERENCES`."""
+    return [
+        _format_signed_usd(each.usd),
+        _format_range(each.usd_interval, _format_signed_usd),
+        _format_signed_share(each.usd_share),
+        _format_points(each.rate),
+        _format_range(each.rate_interval, _format_points),
+        format_count(each.gained),
+        format_count(each.lost),
+        f"{_format_sign(each.turns)}{format_turns(abs(each.turns))}",
+    ]
+
+
+def list_notes(study: OutcomeStudy) -> Iterator[str]:
+    """Yield what a reader has to know: what has no partner, whose cost is not known, how runs ended."""
+    if len(study.strategies) > 1 and not study.shared:
+        yield "No instance was run under all strategies, so nothing is compared in pairs."
+    yield from _list_cost_notes(study)
+    for row in study.strategies:
+        if row.endings:
+            words = ", ".join(f"{neutralize_text(word)} {format_count(count)}" for word, count in row.endings.items())
+            yield f"How runs of {neutralize_text(row.strategy)} ended: {words}."
+    if study.no_outcome:
+        named = _list_names([f"{run.strategy}: {run.name or run.instance}" for run in study.no_outcome])
+        yield f"{format_plural(len(study.no_outcome), 'run')} without an outcome, left out: {named}."
+    if study.no_run:
+        named = _list_names(
+            [f"{each.strategy}: {each.instance}" if each.strategy else each.instance for each in study.no_run]
+        )
+        yield f"{format_plural(len(study.no_run), 'outcome')} without a run, left out: {named}."
+    if study.problems:
+        yield f"{format_plural(len(study.problems), 'problem')}, first: {neutralize_text(study.problems[0])}"
+
+
+def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
+    runs = [each.run for row in study.strategies for each in row.joined]
+    unknown = [run for run in runs if run.usd is None]
+    if unknown:
+        yield (
+            f"* {format_plural(len(unknown), 'run')} without a known cost, not in the mean: {_name_runs(unknown)}; "
+            "--model prices the recorded usage."
+        )
+    silent = sum(run.silent_calls for run in runs)
+    if silent:
+        yield f"Calls without a reported usage, which count as free: {format_count(silent)}."
+    played = [run for run in runs if run.played]
+    if played:
+        yield f"{format_plural(len(played), 'run')} played by a recording: nobody was billed for them."
+
+
+def _name_runs(runs: Sequence[InstanceRun]) -> str:
+    return _list_names([f"{run.strategy}: {run.instance}" for run in runs])
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {format_count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return neutralize_text(", ".join(names[:_NAMED])) + more
+
+
+def _build_table(first: str, titles: dict[str, int], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> Table:
+    """Return a table of as many whole columns as fit into `width` cells."""
+    cells = [
+        [title, *(row[place] for _, row in rows)]
+        for place, title in enumerate(titles)
+        if any(row[place] not in (NOTHING, "0 %") for _, row in rows)
+    ]
+    keep = [titles[column[0]] for column in cells]
+    room = width - width_of([first, *(name for name, _ in rows)])
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, no_wrap=True)
+    shown = choose_columns(cells, keep, room)
+    for place in shown:
+        table.add_column(cells[place][0].strip(), justify="right", no_wrap=True)
+    for number, (name, _) in enumerate(rows, start=1):
+        table.add_row(Text(name), *(Text(cells[place][number]) for place in shown))
+    return table
+
+
+def _format_percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
+def _format_sign(value: float) -> str:
+    return MINUS if value < 0 else "+"
+
+
+def _format_signed_usd(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{_format_sign(value)}{format_usd(abs(value))}"
+
+
+def _format_signed_share(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{_format_sign(value)}{_format_percent(abs(value))}"
+
+
+def _format_points(share: float) -> str:
+    """Return a difference of shares in percentage points."""
+    return f"{_format_sign(share)}{abs(share) * 100:.1f}"
+
+
+def _format_range(interval: Interval | None, format_end: Callable[[float], str]) -> str:
+    if interval is None:
+        return NOTHING
+    return f"{format_end(interval.low)} to {format_end(interval.high)}"
