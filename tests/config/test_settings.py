@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.config import Settings, load_settings
+from elision.config import Settings, effective_settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import KEYS, PREFIX
 from elision.config.setting_readers import PROVIDERS, STORES
-from elision.errors import SettingError
+from elision.errors import MissingExtra, SettingError
 from elision.manager.context_options import Options
 from elision.stores import store_urls
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
+from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
-from elision.strategies.spec import PRESETS, parse_strategy
+from elision.strategies.schedules import BatchedSchedule, EveryTurnSchedule
+from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.summarizers.factory import KINDS
 from elision.summarizers.prompt_template import load_prompt
 from elision.telemetry.logs import PassLog
+from elision.telemetry.opentelemetry import OpenTelemetry
+from elision.telemetry.prometheus import Prometheus
+
+#: A folder without settings.
+EMPTY = Path(__file__).parent / "nothing"
 
 
 def of(folder: Path, toml: str = "", arguments: dict[str, Any] | None = None, **environ: str) -> Settings:
@@ -86,10 +94,17 @@ def test_the_environment(tmp_path: Path) -> None:
     found = of(
         tmp_path,
         STRATEGY="hybrid",
+        SCHEDULE="Batched(5)",
+        PLACEHOLDER="[hidden]",
+        GIST="7",
         MASKING_WINDOW="8",
         SUMMARY_TURNS="21",
         SUMMARY_TAIL="5",
         SUMMARY_TOKENS="9_000",
+        KEEP_RECENT="4",
+        SOFT_TOKENS="20_000",
+        HARD_TOKENS="30_000",
+        AFTER_STEPS="0",
         SUMMARY_MAX_TOKENS="800",
         TOKEN_BUDGET="120,000",
         MAX_CONTEXT_PCT="80%",
@@ -120,10 +135,19 @@ def test_the_environment(tmp_path: Path) -> None:
         REDACT_WITHOUT="jwt, password",
         REDACT_PATTERNS="ticket=TICKET-\\d+\nbadge=B[0-9]{6}",
         LOG="json",
+        METRICS="prometheus",
     )
     budget = Budget(tokens=120_000, max_context_pct=0.8, reserved=2_000, soft=0.7, low=0.6, min_window=2)
     assert found.strategy == Hybrid(
-        window=8, summarize_at=21, tail=5, summarize_tokens=9_000, summary_max_tokens=800, budget=budget
+        schedule=BatchedSchedule(5),
+        placeholder="[hidden]",
+        gist=7,
+        window=8,
+        summarize_at=21,
+        tail=5,
+        summarize_tokens=9_000,
+        summary_max_tokens=800,
+        budget=budget,
     )
     assert found.guards == Guards(max_turns=120, max_cost_usd=2.5, plateau_window=5)
     assert found.redaction.redact_text("TICKET-4711 and B123456") == "[redacted: ticket] and [redacted: badge]"
@@ -138,7 +162,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert options["background"] is True
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
     assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")
-    assert [type(each) for each in options["on_event"]] == [PassLog]
+    assert [type(each) for each in options["on_event"]] == [PassLog, Prometheus]
     Options(**options)
     unset = {"redact"}
     assert all(places(found)[name] == key.variable for name, key in KEYS.items() if name not in unset)
@@ -233,10 +257,19 @@ def test_presets(tmp_path: Path, preset: str) -> None:
     """A preset is its strategy, with its guards; what it says has it as its place, what it leaves out the default."""
     found = of(tmp_path, STRATEGY=preset)
     assert found.strategy == parse_strategy(preset)
-    assert found.guards.max_turns == (120 if preset == "code" else None)
-    assert places(found)["masking_window"] == f"preset {preset}"
-    assert places(found)["reserved"] == ("preset chat" if preset == "chat" else "default")
-    assert places(found)["low"] == "default"
+    assert found.guards.max_turns == (120 if preset in ("code", "long-code") else None)
+    stated = PRESETS[preset]
+    for setting, option in (("masking_window", "window="), ("reserved", "reserved="), ("schedule", "schedule=")):
+        expected = f"preset {preset}" if option in stated else "default"
+        assert places(found)[setting] in (expected, ""), setting
+    assert places(found)["low"] in ("default", "")
+
+
+def test_a_preset_may_bring_settings_for_other_strategies(tmp_path: Path) -> None:
+    """`chat` is masking, and its 18 turns are kept for strategies that make summaries."""
+    entry = next(each for each in of(tmp_path, STRATEGY="chat").entries if each.key.name == "summary_turns")
+    assert (entry.value, entry.place) == ("18", "preset chat")
+    assert entry.note == "used if the strategy makes summaries by turns, as summarization and hybrid do"
 
 
 def test_a_setting_refines_a_preset(tmp_path: Path) -> None:
@@ -267,13 +300,48 @@ def test_turns_of_either_strategy(tmp_path: Path) -> None:
     assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="30").strategy == parse_strategy("hybrid(summarize_at=30)")
 
 
-def test_no_effect_is_an_error(tmp_path: Path) -> None:
-    """A setting that the strategy has no use for is refused, with both places."""
-    assert refused(tmp_path, STRATEGY="summarization", MASKING_WINDOW="5") == (
-        "AGENT_CONTEXT_MASKING_WINDOW: no effect, since summarization (AGENT_CONTEXT_STRATEGY) has no option window; "
-        "take it away, or choose another strategy"
-    )
-    assert "masking (default) has no option summarize_tokens" in refused(tmp_path, "summary_tokens = 9000")
+#: Settings that refine the strategy, with a value that is right whatever the strategy.
+REFINING = {
+    "schedule": "every-turn",
+    "placeholder": "[hidden]",
+    "gist": "3",
+    "masking_window": "8",
+    "summary_turns": "18",
+    "summary_tail": "4",
+    "summary_tokens": "40000",
+    "summary_max_tokens": "700",
+    "keep_recent": "5",
+    "soft_tokens": "20000",
+    "after_steps": "30",
+    "token_budget": "60000",
+}
+
+
+@given(
+    strategy=st.sampled_from([*STRATEGIES, *PRESETS]).filter(lambda name: name != "pipeline"),
+    names=st.sets(st.sampled_from([*REFINING])),
+)
+def test_a_setting_without_use_is_kept_and_explained(strategy: str, names: set[str]) -> None:
+    """Whatever the strategy, each setting is either in force, or shown as it was given with a note on its use."""
+    variables = {name.upper(): REFINING[name] for name in names}
+    entries = {each.key.name: each for each in of(EMPTY, STRATEGY=strategy, **variables).entries}
+    for name in names:
+        assert entries[name].value.replace("_", "") == REFINING[name]
+        assert entries[name].place == PREFIX + name.upper()
+        assert not entries[name].note or entries[name].note.startswith("used if the strategy ")
+
+
+def test_a_setting_without_use(tmp_path: Path) -> None:
+    """In a file, in the environment or in code: the note says which strategies use it."""
+    notes = [
+        {each.key.name: each.note for each in found.entries if each.note}
+        for found in (
+            of(tmp_path, STRATEGY="summarization", MASKING_WINDOW="5"),
+            of(tmp_path, arguments={"strategy": "summarization", "masking_window": 5}),
+            of(tmp_path, "strategy = 'summarization'\nmasking_window = 5"),
+        )
+    ]
+    assert notes == [{"masking_window": "used if the strategy masks by turns, as masking and hybrid do"}] * 3
 
 
 def test_a_strategy_from_a_higher_source_sets_it_aside(tmp_path: Path) -> None:
@@ -281,7 +349,10 @@ def test_a_strategy_from_a_higher_source_sets_it_aside(tmp_path: Path) -> None:
     found = of(tmp_path, "strategy = 'hybrid'\nmasking_window = 8\ntoken_budget = 5000", STRATEGY="raw")
     assert found.strategy == Raw()
     notes = {entry.key.name: entry.note for entry in found.entries if entry.note}
-    assert notes == {"masking_window": "raw has no such option", "token_budget": "raw has no such option"}
+    assert notes == {
+        "masking_window": "used if the strategy masks by turns, as masking and hybrid do",
+        "token_budget": "used if the strategy hides anything",
+    }
 
 
 def test_an_option_in_the_text_and_a_setting(tmp_path: Path) -> None:
@@ -293,6 +364,115 @@ def test_an_option_in_the_text_and_a_setting(tmp_path: Path) -> None:
     assert refused(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="8") == (
         "AGENT_CONTEXT_MASKING_WINDOW says 8, but AGENT_CONTEXT_STRATEGY says window=5; keep one of them"
     )
+
+
+def test_the_tail_gives_way(tmp_path: Path) -> None:
+    """Where a summary would cover nothing the tail becomes half of N, whatever set the two, and a note says so."""
+    for variables, tail, note in (
+        ({"STRATEGY": "hybrid", "SUMMARY_TURNS": "10"}, 5, "5 instead of 10, since summary_turns is 10"),
+        (
+            {"STRATEGY": "hybrid", "SUMMARY_TURNS": "3", "SUMMARY_TAIL": "8"},
+            1,
+            "1 instead of 8, since summary_turns is 3",
+        ),
+        ({"STRATEGY": "hybrid", "SUMMARY_TAIL": "50"}, 21, "21 instead of 50, since summarize_at is 43"),
+        ({"STRATEGY": "hybrid(summarize_at=8)"}, 4, "4 instead of 10, since summarize_at is 8"),
+        ({"STRATEGY": "code", "SUMMARY_TURNS": "4"}, 2, "2 instead of 5, since summary_turns is 4"),
+        ({"STRATEGY": "code(summarize_at=4)"}, 2, "2 instead of 5, since summarize_at is 4"),
+        (
+            {"STRATEGY": "pipeline(supersede, hybrid)", "SUMMARY_TURNS": "6"},
+            3,
+            "3 instead of 10, since summary_turns is 6",
+        ),
+    ):
+        found = of(tmp_path, **variables)
+        assert shown(found)["summary_tail"] == str(tail)
+        assert {each.note for each in found.entries if each.note} == {note}
+    kept = of(tmp_path, STRATEGY="summarization", SUMMARY_TURNS="10")
+    assert kept.strategy == parse_strategy("summarization(every=10, tail=10)")
+    assert not any(each.note for each in kept.entries)
+
+
+def test_two_tier_by_settings(tmp_path: Path) -> None:
+    """Its thresholds have variables; SUMMARY_TOKENS is its hard one, and soft gives way."""
+    found = of(
+        tmp_path, STRATEGY="two-tier", KEEP_RECENT="4", SOFT_TOKENS="10000", HARD_TOKENS="20000", AFTER_STEPS="0"
+    )
+    assert found.strategy == parse_strategy("two-tier(keep_recent=4, soft=10_000, hard=20_000, after_steps=0)")
+    found = of(tmp_path, STRATEGY="two-tier", SUMMARY_TOKENS="9000")
+    assert found.strategy == parse_strategy("two-tier(soft=9_000, hard=9_000)")
+    assert {each.note for each in found.entries if each.note} == {"9000 instead of 32000, since summary_tokens is 9000"}
+    found = of(tmp_path, STRATEGY="two-tier", SUMMARY_TOKENS="none")
+    assert found.strategy == parse_strategy("two-tier")
+    assert {each.note for each in found.entries if each.note} == {"two-tier always has a hard threshold"}
+
+
+def test_summary_tokens_of_summarization(tmp_path: Path) -> None:
+    """Every strategy that makes summaries takes SUMMARY_TOKENS."""
+    found = of(tmp_path, STRATEGY="summarization", SUMMARY_TOKENS="9000")
+    assert found.strategy == parse_strategy("summarization(summarize_tokens=9000)")
+
+
+def test_two_settings_for_one_option(tmp_path: Path) -> None:
+    """Of two sources the higher one counts; one source of two minds is refused, with both places."""
+    assert refused(tmp_path, STRATEGY="two-tier", SUMMARY_TOKENS="40000", HARD_TOKENS="50000") == (
+        "AGENT_CONTEXT_HARD_TOKENS says 50000, but AGENT_CONTEXT_SUMMARY_TOKENS says 40000; keep one of them"
+    )
+    assert refused(tmp_path, "strategy = 'two-tier'\nsummary_tokens = 40_000\nhard_tokens = 50_000") == (
+        "elision.toml:3 says 50000, but elision.toml:2 says 40000; keep one of them"
+    )
+    found = of(tmp_path, "strategy = 'two-tier'\nsummary_tokens = 40_000", HARD_TOKENS="50000")
+    assert found.strategy == parse_strategy("two-tier(hard=50_000)")
+    notes = {each.key.name: each.note for each in found.entries if each.note}
+    assert notes == {"summary_tokens": "AGENT_CONTEXT_HARD_TOKENS says hard too"}
+
+
+def test_names_of_the_specification(tmp_path: Path) -> None:
+    """The names that it has for three settings are read too, as the variable's or the file's own place."""
+    found = of(tmp_path, "summarization_turn_threshold = 30", STRATEGY="hybrid", RESERVED_FOR_RESPONSE="1500")
+    assert found.strategy == parse_strategy("hybrid(summarize_at=30, budget=budget(reserved=1500))")
+    assert places(found)["reserved"] == "AGENT_CONTEXT_RESERVED_FOR_RESPONSE"
+    assert places(found)["summary_turns"] == "elision.toml:1"
+    assert refused(tmp_path, RESERVED="1000", RESERVED_FOR_RESPONSE="1500") == (
+        "AGENT_CONTEXT_RESERVED_FOR_RESPONSE says 1500, but AGENT_CONTEXT_RESERVED says 1000; keep one of them"
+    )
+
+
+@pytest.mark.parametrize("name", ["MASKING", "Hybrid(window=8)", "Paper-Hybrid", "CODE"])
+def test_strategies_in_any_letter_case(tmp_path: Path, name: str) -> None:
+    """As the variable of another program may have it."""
+    assert of(tmp_path, STRATEGY=name).strategy == parse_strategy(name.lower())
+    assert of(tmp_path, STRATEGY=name).guards == of(tmp_path, STRATEGY=name.lower()).guards
+
+
+def test_schedule_and_placeholder(tmp_path: Path) -> None:
+    """The published behaviour of any strategy is two variables away."""
+    found = of(tmp_path, SCHEDULE="Every-Turn", GIST="0", PLACEHOLDER="[Observation omitted for brevity]")
+    assert found.strategy == parse_strategy("paper-masking")
+    assert shown(found) | {"schedule": "every-turn", "gist": "0"} == shown(found)
+    assert of(tmp_path, STRATEGY="paper-masking", PLACEHOLDER="none").strategy.placeholder == ""
+    assert of(tmp_path, STRATEGY="pipeline(supersede, masking)", SCHEDULE="every-turn").strategy.schedule == (
+        EveryTurnSchedule()
+    )
+    assert "hindsight needs a recorded run" in refused(tmp_path, SCHEDULE="hindsight")
+    assert "no schedule 'hourly'" in refused(tmp_path, SCHEDULE="hourly")
+
+
+def test_metrics(tmp_path: Path) -> None:
+    """All managers of a process share one collector; without the setting there is none."""
+    assert "on_event" not in of(tmp_path).options()
+    one, other = (of(tmp_path, METRICS="Prometheus").options()["on_event"] for _ in range(2))
+    assert one == other
+    assert [type(each) for each in of(tmp_path, METRICS="opentelemetry").options()["on_event"]] == [OpenTelemetry]
+    assert "give one of: none, prometheus, opentelemetry" in refused(tmp_path, METRICS="statsd")
+
+
+def test_metrics_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    effective_settings._share_collector.cache_clear()
+    with pytest.raises(MissingExtra, match="prometheus"):
+        of(tmp_path, METRICS="prometheus").options()
 
 
 def test_a_strategy_object(tmp_path: Path) -> None:
@@ -368,8 +548,13 @@ def test_a_budget_that_its_reserve_eats(tmp_path: Path) -> None:
 
 def test_options_that_contradict_each_other(tmp_path: Path) -> None:
     """A strategy that cannot be built names the settings that asked for it."""
-    text = refused(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="5")
-    assert text.startswith("AGENT_CONTEXT_SUMMARY_TURNS: hybrid(summarize_at=5, tail=10): summarize_at must exceed")
+    text = refused(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="1")
+    assert text == (
+        "AGENT_CONTEXT_SUMMARY_TURNS: hybrid(summarize_at=1): the newest turn stays out of a summary; "
+        "give 2 turns or more"
+    )
+    text = refused(tmp_path, STRATEGY="hybrid(summarize_at=10, tail=10)")
+    assert text.startswith("AGENT_CONTEXT_STRATEGY: hybrid(summarize_at=10, tail=10): summarize_at must exceed tail")
 
 
 def test_unknown_names(tmp_path: Path) -> None:

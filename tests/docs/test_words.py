@@ -22,8 +22,9 @@ from elision.lab.report.wording import GLOSSARY as REPORT_WORDS
 from elision.lab.results import Control, Row, Study, prices_json
 from elision.strategies.budget import Budget
 from elision.strategies.extractors import BUILT_IN
+from elision.strategies.presets import PRESETS
 from elision.strategies.rules import Rule
-from elision.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
+from elision.strategies.spec import SCHEDULES, STRATEGIES
 from elision.strategies.strategy import Strategy
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import METRICS, Metric

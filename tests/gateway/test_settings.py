@@ -47,9 +47,9 @@ def test_the_sources(tmp_path: Path) -> None:
 
 
 def test_guards_limit_sessions_here_too(tmp_path: Path) -> None:
-    """max_cost_usd and max_turns are the limits of the gateway's sessions, unless those are given; no preset's are."""
+    """max_cost_usd and max_turns, a preset's too, are the limits of the gateway's sessions, unless those are given."""
     found = of(tmp_path, "max_turns = 40\n", MAX_COST_USD="2.50", GATEWAY_SESSION_MAX_COST_USD="none")
-    assert (found.session_max_cost_usd, found.session_max_turns, found.at_limit) == (None, 40, "hint")
+    assert (found.session_max_cost_usd, found.session_max_turns, found.at_limit) == (None, 40, "refuse")
     found = of(tmp_path, "max_turns = 40\n[gateway]\nsession_max_turns = 50\n", MAX_COST_USD="2.50")
     assert (found.session_max_cost_usd, found.session_max_turns) == (2.5, 50)
     places = {entry.key.name: (entry.value, entry.place) for entry in found.library.entries}
@@ -57,7 +57,11 @@ def test_guards_limit_sessions_here_too(tmp_path: Path) -> None:
     assert places["gateway_session_max_turns"] == ("50", "elision.toml:3")
     (tmp_path / "elision.toml").unlink()
     found = of(tmp_path, STRATEGY="code")
-    assert (found.library.guards.max_turns, found.session_max_turns) == (120, None)
+    assert (found.library.guards.max_turns, found.session_max_turns) == (120, 120)
+    places = {entry.key.name: (entry.value, entry.place) for entry in found.library.entries}
+    assert places["gateway_session_max_turns"] == ("120", "preset code")
+    assert of(tmp_path, STRATEGY="code", GATEWAY_SESSION_MAX_TURNS="none").session_max_turns is None
+    assert of(tmp_path, STRATEGY="code", MAX_TURNS="none").session_max_turns is None
 
 
 def test_a_port_is_no_count(tmp_path: Path) -> None:

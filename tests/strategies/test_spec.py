@@ -15,12 +15,11 @@ from elision.strategies.budget import Budget
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
+from elision.strategies.presets import PRESET_GUARDS, PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
 from elision.strategies.spec import (
-    PRESET_GUARDS,
-    PRESETS,
     SCHEDULES,
     STRATEGIES,
     describe_strategy,
@@ -152,9 +151,36 @@ def test_presets() -> None:
     """Presets are what design 3 says, and may be changed by name."""
     assert parse_strategy("swe-agent") == Hybrid(window=10, summarize_at=43, tail=10)
     assert parse_strategy("openhands") == Hybrid(window=58, summarize_at=80, tail=58)
-    assert parse_strategy("chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
-    assert parse_strategy("code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
+    assert parse_strategy("chat") == Masking(window=6, budget=Budget(reserved=1_800))
+    assert parse_strategy("code") == Hybrid(window=12, tail=5, summarize_at=10, summarize_tokens=9_000)
+    assert parse_strategy("long-chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
+    assert parse_strategy("long-code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
     assert parse_strategy("swe-agent(gist=0, schedule=every-turn)") == Hybrid(gist=0, schedule=EveryTurnSchedule())
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("MASKING(window=3)", "masking(window=3)"),
+        ("Two-Tier(schedule=Every-Turn)", "two-tier(schedule=every-turn)"),
+        ("Pipeline(Supersede)", "pipeline(supersede)"),
+        ("Paper-Masking(window=5)", "paper-masking(window=5)"),
+        ("paper-masking(5)", "paper-masking(window=5)"),
+    ],
+)
+def test_names_in_any_letter_case(text: str, same: str) -> None:
+    """Strategies, presets and schedules are found however they are written."""
+    assert parse_strategy(text) == parse_strategy(same)
+
+
+@given(n=st.integers(2, 100))
+def test_a_default_gives_way_to_what_is_stated(n: int) -> None:
+    """A text that states N alone is a strategy whatever N is, and describes itself so that it is read again."""
+    found = parse_strategy(f"hybrid(summarize_at={n})")
+    assert isinstance(found, Hybrid)
+    assert found.tail == (10 if n > 10 else max(1, n // 2))
+    assert parse_strategy(describe_strategy(found)) == found
+    assert parse_strategy(f"two-tier(hard={1_000 * n})").soft == min(32_000, 1_000 * n)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("text", ["maskin", "pipeline(maskin)", "5", '"masking"', "[masking]"])
@@ -203,6 +229,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("summarization(every=0)", "every=0"),
         ("summarization(tail=0)", "tail=0"),
         ("hybrid(summarize_at=10, tail=10)", "summarize_at must exceed tail"),
+        ("hybrid(summarize_at=1)", "the newest turn stays out of a summary; give 2 turns or more"),
         ("hybrid(summarize_tokens=0)", "summarize_tokens=0"),
         ("hybrid(summarize_tokens=many)", "give a whole number or none"),
         ("two-tier(soft=9, hard=8)", "soft must not exceed hard"),
@@ -311,7 +338,8 @@ def test_hindsight_is_for_recordings() -> None:
     [
         ("hybrid", set()),
         ("hybrid(8, tail=5)", {"window", "tail"}),
-        ("code(window=8)", {"window"}),
+        ("Code(window=8)", {"window"}),
+        ("paper-masking(5)", {"window"}),
         ("chat", set()),
         ("masking(budget=9000)", {"budget.tokens"}),
         ("masking(gist=0, budget=budget(reserved=5, low=0.5))", {"gist", "budget.reserved", "budget.low"}),
@@ -352,7 +380,7 @@ def test_reading_takes_as_long_as_the_text() -> None:
     ("text", "said"),
     [
         ("hybird", "no strategy 'hybird'; did you mean hybrid? There are: raw, "),
-        ("Masking", "no strategy 'Masking'; did you mean masking? There are: raw, "),
+        ("Maskin", "no strategy 'Maskin'; did you mean masking? There are: raw, "),
         ("swe_agent", "no strategy 'swe_agent'; did you mean swe-agent? There are: raw, "),
         ("qqq", "no strategy 'qqq'; there are: raw, "),
         ("masking(schedule=everyturn)", "no schedule 'everyturn'; did you mean every-turn? There are: every-turn, "),

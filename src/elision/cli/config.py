@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated, Final
 
@@ -17,6 +18,10 @@ from elision.cli.console import open_console
 from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
+from elision.errors import BudgetError
+from elision.lab.forecast import CALLS, MEDIAN_CALLS, forecast_session, is_due_by_turns
+from elision.manager.context_options import Options
+from elision.trajectory.prices import Prices
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
@@ -43,8 +48,35 @@ def config(
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
     for entry in found.entries:
         if entry.note:
-            console.print(Text(f"{entry.key.name} is set, without effect: {entry.note}", style="yellow"))
+            console.print(Text(f"{entry.key.name}: {entry.note}", style="yellow"))
+    console.print(Text(describe_forecast(found)))
     console.print(Text(_LEGEND, style="dim"))
+
+
+def describe_forecast(found: Settings) -> str:
+    """Return the sentence that says when the strategy in force is to be expected to act, and how large requests get."""
+    prices = _find_prices(found)
+    session = f"In a typical coding run of {MEDIAN_CALLS} calls at the prices of {prices.name}"
+    if not found.strategy.can_hide:
+        return f"{session}: {found.strategy.name} hides nothing, in any run."
+    try:
+        forecast = forecast_session(found.strategy, prices)
+    except BudgetError as error:
+        return f"{session}: {error}"
+    when = "at" if is_due_by_turns(found.strategy) else "about"
+    acts = []
+    if forecast.first_placeholder:
+        acts.append(f"first placeholder {when} call {forecast.first_placeholder}")
+    if forecast.first_summary:
+        acts.append(f"first summary {when} call {forecast.first_summary}")
+    if not acts:
+        acts.append(f"nothing is hidden within {CALLS} calls")
+    largest = f"largest request about {round(forecast.largest_tokens, -2):,} tokens"
+    return f"{session}: {', '.join(acts)}, {largest} (raw {round(forecast.raw_tokens, -2):,})."
+
+
+def _find_prices(found: Settings) -> Prices:
+    return Options(model=found.model or "", prices=found.prices).find_prices()
 
 
 def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
@@ -105,4 +137,15 @@ def _settings_json(found: Settings) -> dict[str, object]:
             }
             for entry in found.entries
         ],
+        "forecast": _forecast_json(found),
     }
+
+
+def _forecast_json(found: Settings) -> dict[str, object] | None:
+    """Return what is to be expected of a typical coding run; None where it does not fit the budget."""
+    prices = _find_prices(found)
+    try:
+        forecast = forecast_session(found.strategy, prices)
+    except BudgetError:
+        return None
+    return {"prices": prices.name, "calls": MEDIAN_CALLS} | asdict(forecast)

@@ -61,7 +61,7 @@ def serve(
         int | None, typer.Option("--key-max-turns", help="Turns that all sessions of an API key may have.", min=1)
     ] = None,
     at_limit: Annotated[
-        str | None, typer.Option("--at-limit", help="Beyond such a limit: hint (a header) or refuse (429).")
+        str | None, typer.Option("--at-limit", help="Beyond such a limit: refuse (429) or hint (a header).")
     ] = None,
     log: Annotated[str | None, typer.Option("--log", help="A line for each request: json, text, none or auto.")] = None,
     check: Annotated[

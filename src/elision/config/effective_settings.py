@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,13 @@ from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
 from elision.strategies.guards import Guards
-from elision.strategies.spec import PRESET_GUARDS, describe_strategy
+from elision.strategies.presets import PRESET_GUARDS
+from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.prompt_template import SummaryPrompt, load_prompt
+from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.logs import PassLog
+from elision.telemetry.samples import PassCollector
 from elision.trajectory.redact import DEFAULT, NO_REDACTION, Redaction
 
 #: The place of what nobody set.
@@ -29,8 +33,9 @@ NOWHERE = "default"
 class SettingEntry:
     """One setting as it is in force.
 
-    value: as a text, without secrets; "" where the strategy has no such option. place: variable, file:line, argument,
-    preset or "default". note: why what was given has no effect.
+    value: as a text, without secrets; "" where nobody gave one and the strategy has no use for it. place: variable,
+    file:line, argument, preset or "default". note: what to know about what was given: why it is not used now, or what
+    it became.
     """
 
     key: Key
@@ -45,7 +50,8 @@ class Settings:
 
     strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
     summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json".
-    entries: each setting and its place. gateway: the gateway's own settings, by the names in their table.
+    metrics: "none", "prometheus" or "opentelemetry". entries: each setting and its place.
+    gateway: the gateway's own settings, by the names in their table.
     """
 
     strategy: Strategy
@@ -70,16 +76,22 @@ class Settings:
     tokens: str
     redaction: Redaction
     log: str
+    metrics: str
     gateway: Mapping[str, Any] = field(repr=False)
     entries: tuple[SettingEntry, ...] = field(repr=False)
 
     def options(self) -> dict[str, Any]:
         """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
-        is sent, are not among them: they are the summarizer's."""
+        is sent, are not among them: they are the summarizer's. Raises MissingExtra for metrics without their extra."""
         found = {name: getattr(self, name) for name in _OPTIONS}
         found |= {"model": self.model or "", "session": self.session or ""}
+        listeners: list[Callable[[Diagnostics], None]] = []
         if self.log != NONE:
-            found["on_event"] = (PassLog("json" if self.log == "json" else "text", redaction=self.redaction),)
+            listeners.append(PassLog("json" if self.log == "json" else "text", redaction=self.redaction))
+        if self.metrics != NONE:
+            listeners.append(_share_collector(self.metrics))
+        if listeners:
+            found["on_event"] = tuple(listeners)
         return found
 
     def summarizer_options(self) -> dict[str, Any]:
@@ -108,6 +120,18 @@ class Settings:
         if self.strategy.make_trigger() is None:
             said += f" ({self.strategy.name} makes none of its own)"
         return DEFAULT.redact_text(said)
+
+
+@cache
+def _share_collector(metrics: str) -> PassCollector:
+    """The collector of all sessions of this process: what it adds up is theirs together. Raises MissingExtra."""
+    if metrics == "prometheus":
+        from elision.telemetry.prometheus import Prometheus  # an extra
+
+        return Prometheus()
+    from elision.telemetry.opentelemetry import OpenTelemetry  # an extra
+
+    return OpenTelemetry()
 
 
 #: Settings that a context manager takes under the same name.
@@ -139,7 +163,10 @@ def load_settings(
     found = {name: replace(found[of], key=ALL_KEYS[name]) for name, of in FOLLOWS.items() if of in found} | found
     strategy = refine_strategy(found)
     guards, places = _build_guards(found, strategy.preset)
-    plain = {name: _find_value(found, name) for name in ALL_KEYS} | _find_guard_places(found) | asdict(guards)
+    places |= {name: places[of] for name, of in FOLLOWS.items() if of in places}
+    limits = {name: getattr(guards, of) for name, of in FOLLOWS.items() if name not in found}
+    plain = {name: _find_value(found, name) for name in ALL_KEYS} | _find_summarizer_address(found)
+    plain |= asdict(guards) | limits
     redaction = _build_redaction(found, plain)
     return Settings(
         strategy=strategy.strategy,
@@ -153,13 +180,13 @@ def load_settings(
 
 
 #: The gateway's own limits of a session are its guards unless somebody says otherwise: who limits a session by
-#: max_cost_usd does not expect that the gateway passes over it. A preset's guards are for an agent of one's own.
+#: max_cost_usd, or chooses a preset with a limit, does not expect that the gateway passes over it.
 FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
 
 #: Settings that are what they are, whatever the others say.
 _PLAIN = (
     *(name for name in _OPTIONS if name not in ("strategy", "guards")),
-    *("summarizer_base_url", "summary_prompt", "summary_example", "summary_temperature", "log"),
+    *("summarizer_base_url", "summary_prompt", "summary_example", "summary_temperature", "log", "metrics"),
 )
 #: What only a model that writes summaries is given.
 _OF_MODEL_SUMMARIES: Final = ("summary_prompt", "summary_example", "summary_temperature")
@@ -179,7 +206,7 @@ def _build_guards(found: Mapping[str, GivenSetting], preset: str) -> tuple[Guard
     return replace(own, **{name: found[name].value for name in names if name in found}), places
 
 
-def _find_guard_places(found: Mapping[str, GivenSetting]) -> dict[str, str | None]:
+def _find_summarizer_address(found: Mapping[str, GivenSetting]) -> dict[str, str | None]:
     """Where the summarizer's model is served. The digest asks none: then an address is an error, unless it is from a
     lower source than the choice of the digest."""
     address = found.get("summarizer_base_url")
@@ -254,7 +281,8 @@ def _format_value(*value: Any) -> str:
             return DEFAULT.redact_text(conceal_password(value[0]))
         case tuple():
             return ", ".join(item if isinstance(item, str) else item[0] for item in value[0]) or NONE
-        case number:
-            if isinstance(number, int):
-                return f"{number:_}"
-            return f"{number:g}"
+        case int():
+            return f"{value[0]:_}"
+        case float():
+            return f"{value[0]:g}"
+    return str(value[0])

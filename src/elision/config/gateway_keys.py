@@ -144,8 +144,8 @@ _BUDGETS: Final = (
     _key(
         "at_limit",
         setting_readers.choice(("hint", "refuse")),
-        "hint",
-        "what happens beyond such a limit: a header says so, or the request is refused with 429",
+        "refuse",
+        "what happens beyond such a limit: the request is refused with 429, or a header says so (hint)",
     ),
 )
 

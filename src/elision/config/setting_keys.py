@@ -21,6 +21,7 @@ class Key:
 
     default: in force where nobody says otherwise; what refines the strategy has the strategy's own default.
     options: of the strategy, which of them the setting stands for: the first one that the strategy has.
+    used_if: what a strategy must do to have a use for it.
     secret:  its value is shown nowhere. counts: whether a whole number is a count, which is shown in groups of digits.
     """
 
@@ -30,6 +31,7 @@ class Key:
     meaning: str
     default: Any = None
     options: tuple[str, ...] = ()
+    used_if: str = "hides anything"
     secret: bool = False
     counts: bool = True
 
@@ -38,8 +40,16 @@ class Key:
         return PREFIX + self.name.upper()
 
 
-def _strategy_key(name: str, group: Group, read: Reader, meaning: str, *options: str) -> Key:
-    return Key(name=name, group=group, read=read, meaning=meaning, options=options)
+#: What a strategy must do to have a use for a setting.
+_MASKS: Final = "masks by turns, as masking and hybrid do"
+_SUMMARIZES: Final = "makes summaries by turns, as summarization and hybrid do"
+_TWO_TIER: Final = "is two-tier"
+
+
+def _strategy_key(
+    name: str, group: Group, read: Reader, meaning: str, *options: str, used_if: str = "hides anything"
+) -> Key:
+    return Key(name=name, group=group, read=read, meaning=meaning, options=options, used_if=used_if)
 
 
 _turns = whole(1, "turns")
@@ -53,15 +63,49 @@ _STRATEGY: Final = (
         default="masking",
         meaning="what may be hidden: a strategy, with or without options, or a preset",
     ),
-    _strategy_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window"),
-    _strategy_key("summary_turns", "strategy", _turns, "turns at which a summary is due (N)", "every", "summarize_at"),
-    _strategy_key("summary_tail", "strategy", _turns, "newest turns that are kept out of a summary (M)", "tail"),
+    _strategy_key(
+        "schedule",
+        "strategy",
+        setting_readers.schedule,
+        "when hiding pays: cache-aware, every-turn or batched(10)",
+        "schedule",
+    ),
+    _strategy_key(
+        "placeholder",
+        "strategy",
+        setting_readers.placeholder,
+        "text in place of a masked result; none: an account of what happened",
+        "placeholder",
+    ),
+    _strategy_key(
+        "gist", "strategy", whole(0, "tokens"), "tokens of a placeholder's gist, counted as o200k; 0 for none", "gist"
+    ),
+    _strategy_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window", used_if=_MASKS),
+    _strategy_key(
+        "summary_turns",
+        "strategy",
+        _turns,
+        "turns at which a summary is due (N)",
+        "every",
+        "summarize_at",
+        used_if=_SUMMARIZES,
+    ),
+    _strategy_key(
+        "summary_tail",
+        "strategy",
+        _turns,
+        "newest turns that are kept out of a summary (M)",
+        "tail",
+        used_if=_SUMMARIZES,
+    ),
     _strategy_key(
         "summary_tokens",
         "strategy",
         optional(_tokens),
-        "tokens of the view, behind the summary and outside the tail, at which one is due too",
+        "tokens of the view, behind the summary and outside the tail, at which one is due too; two-tier: hard_tokens",
         "summarize_tokens",
+        "hard",
+        used_if="makes summaries",
     ),
     _strategy_key(
         "summary_max_tokens",
@@ -69,6 +113,38 @@ _STRATEGY: Final = (
         whole(50, "tokens"),
         "tokens that a summary may have",
         "summary_max_tokens",
+    ),
+    _strategy_key(
+        "keep_recent",
+        "strategy",
+        whole(1, "tool results"),
+        "two-tier: newest tool results that stay verbatim",
+        "keep_recent",
+        used_if=_TWO_TIER,
+    ),
+    _strategy_key(
+        "soft_tokens",
+        "strategy",
+        _tokens,
+        "two-tier: tokens of the view above which a summary is due late in a run",
+        "soft",
+        used_if=_TWO_TIER,
+    ),
+    _strategy_key(
+        "hard_tokens",
+        "strategy",
+        _tokens,
+        "two-tier: tokens of the view above which a summary is due at once",
+        "hard",
+        used_if=_TWO_TIER,
+    ),
+    _strategy_key(
+        "after_steps",
+        "strategy",
+        whole(0, "calls"),
+        "two-tier: calls after which soft_tokens counts",
+        "after_steps",
+        used_if=_TWO_TIER,
     ),
 )
 
@@ -263,8 +339,22 @@ _SESSION: Final = (
         default="none",
         meaning="one line for each pass on the logger elision.context: none, text (key=value) or json",
     ),
+    Key(
+        name="metrics",
+        group="session",
+        read=setting_readers.choice(("none", "prometheus", "opentelemetry")),
+        default="none",
+        meaning="whom each call is reported to as metrics: none, prometheus or opentelemetry",
+    ),
 )
 
 KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_STRATEGY, *_BUDGET, *_GUARDS, *_SUMMARIES, *_SESSION)}
 #: Names the file; part of the environment alone.
 CONFIG: Final = "config"
+
+#: Names that the specification has for settings, and what they are called here.
+ALIASES: Final[dict[str, str]] = {
+    "reserved_for_response": "reserved",
+    "summarization_turn_threshold": "summary_turns",
+    "summarization_token_threshold": "summary_tokens",
+}

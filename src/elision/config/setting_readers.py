@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from elision.errors import PriceError
+from elision.errors import PriceError, SpecError
+from elision.strategies.schedules import HindsightSchedule, Schedule
+from elision.strategies.spec import parse_schedule
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import load_price_table
 
@@ -158,6 +160,25 @@ def choice(words: Sequence[str]) -> Reader:
         return word
 
     return read
+
+
+def schedule(value: object) -> Schedule:
+    """A schedule that works while an agent runs."""
+    try:
+        found = parse_schedule(text(value))
+    except SpecError as error:
+        raise ValueError(f"give cache-aware, every-turn or batched(10): {error}") from None
+    if isinstance(found, HindsightSchedule):
+        raise ValueError("give cache-aware, every-turn or batched(10); hindsight needs a recorded run")
+    return found
+
+
+def placeholder(value: object) -> str:
+    """A text of one's own; "none" for Elision's, which is ""."""
+    found = text(value)
+    if found.lower() == NONE:
+        return ""
+    return found
 
 
 def names(value: object) -> tuple[str, ...]:

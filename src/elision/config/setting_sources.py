@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.gateway_keys import TABLE as GATEWAY
-from elision.config.setting_keys import CONFIG, KEYS, PREFIX, Key
+from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, Key
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
 from elision.trajectory.redact import DEFAULT
@@ -59,8 +59,17 @@ def read_settings(environ: Mapping[str, str], folder: Path, arguments: Mapping[s
     """What is given, by name: of several sources the one with the last word. Raises SettingError."""
     found: dict[str, GivenSetting] = {}
     for each in (*_read_file(environ, folder), *_read_environment(environ), *_read_arguments(arguments)):
+        check_agreement(found.get(each.key.name), each)
         found[each.key.name] = each
     return found
+
+
+def check_agreement(first: GivenSetting | None, second: GivenSetting) -> None:
+    """Raise SettingError where one source says two different things."""
+    if first is not None and first.rank == second.rank and first.value != second.value:
+        raise SettingError(
+            f"{second.place} says {second.value}, but {first.place} says {first.value}; keep one of them"
+        )
 
 
 def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
@@ -91,9 +100,9 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
 
 def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: Any) -> GivenSetting:
     """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
-    if name not in ALL_KEYS:
+    key = ALL_KEYS.get(ALIASES.get(name, name))
+    if key is None:
         raise SettingError(f"{place}: {_explain_unknown(name, spelled)}")
-    key = ALL_KEYS[name]
     if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
         return GivenSetting(key=key, value=value, place=place, rank=rank)
     try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elision.config.setting_keys import KEYS, Key
-from elision.config.setting_sources import GivenSetting, Rank
+from elision.config.setting_sources import GivenSetting, Rank, check_agreement
 from elision.errors import SettingError, SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.pipeline import Pipeline
-from elision.strategies.spec import PRESETS, find_preset, list_stated_options, parse_strategy
+from elision.strategies.presets import PRESET_SETTINGS, PRESETS
+from elision.strategies.spec import DEPENDENT_OPTIONS, find_preset, list_stated_options, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.redact import DEFAULT
@@ -21,8 +22,9 @@ from elision.trajectory.redact import DEFAULT
 class RefinedStrategy:
     """strategy: in force. place: where it is named. preset: which it is, "" for none.
 
-    values: for each setting that stands for an option, (its value,), or () where the strategy has none. places: where
-    those are from. notes: why what was given has no effect.
+    values: for each setting that stands for an option, (its value,); where the strategy has no use for it what was
+    given, or () for nothing. places: where those are from. notes: what to know about what was given: why it is not used
+    now, or what it became.
     """
 
     strategy: Strategy
@@ -48,28 +50,49 @@ class _NamedStrategy:
 
 
 def refine_strategy(found: Mapping[str, GivenSetting]) -> RefinedStrategy:
-    """The strategy in force. Raises SettingError for a setting that has no effect on it, or contradicts it."""
+    """The strategy in force. Raises SettingError for a setting that contradicts it, or another one.
+
+    A setting that the strategy has no use for is kept, with a note that says when it is used.
+    """
     named = _read_named_strategy(found)
-    changes: dict[str, tuple[Any, str]] = {}
+    changes: dict[str, GivenSetting] = {}
+    unused: dict[str, GivenSetting] = {}
     notes: dict[str, str] = {}
-    for key in _list_strategy_keys():
-        if key.name not in found:
-            continue
-        option, why = _decide_whether_applied(named, found[key.name])
+    for given in _list_given(found, named):
+        option, why = _decide_whether_applied(named, given)
         if option:
-            changes[option] = (found[key.name].value, found[key.name].place)
-        else:
-            notes[key.name] = why
-    strategy = _change_strategy(named.strategy, changes)
+            notes |= _add_change(changes, option, given)
+            continue
+        notes[given.key.name] = why
+        if not _find_option(named.strategy, given.key):
+            unused[given.key.name] = given
+    changed = {option: given.value for option, given in changes.items()}
+    fitted = _fit_dependent_options(named, changes)
+    changed |= {each.option: each.value for each in fitted}
+    strategy = _change_strategy(named.strategy, changed, [given.place for given in changes.values()])
     _check_room(strategy, named, changes)
+    values = {key.name: _find_value(strategy, key) for key in _list_strategy_keys()}
+    places = {key.name: _find_place(named, key, changes) for key in _list_strategy_keys()}
     return RefinedStrategy(
         strategy=strategy,
         place=named.place,
         preset=named.preset,
-        values={key.name: _find_value(strategy, key) for key in _list_strategy_keys()},
-        places={key.name: _find_place(named, key, changes) for key in _list_strategy_keys()},
-        notes=notes,
+        values=values | {name: (given.value,) for name, given in unused.items()},
+        places=places
+        | {name: given.place for name, given in unused.items()}
+        | {each.setting: each.place for each in fitted},
+        notes=notes | {each.setting: each.note for each in fitted},
     )
+
+
+def _list_given(found: Mapping[str, GivenSetting], named: _NamedStrategy) -> Iterator[GivenSetting]:
+    """What somebody said about options of the strategy, and what comes with the preset beyond its strategy."""
+    preset = PRESET_SETTINGS.get(named.preset, {})
+    for key in _list_strategy_keys():
+        if key.name in found:
+            yield found[key.name]
+        elif key.name in preset:
+            yield GivenSetting(key=key, value=preset[key.name], place=f"preset {named.preset}", rank=Rank.PRESET)
 
 
 def _list_strategy_keys() -> Iterator[Key]:
@@ -101,22 +124,83 @@ def _read_named_strategy(found: Mapping[str, GivenSetting]) -> _NamedStrategy:
 
 def _decide_whether_applied(named: _NamedStrategy, given: GivenSetting) -> tuple[str, str]:
     """The option that `given` sets, or "" and why it sets none: a lower source has no say about the strategy's own."""
-    option = next((option for option in given.key.options if _has_option(named.strategy, option)), "")
+    option = _find_option(named.strategy, given.key)
     if not option:
-        why = f"{named.strategy.name} has no such option"
-        if given.rank >= named.rank:
-            with_it = ", ".join(given.key.options)
-            raise SettingError(
-                f"{given.place}: no effect, since {named.strategy.name} ({named.place}) has no option {with_it}; "
-                "take it away, or choose another strategy"
-            )
-        return "", why
+        return "", f"used if the strategy {given.key.used_if}"
+    if given.value is None and option == "hard":
+        return "", "two-tier always has a hard threshold"
     if not named.states_option(option) or given.rank > named.rank:
         return option, ""
     (own,) = _find_value(named.strategy, given.key)
     if given.rank == named.rank and own != given.value:
         raise SettingError(f"{given.place} says {given.value}, but {named.place} says {option}={own}; keep one of them")
     return "", f"{named.place} says {option} itself"
+
+
+def _find_option(strategy: Strategy, key: Key) -> str:
+    """The option of `strategy` that the setting stands for; "" for none."""
+    return next((option for option in key.options if _has_option(strategy, option)), "")
+
+
+def _add_change(changes: dict[str, GivenSetting], option: str, given: GivenSetting) -> dict[str, str]:
+    """Add `given` to the changes; of two settings for one option the higher source counts. Return a note on the other.
+
+    Raises SettingError where one source says two different things.
+    """
+    other = changes.get(option)
+    check_agreement(other, given)
+    if other is None or given.rank >= other.rank:
+        changes[option] = given
+    if other is None:
+        return {}
+    kept, dropped = (given, other) if changes[option] is given else (other, given)
+    return {dropped.key.name: f"{kept.place} says {option} too"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FittedOption:
+    """An option that gave way to another one. setting: which stands for it. place: where the other is from."""
+
+    option: str
+    value: int
+    setting: str
+    place: str
+    note: str
+
+
+def _fit_dependent_options(named: _NamedStrategy, changes: Mapping[str, GivenSetting]) -> list[_FittedOption]:
+    """The options that give way to others."""
+    fitted = []
+    for kind, (leading, dependent, limit) in DEPENDENT_OPTIONS.items():
+        for part in _list_parts_with(named.strategy, dependent):
+            if not isinstance(part, kind):
+                continue
+            lead = changes[leading].value if leading in changes else getattr(part, leading)
+            wanted = changes[dependent].value if dependent in changes else _find_wanted(named, part, dependent)
+            value = limit(lead, wanted)
+            if value == wanted:
+                continue
+            setting = next(key.name for key in _list_strategy_keys() if dependent in key.options)
+            reason = changes[leading].key.name if leading in changes else leading
+            fitted.append(
+                _FittedOption(
+                    option=dependent,
+                    value=value,
+                    setting=setting,
+                    place=changes[leading].place if leading in changes else named.place,
+                    note=f"{value} instead of {wanted}, since {reason} is {lead}",
+                )
+            )
+    return fitted
+
+
+def _find_wanted(named: _NamedStrategy, part: Strategy, option: str) -> Any:
+    """The value of `option` before it gave way within the strategy's own text."""
+    if named.states_option(option):
+        return getattr(part, option)
+    if named.preset:
+        return getattr(parse_strategy(PRESETS[named.preset]), option, getattr(part, option))
+    return type(part).__dataclass_fields__[option].default
 
 
 def _has_option(strategy: Strategy, option: str) -> bool:
@@ -139,19 +223,22 @@ def _list_parts_with(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
 # -- changing it ------------------------------------------------------------------------------------------------------
 
 
-def _change_strategy(strategy: Strategy, changes: Mapping[str, tuple[Any, str]]) -> Strategy:
-    """`strategy` with all changes at once, so that no two of them contradict each other on the way."""
+def _change_strategy(strategy: Strategy, changes: Mapping[str, Any], places: Sequence[str]) -> Strategy:
+    """`strategy` with all changes at once, so that no two of them contradict each other on the way.
+
+    places: where the changes are from, for an error.
+    """
     if not changes:
         return strategy
-    own = {option: value for option, (value, _) in changes.items() if not option.startswith("budget.")}
-    budget = {option.partition(".")[2]: value for option, (value, _) in changes.items() if option not in own}
+    own = {option: value for option, value in changes.items() if not option.startswith("budget.")}
+    budget = {option.partition(".")[2]: value for option, value in changes.items() if option not in own}
     try:
         changed = _replace_options(strategy, own)
         if budget:
             return replace(changed, budget=replace(changed.budget or Budget(), **budget))
         return changed
     except SpecError as error:
-        raise SettingError(f"{', '.join(place for _, place in changes.values())}: {error}") from None
+        raise SettingError(f"{', '.join(places)}: {error}") from None
 
 
 def _replace_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy:
@@ -164,14 +251,14 @@ def _replace_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy
     )
 
 
-def _check_room(strategy: Strategy, named: _NamedStrategy, changes: Mapping[str, tuple[Any, str]]) -> None:
+def _check_room(strategy: Strategy, named: _NamedStrategy, changes: Mapping[str, GivenSetting]) -> None:
     """Raise SettingError for a budget that its reserve eats: that is known before any model is."""
     if strategy.budget is None or strategy.budget.tokens is None:
         return
     try:
         strategy.budget.limit_view(find_price_set("anthropic"))
     except SpecError as error:
-        places = [place for option, (_, place) in changes.items() if option.startswith("budget.")]
+        places = [given.place for option, given in changes.items() if option.startswith("budget.")]
         raise SettingError(f"{', '.join(places) or named.place}: {error}") from None
 
 
@@ -180,7 +267,7 @@ def _check_room(strategy: Strategy, named: _NamedStrategy, changes: Mapping[str,
 
 def _find_value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     """(the value in force,) or ()."""
-    option = next((option for option in key.options if _has_option(strategy, option)), "")
+    option = _find_option(strategy, key)
     if option.startswith("budget."):
         return (getattr(strategy.budget or Budget(), option.partition(".")[2]),)
     if option:
@@ -192,10 +279,10 @@ def _find_value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     return ()
 
 
-def _find_place(named: _NamedStrategy, key: Key, changes: Mapping[str, tuple[Any, str]]) -> str:
-    option = next((option for option in key.options if _has_option(named.strategy, option)), "")
+def _find_place(named: _NamedStrategy, key: Key, changes: Mapping[str, GivenSetting]) -> str:
+    option = _find_option(named.strategy, key)
     if option in changes:
-        return changes[option][1]
+        return changes[option].place
     if option and named.states_option(option):
         return named.place
     if named.preset:

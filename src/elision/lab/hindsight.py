@@ -74,7 +74,7 @@ def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
             return _combine_rhythms([_find_rhythm(part) for part in strategy.parts])
         case Masking() | Supersede():
             return SummaryRhythm()
-        case Summarization():
+        case Summarization(summarize_tokens=None):
             return SummaryRhythm(strategy.every + strategy.tail, strategy.tail)
         case Hybrid(summarize_tokens=None):
             return SummaryRhythm(strategy.summarize_at, strategy.tail)

@@ -17,8 +17,9 @@ from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
+from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.rules import Rule
-from elision.strategies.spec import PRESET_GUARDS, describe_strategy, find_preset, parse_strategy
+from elision.strategies.spec import describe_strategy, find_preset, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics

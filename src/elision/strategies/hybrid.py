@@ -26,6 +26,8 @@ class Hybrid(Strategy):
         Strategy.check_options(self)
         check_whole_numbers(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
         check_whole_numbers(self.name, 1, summarize_tokens=self.summarize_tokens)
+        if self.summarize_at == 1:
+            raise SpecError("hybrid(summarize_at=1): the newest turn stays out of a summary; give 2 turns or more")
         if self.summarize_at <= self.tail:
             raise SpecError(
                 f"hybrid(summarize_at={self.summarize_at}, tail={self.tail}): summarize_at must exceed tail, "
@@ -37,3 +39,10 @@ class Hybrid(Strategy):
 
     def make_trigger(self) -> SummaryTrigger:
         return GrowthTrigger(self.summarize_at, self.tail, self.summarize_tokens)
+
+
+def limit_tail(summarize_at: int, tail: int) -> int:
+    """Return `tail`; half of `summarize_at`, at least 1, where a summary due at that many turns would cover nothing."""
+    if tail < summarize_at:
+        return tail
+    return max(1, summarize_at // 2)

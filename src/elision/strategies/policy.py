@@ -62,6 +62,7 @@ class PolicyOptions:
 
     selectors, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
+    counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
     placeholders: Placeholders
@@ -73,6 +74,7 @@ class PolicyOptions:
     budget: Budget | None
     summary_max_tokens: int
     keep_user_tokens: int
+    counter: str = "o200k"
 
 
 class Policy:
@@ -91,7 +93,7 @@ class Policy:
         self.clock = options.schedule.start_clock()
         self.known = KnownIdentifiers()
         self._identified_turns = 0
-        self._o200k_sizer = Sizer(make_counter("o200k"))
+        self._text_sizer = Sizer(make_counter(options.counter))
         self._learned_call = 0
         self.pending: dict[Key, MaskCandidate] = {}
         self.pending_tokens = 0
@@ -306,12 +308,12 @@ class Policy:
         turn = state.turns[key[0] - 1]
         observation = state.find_observation(key)
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
-        size = self._o200k_sizer.count_observation(observation)
+        size = self._text_sizer.count_observation(observation)
         text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
         if size < self._rulings[key].below:
             self._settled_keys.add(key)
             return False
-        if size <= self._o200k_sizer.count_text(text):
+        if size <= self._text_sizer.count_text(text):
             self._settled_keys.add(key)
             self.not_shortened.add(key)
             return False

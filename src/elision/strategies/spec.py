@@ -10,13 +10,19 @@ from typing import Any
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.guards import Guards
-from elision.strategies.hybrid import Hybrid
+from elision.strategies.hybrid import Hybrid, limit_tail
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
+from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.schedules import (
+    BatchedSchedule,
+    CacheAwareSchedule,
+    EveryTurnSchedule,
+    HindsightSchedule,
+    Schedule,
+)
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.supersede import Supersede
@@ -29,16 +35,11 @@ SCHEDULES: dict[str, type[Any]] = {
     kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
 }
 
-#: Settings that go by a name of their own (design 3).
-PRESETS: dict[str, str] = {
-    "chat": "hybrid(window=6, tail=6, summarize_at=24, budget=budget(reserved=1800))",
-    "code": "hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9000)",
-    "swe-agent": "hybrid(window=10, summarize_at=43, tail=10)",
-    "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
+#: By strategy: an option, the one whose default gives way to it, and what that becomes.
+DEPENDENT_OPTIONS: dict[type[Strategy], tuple[str, str, Callable[[int, int], int]]] = {
+    Hybrid: ("summarize_at", "tail", limit_tail),
+    TwoTier: ("hard", "soft", min),
 }
-
-#: Guards that belong to a preset.
-PRESET_GUARDS: dict[str, Guards] = {"code": Guards(max_turns=120)}
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
@@ -60,11 +61,20 @@ def parse_strategy(text: str) -> Strategy:
     return _build_strategy(value)
 
 
+def parse_schedule(text: str) -> Schedule:
+    """The schedule that `text` describes, such as `every-turn` or `batched(10)`. Raises SpecError."""
+    parser = _SpecParser(text)
+    value = parser.parse_value()
+    parser.need_end()
+    found: Schedule = _build_schedule(value)
+    return found
+
+
 def find_preset(text: str) -> str:
     """The preset that `text` names; "" if it names none."""
     value = _SpecParser(text).parse_value()
-    if isinstance(value, _SpecCall) and value.name in PRESETS:
-        return value.name
+    if isinstance(value, _SpecCall) and value.kind in PRESETS:
+        return value.kind
     return ""
 
 
@@ -77,15 +87,11 @@ def list_stated_options(text: str) -> frozenset[str]:
 
 
 def _list_call_options(call: _SpecCall) -> Iterator[str]:
-    if call.name in PRESETS:
-        base = _SpecParser(PRESETS[call.name]).parse_value().name
+    if call.kind in PRESETS:
+        base = _SpecParser(PRESETS[call.kind]).parse_value().kind
     else:
-        base = call.name
-    shared = {field.name for field in fields(Strategy)}
-    if base in STRATEGIES:
-        own = [field.name for field in fields(STRATEGIES[base]) if field.name not in shared]
-    else:
-        own = []
+        base = call.kind
+    own = _list_own_options(base)
     if base == Pipeline.name:
         for part in call.positional:
             yield from _list_call_options(part) if isinstance(part, _SpecCall) else ()
@@ -107,6 +113,11 @@ class _SpecCall:
         self.name = name
         self.positional = positional
         self.keywords = named
+
+    @property
+    def kind(self) -> str:
+        """The name of a strategy, preset or schedule, which may be written in any letter case."""
+        return self.name.lower()
 
 
 class _SpecParser:
@@ -269,25 +280,50 @@ def _require_plain(name: str, value: Any) -> Any:
     return value
 
 
+def _list_own_options(kind: str) -> list[str]:
+    """The options of the strategy `kind` that not all strategies share, in their order."""
+    if kind not in STRATEGIES:
+        return []
+    shared = {field.name for field in fields(Strategy)}
+    return [field.name for field in fields(STRATEGIES[kind]) if field.name not in shared]
+
+
+def _expand_preset(call: _SpecCall) -> _SpecCall:
+    """The strategy that a preset stands for; the options of `call` come before the preset's own."""
+    base: _SpecCall = _SpecParser(PRESETS[call.kind]).parse_value()
+    by_position = _list_own_options(base.kind)[: len(call.positional)]
+    kept = {name: value for name, value in base.keywords.items() if name not in by_position}
+    return _SpecCall(base.name, call.positional, kept | call.keywords)
+
+
+def _fit_defaults(kind: type[Strategy], call: _SpecCall, written: _SpecCall) -> _SpecCall:
+    """`call` with a default that leaves room for what `written` states: a hybrid's tail is shorter than its number of
+    turns, and two-tier's soft threshold is not above its hard one."""
+    if kind not in DEPENDENT_OPTIONS:
+        return call
+    leading, dependent, limit = DEPENDENT_OPTIONS[kind]
+    by_position = dict(zip(_list_own_options(kind.name), call.positional, strict=False))
+    lead = by_position.get(leading, call.keywords.get(leading))
+    if dependent in by_position or dependent in written.keywords or type(lead) is not int:
+        return call
+    own = call.keywords.get(dependent, kind.__dataclass_fields__[dependent].default)
+    return _SpecCall(call.name, call.positional, call.keywords | {dependent: limit(lead, own)})
+
+
 def _build_strategy(value: Any) -> Strategy:
     if not isinstance(value, _SpecCall):
         raise SpecError(f"{value!r} is no strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
-    if value.name in PRESETS:
-        base = _SpecParser(PRESETS[value.name]).parse_value()
-        return _build_strategy(_SpecCall(base.name, value.positional, base.keywords | value.keywords))
-    kind = STRATEGIES.get(value.name)
+    call = _expand_preset(value) if value.kind in PRESETS else value
+    kind = STRATEGIES.get(call.kind)
     if kind is None:
         meant = _suggest_name(value.name, [*STRATEGIES, *PRESETS])
         raise SpecError(f"no strategy {value.name!r}; {meant}: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
     if kind is Pipeline:
-        if "parts" in value.keywords:
+        if "parts" in call.keywords:
             raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
-        parts = tuple(_build_strategy(part) for part in value.positional)
-        built: Strategy = _build_options(
-            kind, _SpecCall(value.name, [], {**value.keywords, "parts": parts}), "strategy"
-        )
-        return built
-    found: Strategy = _build_options(kind, value, "strategy")
+        parts = tuple(_build_strategy(part) for part in call.positional)
+        call = _SpecCall(call.name, [], {**call.keywords, "parts": parts})
+    found: Strategy = _build_options(kind, _fit_defaults(kind, call, value), "strategy")
     return found
 
 
@@ -300,13 +336,13 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def _build_schedule(value: Any) -> Any:
-    if not isinstance(value, _SpecCall) or value.name not in SCHEDULES:
+    if not isinstance(value, _SpecCall) or value.kind not in SCHEDULES:
         if isinstance(value, _SpecCall):
             name = value.name
         else:
             name = value
         raise SpecError(f"no schedule {name!r}; {_suggest_name(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
-    return _build_options(SCHEDULES[value.name], value, "schedule")
+    return _build_options(SCHEDULES[value.kind], value, "schedule")
 
 
 def _build_budget(value: Any) -> Budget | None:
@@ -314,7 +350,7 @@ def _build_budget(value: Any) -> Budget | None:
         if value is None:
             return None
         return Budget(tokens=value)
-    if isinstance(value, _SpecCall) and value.name == "budget":
+    if isinstance(value, _SpecCall) and value.kind == "budget":
         found: Budget = _build_options(Budget, value, "")
         return found
     raise SpecError(
@@ -324,7 +360,7 @@ def _build_budget(value: Any) -> Budget | None:
 
 
 def _build_rule(value: Any) -> Rule:
-    if isinstance(value, _SpecCall) and value.name == "rule":
+    if isinstance(value, _SpecCall) and value.kind == "rule":
         found: Rule = _build_options(Rule, value, "")
         return found
     raise SpecError("rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=...)")

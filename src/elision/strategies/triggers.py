@@ -56,30 +56,6 @@ class SummaryTrigger(Protocol):
         ...
 
 
-class EveryTurnsTrigger:
-    """Cover all but the newest `tail` turns once `every` + `tail` turns follow the last summary."""
-
-    def __init__(self, every: int, tail: int) -> None:
-        self.every = every
-        self.tail = tail
-
-    def find_due_turn(self, state: State, context: DecisionContext, count_saved: CountSavedTokens) -> int:
-        if context.call - 1 - state.covered_turns >= self.every + self.tail:
-            return context.call - 1 - self.tail
-        return 0
-
-    def find_crossed_thresholds(
-        self, state: State, context: DecisionContext, count_saved: CountSavedTokens
-    ) -> tuple[Threshold, ...]:
-        return ()
-
-    def find_last_outside_tail(self, state: State, call: int) -> int:
-        return call - 1 - self.tail
-
-    def count_calls_until(self, state: State, call: int) -> int | None:
-        return max(0, state.covered_turns + self.every + self.tail + 1 - call)
-
-
 class GrowthTrigger:
     """Cover all but the newest `tail` turns: once `turns` follow the summary, or those to cover exceed `tokens`."""
 

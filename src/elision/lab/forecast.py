@@ -1,0 +1,135 @@
+"""When a strategy is to be expected to act: the live engine over a typical coding session, at given prices.
+
+The session's sizes are medians of 30 recorded coding runs of 20 turns or more (SWE-agent, mini-swe-agent, OpenHands,
+Claude Code, pi, trae-agent; counted as o200k). Its median length is 88 calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from elision.engine import Session, run_pass
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.pipeline import Pipeline
+from elision.strategies.policy import PolicyOptions
+from elision.strategies.schedules import EveryTurnSchedule
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+from elision.trajectory.content import Text
+from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+
+#: Tokens of system prompt, tools and task; of a turn's results; of a turn's text and calls.
+HEAD_TOKENS: Final = 2_060
+RESULT_TOKENS: Final = 370
+SPOKEN_TOKENS: Final = 170
+#: Of a placeholder's account of what happened; its gist takes half of its budget on average.
+ACCOUNT_TOKENS: Final = 32
+#: As the estimating counter has it.
+CHARS_PER_TOKEN: Final = 4
+#: Calls that are looked at.
+CALLS: Final = 150
+#: Calls of the median run.
+MEDIAN_CALLS: Final = 88
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is to be expected within `CALLS` calls.
+
+    first_placeholder, first_summary: calls whose request has the first one; None for none. largest_tokens: of any
+    request of the first `MEDIAN_CALLS` calls. raw_tokens: of the last of them, had nothing been hidden.
+    """
+
+    first_placeholder: int | None
+    first_summary: int | None
+    largest_tokens: int
+    raw_tokens: int
+
+
+def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
+    """Run `strategy` over the typical session. Raises BudgetError where its head and newest turn do not fit."""
+    session = Session(_estimate_strategy(strategy), prices, Sizer(make_counter("estimate")))
+    session.set_head(_build_head())
+    first_placeholder = first_summary = None
+    largest = raw = 0
+    for number in range(1, CALLS + 1):
+        view = run_pass(session.prepare_view(), _write_summary)
+        newest = session.newest_call
+        assert newest is not None
+        if newest.decided.masks and first_placeholder is None:
+            first_placeholder = number
+        if newest.decided.summary is not None and first_summary is None:
+            first_summary = number
+        if number <= MEDIAN_CALLS:
+            largest = max(largest, view.tokens)
+            raw = HEAD_TOKENS + (number - 1) * (RESULT_TOKENS + SPOKEN_TOKENS)
+        elif first_placeholder and (first_summary or strategy.make_trigger() is None):
+            break
+        session.add_turn(_build_turn(number))
+    return Forecast(
+        first_placeholder=first_placeholder, first_summary=first_summary, largest_tokens=largest, raw_tokens=raw
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EstimatedStrategy(Pipeline):
+    """A strategy whose placeholders are weighed by estimate: the exact vocabulary takes longer to load."""
+
+    def make_policy_options(self) -> PolicyOptions:
+        return replace(Pipeline.make_policy_options(self), counter="estimate")
+
+
+def is_due_by_turns(strategy: Strategy) -> bool:
+    """Whether its acts come at the same calls in every run, whatever the sizes and prices."""
+    if not isinstance(strategy.schedule, EveryTurnSchedule) or strategy.budget is not None or strategy.rules:
+        return False
+    match strategy:
+        case Masking() | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None):
+            return True
+    return False
+
+
+def _estimate_strategy(strategy: Strategy) -> Strategy:
+    """`strategy` with one text for all placeholders, as long as they are on average: nobody reads them here."""
+    shared = {field.name: getattr(strategy, field.name) for field in fields(Strategy)}
+    if not strategy.placeholder:
+        shared |= {"gist": 0, "placeholder": _fill("hidden ", ACCOUNT_TOKENS + strategy.gist // 2)}
+    if isinstance(strategy, Pipeline):
+        return _EstimatedStrategy(parts=strategy.parts, **shared)
+    defaults = {field.name: getattr(_DEFAULTS, field.name) for field in fields(Strategy)}
+    return _EstimatedStrategy(parts=(replace(strategy, **defaults),), **shared)
+
+
+_DEFAULTS: Final = Strategy()
+
+
+def _write_summary(request: SummaryRequest) -> str:
+    # No line is written twice: a summary that repeats itself is not accepted.
+    lines = (f"- src/part_{number}/handler.py: case_{number} fails there\n" for number in range(request.max_tokens))
+    return "".join(lines)[: request.max_tokens * CHARS_PER_TOKEN]
+
+
+def _build_head() -> Head:
+    task = Message(role="user", content=(Text("Find out why the tests fail, and mend it."),))
+    return Head(messages=(task,), hidden_tokens=HEAD_TOKENS - CHARS_PER_TOKEN * 3)
+
+
+def _build_turn(number: int) -> Turn:
+    """Turn `number`: it reads a part of a file that no other turn has read."""
+    path = f"src/part_{number}/handler.py"
+    thought = _fill(f"The failure of case_{number} may come from {path}; I read it first. ", SPOKEN_TOKENS - 20)
+    listing = _fill(f"    value_{number} = compute_{number % 7}(case_{number}, limit={number * 37})\n", RESULT_TOKENS)
+    action = Action(id="a", name="bash", arguments=f'{{"command": "cat {path}"}}')
+    result = Observation(action_id="a", tool="bash", content=(Text(listing),))
+    return Turn(index=number, content=(Text(thought),), actions=(action,), observations=(result,))
+
+
+def _fill(text: str, tokens: int) -> str:
+    """`text`, again and again, up to `tokens` as the estimating counter counts them."""
+    characters = tokens * CHARS_PER_TOKEN
+    return (text * (characters // len(text) + 1))[:characters]

@@ -1,0 +1,103 @@
+"""The two example configurations of the specification, verbatim, on every route that reads settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from elision import ContextManager
+from elision.cli.app import app
+from elision.config import load_settings
+from elision.gateway.settings import gateway_settings
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
+from elision.testing.builders import step
+
+CHAT = (
+    "- **Fast chat agent**: `AGENT_CONTEXT_STRATEGY=masking`, `AGENT_CONTEXT_MASKING_WINDOW=6`, "
+    "`AGENT_CONTEXT_RESERVED=1800`, `AGENT_CONTEXT_SUMMARY_TURNS=18`."
+)
+CODE = (
+    "- **Deep code agent**: `AGENT_CONTEXT_STRATEGY=hybrid`, `AGENT_CONTEXT_MASKING_WINDOW=12`, "
+    "`AGENT_CONTEXT_SUMMARY_TURNS=10`, `AGENT_CONTEXT_SUMMARY_TOKENS=9000`, `AGENT_CONTEXT_MAX_TURNS=120`."
+)
+#: The preset of the same meaning.
+PRESETS = {CHAT: "chat", CODE: "code"}
+MEANT: dict[str, Strategy] = {
+    CHAT: parse_strategy("masking(window=6, budget=budget(reserved=1800))"),
+    CODE: Hybrid(window=12, summarize_at=10, tail=5, summarize_tokens=9_000),
+}
+
+examples = pytest.mark.parametrize("line", [CHAT, CODE], ids=["chat", "code"])
+
+
+def variables(line: str) -> dict[str, str]:
+    """The variables that the specification's line sets."""
+    return dict(re.findall(r"`(\w+)=(\w+)`", line))
+
+
+@examples
+def test_by_environment(line: str, tmp_path: Path) -> None:
+    """They mean what they say; the preset of that kind of agent means the same."""
+    found = load_settings(variables(line), tmp_path)
+    assert found.strategy == MEANT[line] == load_settings({"AGENT_CONTEXT_STRATEGY": PRESETS[line]}, tmp_path).strategy
+    assert found.guards == load_settings({"AGENT_CONTEXT_STRATEGY": PRESETS[line]}, tmp_path).guards
+
+
+@examples
+def test_by_from_env(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manager starts with them and hides by them."""
+    monkeypatch.chdir(tmp_path)
+    with ContextManager.from_env(variables(line), store="memory:", prices="uncached") as context:
+        masked = []
+        for number in range(1, 20):
+            diagnostics = context.view().diagnostics
+            masked.append(diagnostics.masked)
+            context.add(step(number))
+    first = next(call for call, count in enumerate(masked, start=1) if count)
+    window = MEANT[line].window  # type: ignore[attr-defined]
+    assert first == window + 2
+
+
+@examples
+def test_by_config(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its settings is listed with its value and its variable, with a note where it is not used now."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["config"], env=variables(line) | {"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output
+    rows = {row.split()[0]: row.split() for row in result.output.splitlines() if row.split()}
+    for variable, value in variables(line).items():
+        name = variable.removeprefix("AGENT_CONTEXT_").lower()
+        assert rows[name][-1].replace("MEANING", "") or rows[name]
+        assert variable in result.output
+        if name != "strategy":
+            assert rows[name][1].replace("_", "") == value
+    words = " ".join(result.output.split())
+    if line == CHAT:
+        assert "summary_turns: used if the strategy makes summaries" in words
+        assert "first placeholder about call" in words
+    else:
+        assert "summary_tail: 5 instead of 10, since summary_turns is 10" in words
+        assert "first summary about call" in words
+
+
+@examples
+def test_by_serve(line: str, tmp_path: Path) -> None:
+    """The gateway takes them, and stops a session at the turns that they allow."""
+    found = gateway_settings(variables(line), tmp_path)
+    assert found.library.strategy == MEANT[line]
+    assert found.session_max_turns == (120 if line == CODE else None)
+    assert found.at_limit == "refuse"
+
+
+def test_defaults_of_the_specification(tmp_path: Path) -> None:
+    """Nobody says anything: masking with a window of 10, 1,000 tokens reserved, 0.85 of the budget."""
+    found = load_settings({}, tmp_path)
+    assert found.strategy == Masking(window=10)
+    shown = {entry.key.name: entry.value for entry in found.entries}
+    assert shown | {"reserved": "1_000", "max_context_pct": "0.85"} == shown
