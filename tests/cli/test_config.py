@@ -74,6 +74,27 @@ def test_what_has_no_effect_is_said() -> None:
     assert "masking_window: used if the strategy masks by turns, as masking and hybrid do" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("raw", "raw hides nothing, in any run."),
+        ("paper-masking", "first placeholder at call 12, largest request about "),
+        ("Paper-Hybrid", "first placeholder at call 12, first summary at call 44, largest request about "),
+        ("masking(window=200)", "nothing is hidden within 150 calls"),
+        ("masking(budget=2000)", "system prompt, tools, task and the newest turn need"),
+    ],
+)
+def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
+    """One sentence, for a typical run at the prices in force; JSON has the figures."""
+    given = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": ""}
+    (Path.cwd() / "elision.toml").unlink()
+    words = " ".join(printed(**given).split())
+    assert f"In a typical coding run of 88 calls at the prices of anthropic: {expected}" in words
+    figures = json.loads(printed("--json", **given))["forecast"]
+    if strategy == "Paper-Hybrid":
+        assert (figures["first_placeholder"], figures["first_summary"], figures["prices"]) == (12, 44, "anthropic")
+
+
 def test_json() -> None:
     """The same as JSON, passwords left out."""
     found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))

@@ -73,8 +73,8 @@ def test_strategies() -> None:
 
 
 def test_presets_are_what_they_stand_for() -> None:
-    """Every preset stands in the table with its text."""
-    text = prose(DOC / "concepts/strategies.md")
+    """Every preset stands in a table with its text."""
+    text = prose(DOC / "concepts/strategies.md") + prose(DOC / "reference/published-strategies.md")
     assert all(f"| `{name}` | `{spec}` |" in text for name, spec in PRESETS.items())
 
 

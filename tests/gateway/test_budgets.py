@@ -92,15 +92,30 @@ def test_a_session_at_its_turns_is_refused(api: Api) -> None:
 
 
 def test_a_session_at_its_turns_is_hinted() -> None:
-    """By default the answer comes with a header that names the limit, and the very bytes went out."""
+    """With `hint` the answer comes with a header that names the limit, and the very bytes went out."""
 
     async def test() -> None:
-        async with run_scripted_upstream(provider) as upstream, live(upstream, gateway_session_max_turns=1) as gateway:
+        limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "hint"}
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
             assert "x-elision-stop" not in (await ask(gateway, "openai", 0)).headers
             got = await ask(gateway, "openai", 1)
             assert got.status == 200
             assert got.headers["x-elision-stop"] == "session_max_turns: this session has made 1 of 1 turns"
             assert upstream.requests[-1].body == make_body("openai", 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("given", [{"max_turns": 2}, {"strategy": "code", "max_turns": 2}], ids=["setting", "preset"])
+def test_limits_refuse_unless_told_otherwise(given: dict[str, Any]) -> None:
+    """A user who sets a limit means it: unless told otherwise, the gateway answers 429 beyond it, and asks nobody."""
+
+    async def test() -> None:
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as gateway:
+            assert [(await ask(gateway, "openai", steps)).status for steps in range(4)] == [200, 200, 429, 429]
+            told = (await ask(gateway, "openai", 2)).json()["error"]["message"]
+            assert "session_max_turns: this session has made 2 of 2 turns" in told
+            assert len(upstream.requests) == 2
 
     run(test)
 
@@ -296,7 +311,7 @@ def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
         api, raw = PASSED[why]
         async with (
             run_scripted_upstream(provider) as upstream,
-            live(upstream, gateway_key_max_turns=1, **READ) as gateway,
+            live(upstream, gateway_key_max_turns=1, gateway_at_limit="hint", **READ) as gateway,
         ):
             assert "x-elision-stop" not in (await send(gateway, api, raw)).headers
             got = await send(gateway, api, raw)
@@ -397,7 +412,7 @@ def test_the_store_is_read_now_and_then() -> None:
 
     async def test() -> None:
         store, clock = MemoryStore(), Clock()
-        found = budgets(store, clock, gateway_key_max_turns=4)
+        found = budgets(store, clock, gateway_key_max_turns=4, gateway_at_limit="hint")
         assert await found.check_key("k1") == ""
         store.create(NewSession(key="s", family="k1/one", at=1.0))
         store.append("s", log(2), after=0, at=2.0)

@@ -67,7 +67,7 @@ shared: dict[str, Any] = {
 simple: st.SearchStrategy[Strategy] = st.one_of(
     st.builds(Raw, **shared),
     st.builds(Masking, window=counts, **shared),
-    st.builds(Summarization, every=counts, tail=counts, **shared),
+    st.builds(Summarization, every=counts, tail=counts, summarize_tokens=st.none() | counts, **shared),
     st.builds(
         Hybrid,
         window=counts,

@@ -67,6 +67,16 @@ def test_summarize_tokens_counts_the_view() -> None:
     assert min(gaps) > 1
 
 
+def test_summarize_tokens_of_summarization() -> None:
+    """By tokens a summary is due earlier than by turns; without them at N + M turns."""
+    by_turns = run_session(f"summarization(every=20, tail=2, {AT_ONCE})", steps(30))
+    by_tokens = run_session(f"summarization(every=20, tail=2, summarize_tokens=900, {AT_ONCE})", steps(30))
+    assert list_summaries(by_turns)[0] == (23, 20)
+    call, covers = list_summaries(by_tokens)[0]
+    assert call < 23
+    assert covers == call - 3
+
+
 def test_masking_counts_for_summarize_tokens() -> None:
     """Masked observations are small: where raw tokens would trigger at nearly every call, the view's do not."""
     tokens = f"summarize_at=99, tail=2, summarize_tokens=900, {AT_ONCE}"
