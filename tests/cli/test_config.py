@@ -134,4 +134,4 @@ def test_a_prompt_without_effect_is_noted() -> None:
     """The digest asks no model: the setting is kept, and what it would be used for is said."""
     Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
     text = printed(width=160, AGENT_CONTEXT_SUMMARY_PROMPT="prompt.txt")
-    assert "summary_prompt is set, without effect: used if a model writes summaries; the digest asks none" in text
+    assert "summary_prompt: used if a model writes summaries; the digest asks none" in text
