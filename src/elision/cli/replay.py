@@ -63,6 +63,14 @@ def replay(
     no_hindsight: Annotated[
         bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
     ] = False,
+    elongation: Annotated[
+        str | None,
+        typer.Option(
+            "--elongation",
+            help="Turns against raw's, priced at the cost of the last ones: measured, none, or NAME=FACTOR,… such as "
+            "masking=1.0,summarization=1.15. Without it, the range that was measured.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed."""
@@ -72,6 +80,7 @@ def replay(
         tokens=tokens,
         dialect=check_dialect(dialect),
         hindsight=not no_hindsight,
+        elongation=elongation or "",
     )
     if html_file or png_file:
         load_vega()  # Before the work: a missing extra must not cost its results.

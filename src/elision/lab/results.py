@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from elision.lab.composition import Composition
+from elision.lab.elongation import TurnAssumption
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
 FORMAT = "elision.replay/1"
+
+#: Turns at which the size of the context is listed, as far as runs are that long.
+GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,7 @@ class Row:
     bill: prompts and answers; summarizer: the calls that wrote summaries.
     raw_usd: sending everything; hindsight_usd: the cheapest schedule, None where there is none to compute.
     late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
+    extended_usd: the whole cost at the fewest and at the most turns that the study assumes; None where it assumes none.
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
     evidence_*: items used that only observations hold, and how many the view still showed; filtered leaves out what
     is common property of the format; plain leaves the summary's text out. regret_turns: turns that used what was
@@ -52,6 +59,7 @@ class Row:
     raw_usd: float = 0.0
     hindsight_usd: float | None = None
     late_usd: float = 0.0
+    extended_usd: tuple[float, float] | None = None
     peak: int = 0
     worst_ratio: float = 0.0
     epochs: int = 0
@@ -141,6 +149,7 @@ class Row:
             "usd_raw": self.raw_usd,
             "usd_hindsight": self.hindsight_usd,
             "elongation_allowance": self.allowance,
+            "usd_with_assumed_turns": list(self.extended_usd) if self.extended_usd else None,
             "peak_tokens": self.peak,
             "worst_ratio_to_raw": self.worst_ratio,
             "epochs": self.epochs,
@@ -171,6 +180,7 @@ def total(rows: Iterable[Row]) -> Row:
     bill = sum((row.bill for row in listed), Bill())
     summarizer = sum((row.summarizer for row in listed), Bill())
     best = [row.hindsight_usd for row in listed]
+    extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
         strategy=listed[0].strategy if listed else "",
@@ -178,6 +188,9 @@ def total(rows: Iterable[Row]) -> Row:
         summarizer=summarizer,
         hindsight_usd=None if any(usd is None for usd in best) else sum(usd for usd in best if usd is not None),
         late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
+        extended_usd=(sum(low for low, _ in extended), sum(high for _, high in extended))
+        if extended and len(extended) == len(listed)
+        else None,
         peak=max((row.peak for row in listed), default=0),
         worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
     )
@@ -202,13 +215,23 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSize:
+    """The context at one turn. turn: 1-based. runs: how many are that long. tokens: mean over them, by strategy."""
+
+    turn: int
+    runs: int
+    tokens: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """Everything a replay found.
 
     counter: how tokens were counted ("o200k", "cl100k", "estimate"). strategies: labels in the order asked for.
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
-    recommends, "" if it is not compared.
+    recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
+    were read, by format.
     """
 
     prices: Prices
@@ -221,6 +244,8 @@ class Study:
     finished: bool = True
     hindsight: bool = True
     recommended: str = ""
+    turns: TurnAssumption = field(default_factory=TurnAssumption)
+    compositions: tuple[Composition, ...] = ()
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -228,6 +253,21 @@ class Study:
     @property
     def totals(self) -> tuple[Row, ...]:
         return tuple(total(self.of(strategy)) for strategy in self.strategies if self.of(strategy))
+
+    @property
+    def growth(self) -> tuple[ContextSize, ...]:
+        """The size of the context at the turns of `GROWTH_TURNS` that at least one run reaches under every strategy."""
+        sizes = []
+        for turn in GROWTH_TURNS:
+            reached: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+            for (file, run, strategy), series in self.series.items():
+                if len(series.tokens) >= turn:
+                    reached[file, run][strategy] = series.tokens[turn - 1]
+            whole = [tokens for tokens in reached.values() if len(tokens) == len(self.strategies)]
+            if whole:
+                means = {name: round(sum(each[name] for each in whole) / len(whole)) for name in self.strategies}
+                sizes.append(ContextSize(turn=turn, runs=len(whole), tokens=means))
+        return tuple(sizes)
 
     def json(self) -> dict[str, Any]:
         return {
@@ -239,6 +279,13 @@ class Study:
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],
             "controls": {control.reader: _plain(control) for control in self.controls},
+            "elongation": {
+                "mode": self.turns.mode,
+                "source": self.turns.source,
+                "factors": {label: _plain(factor) for label, factor in self.turns.factors.items()},
+            },
+            "composition": [_plain(composition) for composition in self.compositions],
+            "growth": [{"turn": size.turn, "runs": size.runs, "tokens": dict(size.tokens)} for size in self.growth],
             "problems": [
                 {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
             ],

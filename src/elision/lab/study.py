@@ -19,7 +19,9 @@ from elision.engine import Session
 from elision.errors import BudgetError, FormatError, SpecError
 from elision.formats.registry import read_runs
 from elision.lab.cheapest_plan import CheapestPlan
+from elision.lab.composition import measure_compositions
 from elision.lab.dialect import sizer
+from elision.lab.elongation import TurnAssumption, TurnFactor, assume_turns, price_late_turn, price_turns
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
@@ -35,8 +37,6 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
 
-#: Turns at the end of a run whose mean cost is the price of one more.
-LATE = 10
 #: How often the progress of worker processes is looked at.
 PROGRESS_SECONDS = 0.25
 
@@ -100,7 +100,8 @@ class StudySettings:
     """What is asked of every run.
 
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
-    out, which takes a good part of the time.
+    out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
+    `measured`, `none` or factors.
     """
 
     prices: Prices
@@ -108,10 +109,20 @@ class StudySettings:
     tokens: str = "o200k"
     dialect: str = "openai"
     hindsight: bool = True
+    elongation: str = ""
+
+    def __post_init__(self) -> None:
+        # A text that means nothing is refused here, before the work.
+        _ = self.turns
 
     @property
     def sizer(self) -> Sizer:
         return sizer(self.dialect, self.tokens)
+
+    @property
+    def turns(self) -> TurnAssumption:
+        """What is assumed of the number of turns. Raises SpecError."""
+        return assume_turns(self.elongation, {each.label: each.strategy for each in self.candidates})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,7 @@ def run_study(
     jobs: processes. progress: called as the work goes on, within long runs too.
     """
     counting = settings.sizer
+    turns = settings.turns
     runs = [add_recorded_head(run, counting) for run in loaded.runs]
     known = [collect_evidence(run) for run in runs]
     common = _find_common_items(runs, known)
@@ -211,6 +223,8 @@ def run_study(
         finished=finished,
         hindsight=settings.hindsight,
         recommended=_find_recommended(settings.candidates),
+        turns=turns,
+        compositions=measure_compositions((runs[place] for place in sorted(done)), counting),
     )
 
 
@@ -320,6 +334,7 @@ def _replay_all(
     plans: dict[Strategy, CheapestPlan | None] = {}
     outcomes: list[_Outcome] = []
     problems: list[Problem] = []
+    turns = settings.turns
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.
         step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
@@ -337,7 +352,8 @@ def _replay_all(
             result = replay_run(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
         except BudgetError as error:
             return _Result([], [_new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
-        outcomes.append(_Outcome(_build_row(run, candidate.label, result, best), _build_series(result)))
+        row = _build_row(run, candidate.label, result, best, turns.factors.get(candidate.label))
+        outcomes.append(_Outcome(row, _build_series(result)))
     return _Result(outcomes, problems)
 
 
@@ -363,8 +379,9 @@ def _find_hindsight(
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
 
 
-def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan | None) -> Row:
+def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan | None, turns: TurnFactor | None) -> Row:
     tally = result.evidence
+    costs = [call.usd for call in result.calls]
     return Row(
         file=run.file,
         trajectory=run.id,
@@ -377,7 +394,8 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
         hindsight_usd=best.usd if best else None,
-        late_usd=_late_usd(result),
+        late_usd=price_late_turn(costs),
+        extended_usd=(price_turns(costs, turns.low), price_turns(costs, turns.high)) if turns else None,
         peak=result.peak,
         worst_ratio=max((call.ratio for call in result.calls), default=0.0),
         epochs=result.epochs,
@@ -393,14 +411,6 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         repeats=tally.repeats,
         repeats_hidden=tally.repeats_hidden,
     )
-
-
-def _late_usd(result: Replay) -> float:
-    """Mean cost of the last calls, USD: what one more turn would cost."""
-    late = [call.usd for call in result.calls[-LATE:]]
-    if late:
-        return sum(late) / len(late)
-    return 0.0
 
 
 def _build_series(result: Replay) -> Series:

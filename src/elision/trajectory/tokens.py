@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from elision.errors import SpecError
 from elision.trajectory.content import Content, Text
-from elision.trajectory.turn import Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 if TYPE_CHECKING:
     import tiktoken
@@ -212,7 +212,10 @@ class Sizer:
         else:
             thought = 0
         spoken = TOKENS_PER_MESSAGE + self.count_content(turn.content) + thought
-        return spoken + sum(TOKENS_PER_CALL + self.count(call.name) + self.count(call.arguments) for call in calls)
+        return spoken + sum(map(self.count_call, calls))
+
+    def count_call(self, call: Action) -> int:
+        return TOKENS_PER_CALL + self.count(call.name) + self.count(call.arguments)
 
     def count_tools(self, head: Head) -> int:
         if head.tools:

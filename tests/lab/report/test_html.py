@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from elision.lab.composition import Composition
 from elision.lab.report import html
 from elision.lab.report.names import GROUPS
 from elision.lab.report.provenance import Provenance
@@ -213,3 +214,17 @@ def test_rows_are_in_groups_and_the_recommended_one_is_marked() -> None:
     places = [text.index(f">{name}</th>") for name in GROUPS]
     assert places == sorted(places)
     assert text.count('<span class="badge">recommended</span>') == 1
+
+
+def test_context_by_turn_and_composition() -> None:
+    """A table of every strategy by turn; names of formats are text."""
+    hostile_name = "<b>swe</b>"
+    compositions = tuple(Composition(reader=name, observations=80, reasoning=20) for name in (hostile_name, "pi"))
+    page = html.build_page(replace(study(), compositions=compositions))
+    section = page[page.index("Tokens of the context, turn by turn") :]
+    section = section[: section.index("</section>")]
+    assert section.count("<tr>") == 1 + len(study().strategies)
+    assert "50 (1 of 2 runs)" in section
+    assert "&lt;b&gt;swe&lt;/b&gt; 80\xa0%" in section
+    assert hostile_name not in section
+    assert "turn by turn" not in html.build_page(replace(study(), series={}))

@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from elision.lab.elongation import TurnAssumption, TurnFactor
 from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
 from elision.lab.report.names import GROUPS
@@ -186,3 +187,54 @@ def test_empty_and_unfinished() -> None:
 def test_hostile_reasons_are_listed() -> None:
     """All nine hostile problems are there, at every width."""
     assert f"{len(HOSTILE)} problems while reading" in shown(hostile(), 80)
+
+
+def test_context_by_turn() -> None:
+    """Raw, the recommended strategy and the cheapest, at the turns that runs reach; how many reach them is said."""
+    text = shown(study())
+    lines = text[text.index("Tokens of the context") : text.index("run by run")].splitlines()
+    assert [line.split() for line in lines[1:7]] == [
+        ["50"],
+        ["context", "at", "turn", "10", "(1", "of", "2", "runs)"],
+        ["─" * len(lines[3])],
+        ["raw", "10.0k", "50.0k"],
+        ["masking", "4.0k", "20.0k"],
+        ["hybrid", "4.0k", "20.0k"],
+    ]
+    assert "Tokens of the context" not in shown(replace(study(), series={}))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_turns_that_fit(width: int) -> None:
+    """Few columns are the last ones; no line is wider than the terminal."""
+    long = study(files=("runs/one.jsonl",))
+    sizes = {key: replace(each, tokens=tuple(range(1, 1_001))) for key, each in long.series.items()}
+    text = shown(replace(long, series=sizes), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    (heading,) = [line for line in text.splitlines() if line.startswith("context at turn")]
+    assert heading.split()[-1] == "1,000"
+
+
+def test_turns_column() -> None:
+    """A range by default, an amount where one factor is assumed, none with none; a dash where nothing was measured."""
+    band = TurnFactor(low=0.9, high=1.1, basis="x")
+    rows = tuple(
+        replace(each, extended_usd=(each.usd * 0.9, each.usd * 1.1)) if each.strategy == MASKING else each
+        for each in study().rows
+    )
+    found = replace(study(), rows=rows, turns=TurnAssumption(mode="band", factors={MASKING: band}))
+    assert _read_cells(found, "vs raw, turns\nas measured") == ["–", "–", "−28 to −12 %", "–", "–"]
+    for mode, heading in (("measured", "cost, turns\nas measured"), ("given", "cost, turns\nas assumed")):
+        one = replace(found, turns=replace(found.turns, mode=mode))
+        assert _read_cells(one, heading) == ["–", "–", "$3.60 (−28 %)", "–", "–"]
+    assert not [name for name in _read_headings(study()) if "turns\n" in name and "missing" not in name]
+
+
+def _read_headings(what: Study) -> list[str]:
+    return [str(column.header) for column in terminal.build_totals_table(what, 250).columns]
+
+
+def _read_cells(what: Study, heading: str) -> list[str]:
+    table = terminal.build_totals_table(what, 250)
+    (column,) = [each for each in table.columns if str(each.header) == heading]
+    return [str(cell) for cell in column.cells if str(cell)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
+from elision.lab.composition import Composition
+from elision.lab.elongation import assume_turns
 from elision.lab.report import wording
-from elision.lab.results import Row
+from elision.lab.results import Row, Study
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Problem
@@ -147,3 +150,61 @@ def test_problems_are_grouped() -> None:
     lines, more = wording.summarize_problems(replace(study(), problems=(*same, *others)))
     assert lines[0] == "a.jsonl:3: no JSON (3 times)"
     assert (len(lines), more) == (10, 3)
+
+
+def _assume(what: Study, text: str) -> Study:
+    """`what` with the turns of `text`, and rows whose cost follows from them."""
+    specs = {RAW: "raw", EVERY_TURN: "masking(schedule=every-turn)", MASKING: "masking", HYBRID: "hybrid"}
+    turns = assume_turns(text, {label: parse_strategy(specs.get(label, "supersede")) for label in what.strategies})
+    rows = tuple(
+        replace(each, extended_usd=(each.usd * turns.factors[each.strategy].low, each.usd * 1.1))
+        if each.strategy in turns.factors
+        else each
+        for each in what.rows
+    )
+    return replace(what, rows=rows, turns=turns)
+
+
+def test_turns_by_default() -> None:
+    """The measured range by kind, and what was not measured."""
+    assert wording.describe_turns(study()) is None
+    assert wording.describe_turns(_assume(study((RAW, MASKING, HYBRID, "supersede")), "")) == (
+        "Turns as measured live, against raw: masking −11 to +15 %; hybrid −8 %; not known for supersede"
+        " (SWE-agent with five models; hybrid with one). --elongation measured prices those of one model."
+    )
+
+
+def test_turns_as_measured_or_given() -> None:
+    """The factors, and the cheapest strategy with them: the headline stays."""
+    found = _assume(study((RAW, MASKING, HYBRID)), "measured")
+    assert wording.describe_turns(found) == (
+        "Turns as measured live with one model on 50 instances, against raw: masking −5 %; hybrid −8 %."
+        " Lowest cost then: hybrid at $2.30."
+    )
+    assert wording.write_headline(found) == wording.write_headline(study((RAW, MASKING, HYBRID)))
+    two = _assume(study((RAW, EVERY_TURN, MASKING)), f"{MASKING}=1.5,{EVERY_TURN}=2")
+    assert wording.describe_turns(two) == (
+        "Turns as assumed, against raw: masking (every turn) +100 %; masking +50 %. Lowest cost then: masking at $6.00."
+    )
+
+
+def test_five_models_stand_for_the_effect_of_summaries() -> None:
+    """Where there are summaries, the measured changes are listed, and no single number."""
+    notes = " ".join(wording.list_notes(study()))
+    assert "against masking: +17.9 % Gemini 2.5 Flash, +15.2 % Qwen3-Coder 480B, +1.4 % Qwen3-32B (thinking)" in notes
+    assert "−17.5 % Qwen3-32B" in notes
+    assert "masking:" not in " ".join(wording.list_notes(study((RAW, MASKING))))
+
+
+def test_composition() -> None:
+    """One format, several, none."""
+    one = Composition(reader="swe-agent", observations=830, reasoning=90, actions=80, head=5_000)
+    other = Composition(reader="pi", observations=500, reasoning=300, actions=100, user=100)
+    assert wording.describe_composition(replace(study(), compositions=(one,))) == (
+        "Of the turns' tokens: 83 % tool results, 9 % reasoning and text, 8 % tool calls."
+    )
+    assert wording.describe_composition(replace(study(), compositions=(one, other))) == (
+        "Of the turns' tokens: 66 % tool results, 20 % reasoning and text, 9 % tool calls, 5 % user messages."
+        " Tool results by format: swe-agent 83 %, pi 50 %."
+    )
+    assert wording.describe_composition(study()) is None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from elision.lab.report import figures, wording
 from elision.lab.report.names import is_raw, neutralize_text
-from elision.lab.results import Control, Row, Study
+from elision.lab.results import ContextSize, Control, Row, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,40 @@ COLUMNS = (
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
-    """Return the columns that have something to show: without × hindsight where it was not asked for."""
-    return [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
+    """Return the columns that have something to show: without × hindsight where it was not asked for.
+
+    The cost with the assumed number of turns follows the break-even, where any is assumed.
+    """
+    selected = [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
+    if study.turns.factors:
+        places = [column.heading for column in selected]
+        if wording.BREAK_EVEN in places:
+            selected.insert(places.index(wording.BREAK_EVEN) + 1, _build_turns_column(study))
+    return selected
+
+
+def _build_turns_column(study: Study) -> Column:
+    """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
+    if study.turns.mode == "band":
+        return Column("vs raw, turns\nas measured", 45, lambda row: _format_turns_band(row))
+    words = "as measured" if study.turns.mode == "measured" else "as assumed"
+    return Column(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
+
+
+def _format_turns_band(row: Row) -> str:
+    if row.extended_usd is None or not row.raw_usd:
+        return figures.NOTHING
+    low, high = (figures.format_change(usd / row.raw_usd) for usd in row.extended_usd)
+    if low == high:
+        return low
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def _format_extended_cost(row: Row) -> str:
+    if row.extended_usd is None or not row.raw_usd:
+        return figures.NOTHING
+    usd = row.extended_usd[0]
+    return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.raw_usd)})"
 
 
 def _format_change(row: Row) -> str:
@@ -94,3 +126,16 @@ def format_control(control: Control) -> tuple[str, str, str, str, str]:
     noise = figures.format_share(control.noise)
     filtered = figures.format_share(control.noise_filtered)
     return neutralize_text(control.reader), figures.format_count(control.runs), noise, filtered, floor
+
+
+def title_growth(size: ContextSize, study: Study) -> str:
+    """`100`, or `100 (2 of 4 runs)` on two lines where some runs are shorter."""
+    runs = len({(row.file, row.trajectory) for row in study.rows})
+    if size.runs == runs:
+        return figures.format_count(size.turn)
+    return f"{figures.format_count(size.turn)}\n({size.runs} of {figures.format_plural(runs, 'run')})"
+
+
+def format_growth(study: Study, strategy: str) -> list[str]:
+    """Tokens of the context under `strategy` at each turn of the study's growth."""
+    return [figures.format_tokens(size.tokens[strategy]) for size in study.growth]

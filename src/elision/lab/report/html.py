@@ -19,7 +19,16 @@ from string import Template
 from typing import Any
 
 from elision.lab.report import charts, figures, wording
-from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, Column, format_control, select_columns
+from elision.lab.report.columns import (
+    COLUMNS,
+    CONTROL_TITLES,
+    HINDSIGHT,
+    Column,
+    format_control,
+    format_growth,
+    select_columns,
+    title_growth,
+)
 from elision.lab.report.names import (
     group_rows,
     is_hindsight,
@@ -141,6 +150,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_costs(study),
         _show_visible_facts(study),
         _show_context(study),
+        _show_growth(study),
         _show_totals(study),
         _show_runs(study),
         _show_controls(study),
@@ -264,7 +274,7 @@ def _show_context(study: Study) -> str:
         return ""
     names = shorten_strategies(study.strategies)
     style = assign_looks(study.strategies)
-    first = _choose_first_lines(study)
+    first = wording.select_lines(study)
     keys = "".join(
         f'<li><label><input type="checkbox"{" checked" if label in first else ""} data-strategy="{place}">'
         f"{_draw_line(style[label])}{_escape_text(names[label])}</label></li>"
@@ -284,15 +294,6 @@ def _show_context(study: Study) -> str:
         f'<ul class="key">{keys}</ul>',
         _place_chart("context", "lines: context size call by call"),
     )
-
-
-def _choose_first_lines(study: Study) -> set[str]:
-    """Return the strategies whose lines are drawn at first: raw, the one of the headline, and the cheapest."""
-    rows = (wording.find_featured(study), wording.find_cheapest(study))
-    shown = {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
-    if len(study.strategies) > 3:
-        return shown
-    return set(study.strategies)
 
 
 def _draw_swatch(slot: str) -> str:
@@ -341,7 +342,11 @@ def _show_totals(study: Study) -> str:
     legend = "".join(
         f'<p class="legend">{_escape_text(name)}: {_escape_text(label)}</p>' for name, label in list_shortened(study)
     )
-    notes = (wording.write_recommendation(study), wording.explain_missing_hindsight(study))
+    notes = (
+        wording.write_recommendation(study),
+        wording.explain_missing_hindsight(study),
+        wording.describe_turns(study),
+    )
     foot = "".join(f'<p class="legend">{_escape_text(note)}</p>' for note in notes if note)
     return _wrap_section(
         "", "All strategies", _build_table(["strategy", *map(_build_heading, columns)], body), foot, legend
@@ -477,6 +482,25 @@ def _round_number(value: float | None) -> float | None:
     if found is None or isinstance(found, int):
         return found
     return float(f"{found:.6g}")
+
+
+def _show_growth(study: Study) -> str:
+    """Show what the turns consist of, and the size of the context by turn under every strategy."""
+    composition = wording.describe_composition(study)
+    sizes = study.growth
+    if not sizes and not composition:
+        return ""
+    names = shorten_strategies(study.strategies)
+    style = assign_looks(study.strategies)
+    rows = [
+        f"<tr><td>{_draw_swatch(style[label].slot)}{_escape_text(names[label])}</td>"
+        f"{''.join(f'<td>{_escape_text(cell)}</td>' for cell in format_growth(study, label))}</tr>"
+        for label in study.strategies
+    ]
+    titles = ["context at turn", *(_escape_text(title_growth(size, study).replace("\n", " ")) for size in sizes)]
+    table = _build_table(titles, rows) if sizes else ""
+    text = " ".join(filter(None, (composition, "Mean over the runs that reach the turn." if sizes else "")))
+    return _wrap_section("", "Tokens of the context, turn by turn", _wrap_subtitle(text), table)
 
 
 def _choose_rows(study: Study) -> list[Row]:

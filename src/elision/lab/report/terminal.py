@@ -14,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.lab.report import figures, wording
-from elision.lab.report.columns import COLUMNS, CONTROL_TITLES, HINDSIGHT, Column, format_control, select_columns
+from elision.lab.report.columns import (
+    COLUMNS,
+    CONTROL_TITLES,
+    HINDSIGHT,
+    Column,
+    format_control,
+    format_growth,
+    select_columns,
+    title_growth,
+)
 from elision.lab.report.fitting import GAP, choose_columns
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
@@ -45,6 +54,9 @@ def print_study(study: Study, console: Console) -> None:
     console.print(Text(wording.describe_scope(study), style="dim"))
     if study.rows:
         console.print(Text(wording.describe_prices(study.prices), style="dim"))
+    composition = wording.describe_composition(study)
+    if study.rows and composition:
+        console.print(Text(composition, style="dim"))
     missing = wording.describe_interruption(study)
     if missing:
         console.print(Text(missing, style="yellow"))
@@ -57,11 +69,13 @@ def print_study(study: Study, console: Console) -> None:
         wording.write_recommendation(study),
         _describe_hidden_columns(study, console),
         wording.explain_missing_hindsight(study),
+        wording.describe_turns(study),
     ):
         if text:
             _print_paragraph(console, text)
     for name, label in list_shortened(study):
         _print_paragraph(console, f"{name}: {label}", style="dim")
+    _print_growth(study, console)
     _print_runs(study, console)
     _print_controls(study, console)
     _print_problems(study, console)
@@ -110,6 +124,31 @@ def _choose_mark(row: Row, study: Study) -> str:
     if row.strategy == study.recommended:
         return _MARK
     return _NO_MARK
+
+
+def _print_growth(study: Study, console: Console) -> None:
+    """Print the size of the context by turn: of raw, the strategy of the headline, and the cheapest."""
+    sizes = study.growth
+    if not sizes:
+        return
+    shown = wording.select_lines(study)
+    names = shorten_strategies(study.strategies)
+    columns = [list(each) for each in zip(*(format_growth(study, label) for label in study.strategies), strict=True)]
+    titles = [title_growth(size, study) for size in sizes]
+    heading = "context at turn"
+    room = console.width - _measure_widest([heading, *(names[label] for label in shown)])
+    # The longest runs are what a reader looks for: of few columns the last ones stay.
+    kept = choose_columns(
+        [[title, *cells] for title, cells in zip(titles, columns, strict=True)], list(range(len(sizes))), room
+    )
+    table = _build_empty_table([heading], [])
+    for place in kept:
+        table.add_column(Text(titles[place]), justify="right", no_wrap=True, vertical="bottom")
+    for label in study.strategies:
+        if label in shown:
+            cells = format_growth(study, label)
+            table.add_row(Text(names[label]), *(Text(cells[place]) for place in kept))
+    _print_section(console, "Tokens of the context, mean over the runs that reach the turn", table)
 
 
 def _print_runs(study: Study, console: Console) -> None:

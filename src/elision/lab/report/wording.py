@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from elision.lab.elongation import TurnFactor, load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import (
     find_family,
@@ -46,6 +47,14 @@ def find_featured(study: Study) -> Row | None:
 def find_cheapest(study: Study) -> Row | None:
     """Return the strategy of the lowest cost among those that can be run live; None if there is none but raw."""
     return min(_list_live_rows(study), key=_compare_cost, default=None)
+
+
+def select_lines(study: Study) -> set[str]:
+    """Return the strategies that are shown call by call: raw, the one of the headline, the cheapest; of three all."""
+    if len(study.strategies) <= 3:
+        return set(study.strategies)
+    rows = (find_featured(study), find_cheapest(study))
+    return {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
 
 
 def _list_live_rows(study: Study) -> list[Row]:
@@ -179,6 +188,85 @@ def describe_interruption(study: Study) -> str | None:
     return f"{done}."
 
 
+def describe_turns(study: Study) -> str | None:
+    """What is assumed of the number of turns, by kind of strategy, and what it changes; None if nothing is."""
+    names = shorten_strategies(study.strategies)
+    changes = {label: _describe_factor(factor) for label, factor in study.turns.factors.items()}
+    if not changes:
+        return None
+    listed: dict[str, str] = {}
+    for label, change in changes.items():
+        kind = find_family(label)
+        alike = {other for name, other in changes.items() if find_family(name) == kind}
+        listed[neutralize_text(kind) if len(alike) == 1 else names[label]] = change
+    text = "; ".join(f"{name} {change}" for name, change in listed.items())
+    missing = _list_without_factor(study)
+    if missing:
+        text += f"; not known for {', '.join(missing)}"
+    if study.turns.mode == "band":
+        one_model = "; hybrid with one" if any(find_family(label) == "hybrid" for label in changes) else ""
+        return (
+            f"Turns as measured live, against raw: {text} (SWE-agent with five models{one_model})."
+            " --elongation measured prices those of one model."
+        )
+    what = "as measured live with one model on 50 instances" if study.turns.mode == "measured" else "as assumed"
+    return f"Turns {what}, against raw: {text}. {_name_cheapest_extended(study)}".rstrip()
+
+
+def _describe_factor(factor: TurnFactor) -> str:
+    """`+15 %`, or `−14 to +20 %`: turns against raw's."""
+    low, high = map(figures.format_change, (factor.low, factor.high))
+    if low == high:
+        return low
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def _list_without_factor(study: Study) -> list[str]:
+    names = shorten_strategies(study.strategies)
+    return [names[row.strategy] for row in _list_live_rows(study) if row.strategy not in study.turns.factors]
+
+
+def _name_cheapest_extended(study: Study) -> str:
+    extended = {row.strategy: row.extended_usd[0] for row in _list_live_rows(study) if row.extended_usd is not None}
+    if not extended:
+        return ""
+    best = min(extended, key=lambda label: extended[label])
+    return f"Lowest cost then: {shorten_strategies(study.strategies)[best]} at {figures.format_usd(extended[best])}."
+
+
+def _describe_summary_effects() -> str:
+    """How summaries changed the number of turns of real runs, model by model, against masking."""
+    effects = load_measured_turns().list_summary_effects()
+    changes = [(f"{100 * (factor - 1):+.1f} %".replace("-", figures.MINUS), model) for model, factor in effects]
+    listed = ", ".join(f"{change} {model}" for change, model in changes)
+    return f"Turns of real runs with summaries, against masking: {listed}."
+
+
+def describe_composition(study: Study) -> str | None:
+    """What the tokens of the turns are; by format if there are several, and None without any."""
+    known = [each for each in study.compositions if each.turn_tokens]
+    if not known:
+        return None
+    whole = sum(known[1:], known[0])
+    shares = ", ".join(
+        f"{figures.format_share(whole.share_of_turns(tokens))} {what}"
+        for what, tokens in (
+            ("tool results", whole.observations),
+            ("reasoning and text", whole.reasoning),
+            ("tool calls", whole.actions),
+            ("user messages", whole.user),
+        )
+        if tokens
+    )
+    if len(known) == 1:
+        return f"Of the turns' tokens: {shares}."
+    results = ", ".join(
+        f"{neutralize_text(each.reader)} {figures.format_share(each.share_of_turns(each.observations))}"
+        for each in known
+    )
+    return f"Of the turns' tokens: {shares}. Tool results by format: {results}."
+
+
 def describe_break_even(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
@@ -195,8 +283,8 @@ def list_notes(study: Study) -> list[str]:
     listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
     if any(row.summaries for row in study.rows):
         listed.append(
-            "Summaries are made without a model, and billed as the model call that they stand for. Real summaries"
-            " lengthened runs by 13–18 %."
+            "Summaries are made without a model, and billed as the model call that they stand for."
+            f" {_describe_summary_effects()}"
         )
     if study.counter == "estimate":
         listed.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")

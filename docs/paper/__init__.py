@@ -1,0 +1,1 @@
+"""What the pages on the paper are made from: the facts, their statistics, tables and figures."""

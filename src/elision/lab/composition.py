@@ -1,0 +1,81 @@
+"""What the tokens of recorded runs are: tool results, reasoning and text, tool calls, words of the user, head."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """Tokens of the runs of one format, each message counted once.
+
+    reasoning: reasoning and text of the assistant, frames included. actions: tool calls, or the command in the text.
+    user: user messages between turns. head: system prompt, tools and task.
+    """
+
+    reader: str
+    runs: int = 1
+    observations: int = 0
+    reasoning: int = 0
+    actions: int = 0
+    user: int = 0
+    head: int = 0
+
+    @property
+    def turn_tokens(self) -> int:
+        """Tokens of all turns: everything but the head."""
+        return self.observations + self.reasoning + self.actions + self.user
+
+    def share_of_turns(self, tokens: int) -> float | None:
+        """Return `tokens` as a share of those of all turns; None without any."""
+        if self.turn_tokens:
+            return tokens / self.turn_tokens
+        return None
+
+    def __add__(self, other: Composition) -> Composition:
+        return Composition(
+            reader=self.reader if self.reader == other.reader else "",
+            runs=self.runs + other.runs,
+            observations=self.observations + other.observations,
+            reasoning=self.reasoning + other.reasoning,
+            actions=self.actions + other.actions,
+            user=self.user + other.user,
+            head=self.head + other.head,
+        )
+
+
+def measure_compositions(runs: Iterable[Trajectory], sizer: Sizer) -> tuple[Composition, ...]:
+    """Return one composition per format, by its name."""
+    found: dict[str, list[Composition]] = defaultdict(list)
+    for run in runs:
+        found[run.format].append(measure_run(run, sizer))
+    return tuple(sum(found[name][1:], found[name][0]) for name in sorted(found))
+
+
+def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
+    """Return the composition of one run."""
+    written = sum(sizer.count_assistant(turn) for turn in run.turns)
+    actions = sum(_count_actions(turn, sizer) for turn in run.turns)
+    head = run.head
+    return Composition(
+        reader=run.format,
+        observations=sum(sizer.count_observation(each) for turn in run.turns for each in turn.observations),
+        reasoning=written - actions,
+        actions=actions,
+        user=sum(sizer.count_message(message) for turn in run.turns for message in turn.interjections),
+        head=sizer.count_tools(head) + sum(map(sizer.count_message, head.messages)) + head.hidden_tokens,
+    )
+
+
+def _count_actions(turn: Turn, sizer: Sizer) -> int:
+    """Tokens of the tool calls; of an agent that acts in plain text, those of the command, never more than the text."""
+    calls = sum(sizer.count_call(action) for action in turn.actions if not action.implicit)
+    implicit = sum(sizer.count(join_argument_text(action)) for action in turn.actions if action.implicit)
+    return calls + min(implicit, sizer.count_content(turn.content))

@@ -1,0 +1,260 @@
+"""How many turns an agent takes under a strategy, as a multiple of what it takes when everything is sent.
+
+A replay keeps the recorded steps. Live, an agent that sees less takes more turns, or fewer. `elongation.toml` has what
+was measured: runs of SWE-agent under several strategies on the same instances. `replay --elongation` prices it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal
+
+from elision.errors import SpecError
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.raw import Raw
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+
+FILE: Final = "elongation.toml"
+#: Turns at the end of a run whose mean cost is the price of one more.
+LATE: Final = 10
+#: A strategy takes the factor of a measured one whose numbers of turns are at most this many times larger or smaller.
+NEAR: Final = 2.0
+#: Factors that a user may give: fewer turns than half, or more than ten times as many, are a slip.
+LEAST: Final = 0.5
+MOST: Final = 10.0
+
+Mode = Literal["band", "measured", "given", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMeasurement:
+    """Runs of one model under one strategy, against raw on the same instances.
+
+    window: turns that stay as they are (the paper's M). every: turns from one summary to the next (its N), 0 if none.
+    instances: how many all compared strategies ran. shared: they are the 50 that every strategy ran, the hybrids too.
+    turns, raw_turns: means per run.
+    """
+
+    model: str
+    strategy: str
+    window: int
+    every: int
+    instances: int
+    turns: float
+    raw_turns: float
+    shared: bool
+
+    @property
+    def factor(self) -> float:
+        """Turns as a multiple of raw's."""
+        return self.turns / self.raw_turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFactor:
+    """Turns as a multiple of raw's, from the lowest to the highest that is assumed; `basis` names where it is from."""
+
+    low: float
+    high: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAssumption:
+    """What a study assumes of the number of turns.
+
+    mode: `band`, from the lowest to the highest measured; `measured`, one model's factors; `given`, the user's; `none`.
+    factors: by label of a strategy; absent where nothing was measured or given. source: of what was measured.
+    """
+
+    mode: Mode = "none"
+    factors: Mapping[str, TurnFactor] = field(default_factory=dict)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTurns:
+    """The table of what was measured. source: publication, data and licence."""
+
+    source: str
+    measurements: tuple[TurnMeasurement, ...]
+
+    def list_summary_effects(self) -> list[tuple[str, float]]:
+        """Return, for each model that ran all instances, its turns with summaries as a multiple of those with masking.
+
+        The longest first.
+        """
+        turns = {(each.model, each.strategy): each.turns for each in self.measurements if not each.shared}
+        effects = [
+            (model, count / turns[model, Masking.name])
+            for (model, strategy), count in turns.items()
+            if strategy == Summarization.name
+        ]
+        return sorted(effects, key=lambda effect: -effect[1])
+
+
+@cache
+def load_measured_turns() -> MeasuredTurns:
+    """Return the packaged table."""
+    table = tomllib.loads(files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
+    return MeasuredTurns(
+        source=table["source"], measurements=tuple(TurnMeasurement(**entry) for entry in table["measurement"])
+    )
+
+
+def assume_turns(text: str, strategies: Mapping[str, Strategy]) -> TurnAssumption:
+    """Return what `text` assumes of `strategies`, by label: "" for the band, `measured`, `none`, or factors.
+
+    Factors are `NAME=FACTOR`, separated by commas; a name is a strategy's kind or its label. A label comes before a
+    kind. Raises SpecError.
+    """
+    if text == "none":
+        return TurnAssumption()
+    if text in ("", "measured"):
+        return _assume_measured("measured" if text else "band", strategies)
+    given = _parse_factors(text)
+    kinds = {label: strategy.name for label, strategy in strategies.items()}
+    known = {*kinds, *kinds.values()} - {label for label, kind in kinds.items() if kind == Raw.name} - {Raw.name}
+    for name in given:
+        if name not in known:
+            raise SpecError(
+                f"--elongation {name}: no strategy of that name is compared with raw; there are: "
+                f"{'; '.join(sorted(known)) or 'none'}"
+            )
+    factors = {
+        label: given.get(label, given.get(kind)) for label, kind in kinds.items() if label in given or kind in given
+    }
+    return TurnAssumption(
+        mode="given",
+        factors={
+            label: TurnFactor(low=factor, high=factor, basis="given")
+            for label, factor in factors.items()
+            if factor is not None
+        },
+    )
+
+
+def _assume_measured(mode: Mode, strategies: Mapping[str, Strategy]) -> TurnAssumption:
+    found = {label: find_factor(strategy, one_model=mode == "measured") for label, strategy in strategies.items()}
+    return TurnAssumption(
+        mode=mode,
+        factors={label: factor for label, factor in found.items() if factor is not None},
+        source=load_measured_turns().source,
+    )
+
+
+def find_factor(strategy: Strategy, *, one_model: bool = False) -> TurnFactor | None:
+    """Return the factor of the measured strategy that is most like `strategy`; None if none is like it, or for raw.
+
+    Alike are strategies of one kind whose window, and whose turns from one summary to the next, are at most twice as
+    many or half as many. Of two the nearer counts.
+    one_model: take the runs on the 50 instances that every strategy ran, with one model, so that factors compare.
+    Otherwise the factor is a range over the models, where a strategy was measured with several.
+    """
+    sizes = _find_sizes(strategy)
+    if sizes is None:
+        return None
+    like = [each for each in load_measured_turns().measurements if each.strategy == strategy.name]
+    nearest = min(like, key=lambda each: _measure_distance(each, sizes))
+    if _measure_distance(nearest, sizes) > math.log(NEAR):
+        return None
+    same = [each for each in like if (each.window, each.every) == (nearest.window, nearest.every)]
+    wide = [each for each in same if not each.shared]
+    taken = [each for each in same if each.shared] if one_model or not wide else wide
+    factors = [each.factor for each in taken]
+    return TurnFactor(low=min(factors), high=max(factors), basis=_describe_basis(taken))
+
+
+def price_turns(costs: Sequence[float], factor: float) -> float:
+    """Return what a run of calls that cost `costs` (USD) would cost if it had `factor` times as many turns.
+
+    Turns beyond the last cost what the last ten did on average; turns that fall away are the last ones.
+    """
+    turns = len(costs) * factor
+    whole = min(int(turns), len(costs))
+    if turns <= len(costs):
+        part = costs[whole] * (turns - whole) if whole < len(costs) else 0.0
+        return sum(costs[:whole]) + part
+    return sum(costs) + (turns - len(costs)) * price_late_turn(costs)
+
+
+def price_late_turn(costs: Sequence[float]) -> float:
+    """Return the mean cost of the last ten calls, USD: what one more turn would cost."""
+    late = costs[-LATE:]
+    if late:
+        return sum(late) / len(late)
+    return 0.0
+
+
+def _find_sizes(strategy: Strategy) -> tuple[int, int] | None:
+    """Return the window and the turns from one summary to the next; None for a kind that was never measured."""
+    match strategy:
+        case Masking():
+            return strategy.window, 0
+        case Summarization():
+            return strategy.tail, strategy.every
+        case Hybrid():
+            return strategy.window, strategy.summarize_at - strategy.tail
+    return None
+
+
+def _measure_distance(measured: TurnMeasurement, sizes: tuple[int, int]) -> float:
+    """Return how many times the sizes are those of `measured`, as a logarithm: 10 is as far from 20 as from 5."""
+    pairs = zip((measured.window, measured.every), sizes, strict=True)
+    return max(abs(math.log(max(ours, 1) / max(theirs, 1))) for ours, theirs in pairs)
+
+
+def _describe_basis(taken: Sequence[TurnMeasurement]) -> str:
+    kind = taken[0].strategy
+    models = taken[0].model if len(taken) == 1 else f"{len(taken)} models"
+    size = f"window={taken[0].window}" if kind == Masking.name else f"N={taken[0].every}"
+    return f"{kind}, {size}: {models}, {min(each.instances for each in taken)} instances"
+
+
+def _parse_factors(text: str) -> dict[str, float]:
+    factors: dict[str, float] = {}
+    for item in _split_items(text):
+        name, equals, number = item.rpartition("=")
+        name = name.strip()
+        try:
+            factor = float(number)
+        except ValueError:
+            factor = math.nan
+        if not equals or not name or not LEAST <= factor <= MOST:
+            raise SpecError(
+                f"--elongation {item.strip()}: give measured, none, or NAME=FACTOR with a factor from {LEAST:g} to "
+                f"{MOST:g}, such as masking=1.0,summarization=1.15"
+            )
+        if name in factors:
+            raise SpecError(f"--elongation {text}: {name} is there twice; give one factor")
+        factors[name] = factor
+    return factors
+
+
+def _split_items(text: str) -> list[str]:
+    """Split at commas, except in parentheses and in names that have commas: an item ends with `=` and a number."""
+    items: list[str] = []
+    begun = ""
+    depth = 0
+    for piece in text.split(","):
+        begun = f"{begun},{piece}" if begun else piece
+        depth += piece.count("(") - piece.count(")")
+        if depth == 0 and _is_number(piece.rpartition("=")[2]):
+            items.append(begun)
+            begun = ""
+    return [*items, begun] if begun else items
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
