@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from docs.paper.facts import AgentRun, Experiment
@@ -78,9 +79,17 @@ def _sample_means(
     experiment: Experiment, base: Experiment, value: Callable[[AgentRun], float], seed: int, instances: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the means of both: first the plain one, then one of each sample. Both have the same instances in each."""
-    picked = np.random.default_rng(seed).integers(0, len(instances), size=(SAMPLES, len(instances)))
+    counts = _draw_samples(seed, len(instances))
     means = []
     for each in (experiment, base):
         known = np.array([value(each.runs[name]) if name in each.runs else 0.0 for name in instances], dtype=float)
-        means.append(np.concatenate([[known.mean()], known[picked].mean(axis=1)]))
+        means.append(np.concatenate([[known.mean()], counts @ known / len(instances)]))
     return means[0], means[1]
+
+
+@lru_cache(maxsize=8)
+def _draw_samples(seed: int, size: int) -> np.ndarray:
+    """Return how often each of `size` instances is in each sample."""
+    picked = np.random.default_rng(seed).integers(0, size, size=(SAMPLES, size))
+    places = picked + size * np.arange(SAMPLES)[:, np.newaxis]
+    return np.bincount(places.ravel(), minlength=SAMPLES * size).reshape(SAMPLES, size).astype(np.float32)

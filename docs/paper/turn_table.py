@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from docs.paper.facts import Experiment, PaperFacts
 from docs.paper.statistics import list_common, mean_turns
 
-FILE = Path(__file__).parents[2] / "src" / "elision" / "lab" / "elongation.toml"
 SOURCE = "The Complexity Trap (arXiv:2508.21433), SWE-agent on SWE-bench Verified, runs per instance; MIT"
 #: Prefixes of the experiments of one model each, in the order of the authors' table of differences.
 MODELS = ("gemini", "gemini-thinking", "coder", "qwen32", "qwen32-thinking")
