@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from elision.lab.composition import Composition
 from elision.lab.elongation import TurnAssumption
+from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 

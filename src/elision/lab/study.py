@@ -19,7 +19,6 @@ from elision.engine import Session
 from elision.errors import BudgetError, FormatError, SpecError
 from elision.formats.registry import read_runs
 from elision.lab.cheapest_plan import CheapestPlan
-from elision.lab.composition import measure_compositions
 from elision.lab.dialect import sizer
 from elision.lab.elongation import TurnAssumption, TurnFactor, assume_turns, price_late_turn, price_turns
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
@@ -28,6 +27,7 @@ from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import Replay, replay_run
 from elision.lab.results import Control, Row, Series, Study
+from elision.lab.token_composition import measure_compositions
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule

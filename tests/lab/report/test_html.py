@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from elision.lab.composition import Composition
 from elision.lab.report import html
 from elision.lab.report.names import GROUPS
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
+from elision.lab.token_composition import Composition
 from tests.lab.report.studies import HOSTILE, RAW, empty, hostile, row, series, study
 
 pytest.importorskip("vl_convert", reason="the extra `report` is not installed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
-from elision.lab.composition import Composition
 from elision.lab.elongation import assume_turns
 from elision.lab.report import wording
 from elision.lab.results import Row, Study
+from elision.lab.token_composition import Composition
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elision.lab.composition import Composition, measure_compositions, measure_run
 from elision.lab.study import load_runs
+from elision.lab.token_composition import Composition, measure_compositions, measure_run
 from elision.trajectory.content import Text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
