@@ -248,7 +248,19 @@ def test_json_has_every_pass(kept: tuple[str, list[ContextView]]) -> None:
         assert (told["reason"], told["epoch"]) == (live.reason, live.epoch)
         assert told["costs"]["ours"] == pytest.approx(live.costs.ours)
         assert told["costs"]["raw"] == pytest.approx(live.costs.raw)
+    assert [told["phase"] for told in passes] == [view.diagnostics.phase for view in views]
     assert passes[4]["recalled"] == [{"handle": "t1.1", "tokens": 104, "by": "tool"}]
+
+
+def test_json_has_the_report_of_the_session(kept: tuple[str, list[ContextView]]) -> None:
+    """The value that the agent's context manager has: phases, summaries, savings, efficiency, composition."""
+    told = json.loads(printed("main", "--json", "--store", kept[0]))
+    report = told["report"]
+    assert (report["phase"], report["calls"]) == ("masking", told["calls"])
+    assert report["savings"]["tokens"] == told["raw_tokens"] - told["sent_tokens"]
+    assert report["savings"]["estimated_cost"] == pytest.approx(told["costs"]["saved"])
+    assert report["efficiency"] == pytest.approx(told["costs"]["ours"] / told["costs"]["raw"])
+    assert report["composition"]["observation_share"] > 0.5
 
 
 def test_an_unknown_session(kept: tuple[str, list[ContextView]]) -> None:

@@ -7,10 +7,12 @@ from typing import Any, assert_type
 
 from elision import ContextManager, ContextView, Guards, Rule, open_store
 from elision.stores.store import Hit
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.stop import Stop
 from elision.trajectory.turn import Turn
+from elision.turns import TurnsSummary, hybrid, mask, summarize
 
 
 def brief(request: SummaryRequest) -> str:
@@ -65,6 +67,18 @@ def turns_by_hand() -> None:
     context = ContextManager.from_env({}, masking_window=3)
     assert_type(context.add_turn("Look.", {"name": "bash"}, "seen"), Turn)
     assert_type(context.view(), ContextView)
+    assert_type(context.view().text(), str)
+    assert_type(context.report(), ContextReport)
+    assert_type(context.report().to_dict(), dict[str, Any])
+
+
+def turns_in_a_list(turns: list[tuple[str, str, str]]) -> None:
+    assert_type(mask(turns, window=3), list[tuple[str, str, str]])
+    shown = hybrid(turns, summarizer=brief)
+    assert_type(shown, list[TurnsSummary | tuple[str, str, str]])
+    assert_type(summarize(turns, summarizer="digest"), list[TurnsSummary | tuple[str, str, str]])
+    if isinstance(shown[0], TurnsSummary):
+        hybrid(turns, previous=shown[0])
 
 
 async def beside_an_event_loop() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -22,6 +23,7 @@ from elision.engine import HELD_PREFIX
 from elision.lab.report import figures
 from elision.manager.session_history import CallReport, SessionReport
 from elision.stores.store import SessionInfo
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import make_handle
@@ -303,6 +305,8 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
     yield "sent", _describe_tokens_sent(account, end)
     yield "cost", describe_cost(end, account.calls)
     yield "hidden", _describe_hidden_now(end)
+    if account.context is not None and account.context.phase != "raw":
+        yield "phases", _describe_phases(account.context)
     yield "rewrites", _describe_rewrites(account, end)
     if end.recalls:
         if end.costs.recalls:
@@ -314,6 +318,15 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
         yield "stop", Text(str(end.stop), style="yellow")
     if end.hint is not None:
         yield "hint", Text(str(end.hint), style="yellow")
+
+
+def _describe_phases(report: ContextReport) -> Text:
+    counted = {name: count for name, count in asdict(report.phase_turns).items() if count}
+    listed = ", ".join(f"{count} {name}" for name, count in counted.items())
+    line = Text(f"{figures.format_plural(report.turns, 'turn')}: {listed}")
+    if report.summaries.frequency is not None:
+        line.append(f" · a summary every {report.summaries.frequency:.0f} turns")
+    return line
 
 
 def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Text:

@@ -149,6 +149,7 @@ def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float
         MODEL: diagnostics.model,
         "agent_context.call": diagnostics.call,
         "agent_context.turns": diagnostics.turns,
+        "agent_context.phase": diagnostics.phase,
         "agent_context.tokens_in": diagnostics.raw,
         "agent_context.tokens_out": diagnostics.after,
         "agent_context.freed_tokens": diagnostics.before - diagnostics.after,
