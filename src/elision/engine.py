@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, get_args
 from elision.errors import BudgetError, SpecError, SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.billing import SessionBill
 from elision.strategies.budget import apply_learned_window
-from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, fit_to_budget, fits_budget
+from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.policy import FORCED
@@ -336,13 +336,15 @@ class Session:
         if summarized:
             wanted = self._plan_whole_summary(wanted, context)
         wanted = self._avoid_summary(wanted)
-        plan = self._fit_plan(context, wanted, summaries=self.terms.may_summarize, strict=strict)
+        plan = self._fit_plan(context, wanted, summaries=self._list_possible_summaries(context.call), strict=strict)
         plan = self._defer_bound_edits(plan)
         summary = None
         cost = Bill()
         if plan.summarize_to and self._is_worth_asking(plan) and self.breaker.may_ask(context.call):
             answer = yield self._request_summary(plan, context)
             summary, cost, plan = self._settle_summary(plan, answer, context)
+        elif plan.is_model_free:
+            summary = self._write_digest(plan, context)
         if summary is None:
             plan = replace(plan, summarize_to=0)
         if summary is None and self._is_over_budget(plan, context):
@@ -391,7 +393,14 @@ class Session:
         """Whether there are recall tools that may enter and have not entered yet."""
         return bool(self.state.recall_tools) and not self.state.has_recall_tools and not self.terms.recall_blocked
 
-    def _fit_plan(self, context: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool) -> Plan:
+    def _list_possible_summaries(self, call: int) -> PossibleSummaries:
+        if not self.terms.may_summarize:
+            return "none"
+        if self.policy.trigger is None or not self.breaker.may_ask(call):
+            return "digest"
+        return "model"
+
+    def _fit_plan(self, context: DecisionContext, plan: Plan, *, summaries: PossibleSummaries, strict: bool) -> Plan:
         try:
             return fit_to_budget(self.policy, self.state, context, plan, summaries=summaries)
         except BudgetError as error:
@@ -519,7 +528,9 @@ class Session:
 
     def _is_worth_asking(self, plan: Plan) -> bool:
         """Return whether a model is asked for the summary of `plan`. The digest says as much in so few tokens."""
-        return self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.strategy.summary_max_tokens)
+        return not plan.is_model_free and self._summary_limit(plan) >= min(
+            SHORT_SUMMARY_TOKENS, self.strategy.summary_max_tokens
+        )
 
     def _request_summary(self, plan: Plan, context: DecisionContext) -> SummaryRequest:
         limit = self._summary_limit(plan)
@@ -660,18 +671,25 @@ class Session:
         self, plan: Plan, context: DecisionContext, *, strict: bool
     ) -> tuple[Summary | None, Plan]:
         """Return a summary and a plan that fit without a summarizer: the model-free digest, then clipped results."""
-        may_summarize = self.terms.may_summarize
-        wanted = self._fit_plan(context, replace(plan, summarize_to=0), summaries=may_summarize, strict=strict)
+        possible: PossibleSummaries = "digest" if self.terms.may_summarize else "none"
+        wanted = self._fit_plan(context, replace(plan, summarize_to=0), summaries=possible, strict=strict)
         if wanted.summarize_to:
-            asked = build_request(self.state, wanted.summarize_to, self._summary_limit(wanted))
-            clean = redact_request(replace(asked, redaction=self.redaction))
-            written = SummaryResult(text=write_digest(clean, self.sizer.count), route=MODEL_FREE.route)
-            try:
-                return self._accept_answer(wanted, wanted.summarize_to, written, MODEL_FREE, context), wanted
-            except SummaryError:
-                # The digest does not fit either. What is left is clipping the newest results.
-                wanted = self._fit_plan(context, Plan(reason=plan.reason), summaries=False, strict=strict)
+            summary = self._write_digest(wanted, context)
+            if summary is not None:
+                return summary, wanted
+            # The digest does not fit either. What is left is clipping the newest results.
+            wanted = self._fit_plan(context, Plan(reason=plan.reason), summaries="none", strict=strict)
         return None, wanted
+
+    def _write_digest(self, plan: Plan, context: DecisionContext) -> Summary | None:
+        """Return the model-free digest as the summary of `plan`; None if it may not replace the turns."""
+        asked = build_request(self.state, plan.summarize_to, self._summary_limit(plan))
+        clean = redact_request(replace(asked, redaction=self.redaction))
+        written = SummaryResult(text=write_digest(clean, self.sizer.count), route=MODEL_FREE.route)
+        try:
+            return self._accept_answer(plan, plan.summarize_to, written, MODEL_FREE, context)
+        except SummaryError:
+            return None
 
     # -- the log again -------------------------------------------------------------------------------------------
 

@@ -14,16 +14,21 @@ from elision.engine import Session, Summarizer, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
+from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.raw import Raw
 from elision.strategies.schedules import FixedSchedule
+from elision.strategies.spec import parse_strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from tests.properties.builders import (
+    CACHED,
+    PLAIN,
     SIZER,
+    begin_session,
     call,
     find_mask_calls,
     head,
@@ -53,6 +58,14 @@ def endless(request: SummaryRequest) -> str:
 def budgeted(tokens: int, **options: float) -> Masking:
     budget = Budget(tokens=tokens, max_context_pct=1, reserved=0, **options)  # type: ignore[arg-type]
     return Masking(window=10, gist=0, schedule=NEVER, budget=budget, summary_max_tokens=50)
+
+
+def summarizing(tokens: int, **options: float) -> Hybrid:
+    """Like `budgeted`, with summaries of a model, which are never due by turns."""
+    plain = budgeted(tokens, **options)
+    return Hybrid(
+        window=10, summarize_at=999, tail=4, gist=0, schedule=NEVER, budget=plain.budget, summary_max_tokens=1_000
+    )
 
 
 def decisions(session: Session) -> list[PassDecided]:
@@ -87,6 +100,97 @@ def test_masking_comes_first() -> None:
     session = run_session(budgeted(1_500), steps(12), watch=fits)
     assert find_mask_calls(session)
     assert list_summaries(session) == []
+
+
+def worded(index: int, *, words: int, lines: int = 8) -> Turn:
+    """A turn of so many words, with one result of so many lines."""
+    pair = (call(command=f"make step-{index}"), result(long_text(index, lines)))
+    return turn(index, pair, text="so " * words)
+
+
+def list_tiers(session: Session, window: int) -> list[str]:
+    """What the passes over budget did, in order: masks outside the window or inside, and summaries by their route."""
+    tiers = []
+    for event in decisions(session):
+        inside = [mask.key for mask in event.masks if mask.key[0] >= event.call - window]
+        if event.summary is not None:
+            tiers.append(event.summary.route if event.summary.route == "model-free" else "summary")
+        if len(event.masks) > len(inside):
+            tiers.append("outside")
+        if inside:
+            tiers.append("inside")
+        if event.clips:
+            tiers.append("clip")
+    return tiers
+
+
+def test_the_order_of_the_tiers() -> None:
+    """The less there is room for, the later the tier: masks outside the window, the summary, masks inside the window,
+    the digest, clips."""
+    run = [worded(index, words=60, lines=12) for index in range(1, 40)]
+    run.append(worded(40, words=60, lines=60))
+    strategy = replace(summarizing(1_000_000), tail=10)
+    reached = []
+    for usable in range(13_000, 1_100, -400):
+        session = begin_session(strategy)
+        for item in run:
+            session.add_turn(item)
+        session._view_limit = usable
+        run_pass(session.prepare_view(), write_brief_summary)
+        fits(session)
+        reached.append(list_tiers(session, 10))
+    seen = [tiers for tiers, _ in itertools.groupby(reached)]
+    assert seen == [
+        [],
+        ["outside"],
+        ["summary"],
+        ["summary", "inside"],
+        ["model-free"],
+        ["model-free", "clip"],
+    ]
+
+
+def test_hybrid_summarizes_under_a_budget() -> None:
+    """Sixty calls under 14,000 tokens, each result of 1,100: ten of them alone do not fit, and old turns become
+    summaries all the same."""
+    run = [worded(index, words=60, lines=88) for index in range(1, 61)]
+    strategy = parse_strategy("hybrid(budget=14000)")
+    for prices in (CACHED, PLAIN):
+        session = run_session(strategy, run, prices, watch=fits)
+        made = list_summaries(session)
+        assert made
+        assert {event.summary.route for event in decisions(session) if event.summary} <= {"fresh", "extend"}
+        # Each frees a fifth of what is usable: none of them every few calls.
+        assert all(later - earlier > 5 for (earlier, _), (later, _) in itertools.pairwise(made))
+
+
+def test_the_window_stays_where_a_summary_is_enough() -> None:
+    """What the strategy keeps verbatim is touched only if its summary does not make room."""
+    run = [worded(index, words=90) for index in range(1, 61)]
+    session = run_session(replace(summarizing(4_500), tail=10), run, watch=fits)
+    assert list_summaries(session)
+    assert "inside" not in list_tiers(session, 10)
+
+
+def test_masking_asks_no_model() -> None:
+    """A strategy without summaries has the digest as its last resort before clipping, and pays no summarizer."""
+    asked: list[SummaryRequest] = []
+
+    def note(request: SummaryRequest) -> str:
+        asked.append(request)
+        return write_brief_summary(request)
+
+    session = run_session(budgeted(1_500), talk(14), summarizer=note, watch=fits)
+    assert asked == []
+    assert {event.summary.route for event in decisions(session) if event.summary} == {"model-free"}
+
+
+def test_the_window_gives_way_after_a_failed_summary() -> None:
+    """A model that does not answer costs the window first, and what is left to say is said without it."""
+    growing = [worded(index, words=60) for index in range(1, 60)]
+    session = run_session(summarizing(2_500), growing, summarizer=refuses, watch=fits)
+    firsts = list(dict.fromkeys(list_tiers(session, 10)))
+    assert firsts == ["outside", "inside", "model-free"]
 
 
 def test_the_window_gives_way_down_to_min_window() -> None:
@@ -189,9 +293,9 @@ def test_a_summary_is_asked_for_in_as_many_tokens_as_there_are() -> None:
         return write_brief_summary(request)
 
     task = head("task " * 600)
-    for budget in range(900, 2_600, 50):
+    for budget in range(900, 3_600, 100):
         with contextlib.suppress(BudgetError):
-            run_session(replace(budgeted(budget), summary_max_tokens=1_000), steps(30), start=task, summarizer=counting)
+            run_session(summarizing(budget), steps(30), start=task, summarizer=counting)
     assert min(asked) >= SHORT_SUMMARY_TOKENS
     assert max(asked) == 1_000
     assert len(set(asked)) > 3
@@ -203,10 +307,8 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
     def long_winded(request: SummaryRequest) -> str:
         return "Read: " + ", ".join(f"file{index}.py" for index in range(request.max_tokens // 3))
 
-    task, turns = head("task " * 600), steps(40)
-    needed = floor_of(run_session(Raw(), turns, start=task))
-    strategy = replace(budgeted(needed + SHORT_SUMMARY_TOKENS - SHORTEST_SUMMARY_TOKENS + 5), summary_max_tokens=1_000)
-    session = run_session(strategy, turns, start=task, summarizer=long_winded, watch=fits)
+    strategy = replace(summarizing(1_500, low=0.95), tail=2)
+    session = run_session(strategy, steps(40), start=head("task " * 600), summarizer=long_winded, watch=fits)
     reasons = [event.reason for event in session.events if isinstance(event, SummaryFailed)]
     assert any("where the budget leaves" in reason for reason in reasons)
     assert {event.summary.route for event in decisions(session) if event.summary} >= {"model-free"}
@@ -313,7 +415,7 @@ def talk(count: int, *, said: int = 0) -> list[Turn]:
 
 def test_a_failed_summary_under_pressure() -> None:
     """Under pressure a failed summary is not the end: the view fits, or says that it does not."""
-    run_session(budgeted(1_500), talk(14), summarizer=refuses, watch=fits)
+    run_session(replace(summarizing(1_500), tail=2), talk(14), summarizer=refuses, watch=fits)
 
 
 def test_a_failed_summary_is_not_retried_every_turn() -> None:
@@ -324,8 +426,8 @@ def test_a_failed_summary_is_not_retried_every_turn() -> None:
         asked.append(request)
         raise SummaryError("no")
 
-    run_session(budgeted(1_500), talk(20), summarizer=counting)
-    assert len(asked) <= 3
+    run_session(replace(summarizing(1_500), tail=2), talk(20), summarizer=counting)
+    assert 0 < len(asked) <= 3
 
 
 def test_a_summary_with_the_user_s_old_words() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from elision.errors import BudgetError
 from elision.strategies.budget import Budget
@@ -15,6 +15,9 @@ from elision.trajectory.encodable import make_encodable
 from elision.trajectory.plan import Clip, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
+
+#: Which summaries a pass may make: a model's, or only the model-free digest, or none.
+PossibleSummaries: TypeAlias = Literal["model", "digest", "none"]
 
 #: Tokens of the shortest summary that a model is asked for.
 SHORT_SUMMARY_TOKENS: Final = 200
@@ -28,15 +31,21 @@ def fits_budget(policy: Policy, state: State, context: DecisionContext, plan: Pl
 
 
 def fit_to_budget(
-    policy: Policy, state: State, context: DecisionContext, plan: Plan, *, summaries: bool = True, strict: bool = True
+    policy: Policy,
+    state: State,
+    context: DecisionContext,
+    plan: Plan,
+    *,
+    summaries: PossibleSummaries = "model",
+    strict: bool = True,
 ) -> Plan:
     """Return `plan` if it fits the budget, else a plan that does.
 
-    The tiers, in order: mask everything pending, mask down to `min_window`, summarize, summarize in fewer words, clip
-    the newest results.
+    The tiers, in order: mask everything pending; summarize all but the strategy's tail, if it has summaries; mask down
+    to `min_window`; the model-free digest, in fewer words if need be; clip the newest results.
 
-    summaries: whether a summary is possible. Raises BudgetError if nothing makes the view fit; the candidates are then
-    those of before. With `strict` False the smallest plan is returned instead.
+    Raises BudgetError if nothing makes the view fit; the candidates are then those of before. With `strict` False the
+    smallest plan is returned instead.
     """
     usable = context.view_limit
     if usable is None:
@@ -76,21 +85,45 @@ def _plan_tiers(
     budget: Budget,
     usable: int,
     *,
-    summaries: bool,
+    summaries: PossibleSummaries,
     strict: bool,
 ) -> Plan:
     """Return a plan that fits, tier by tier; see `fit_to_budget`."""
+    # The target is below the limit: at the limit every next call would hide a little more (design 3, low watermark).
     target = int(usable * budget.low)
-    _mask_down(policy, state, context.call, target - context.count_entering_tokens(hides=True), budget.min_window)
-    masked = Plan(masks=policy.make_masks(policy.pending), reason="over budget")
-    # The target is below the limit: at the limit every next call would mask one more (design 3, low watermark).
+    masked = _plan_masks(policy)
+    tokens = _count_after_plan(policy, state, context, masked)
+    if tokens <= target:
+        return masked
+    least_freed = (1 - budget.low) * usable
+    covers = _find_own_summary(policy, state, context) if summaries == "model" else 0
+    for limit in _list_summary_limits(policy, state, context, covers, target):
+        summarized = _plan_own_summary(policy, covers, limit)
+        left = _count_after_plan(policy, state, context, summarized)
+        if left > target and tokens - left >= least_freed:
+            _mask_down(policy, state, context.call, left - target, budget.min_window, after=covers)
+            summarized = _plan_own_summary(policy, covers, limit)
+            left = _count_after_plan(policy, state, context, summarized)
+            if left <= usable:
+                return summarized
+        elif left <= target:
+            return summarized
+    entering = context.count_entering_tokens(hides=True)
+    excess = state.track.tokens - policy.pending_tokens + entering - target
+    _mask_down(policy, state, context.call, excess, budget.min_window)
+    masked = _plan_masks(policy)
     if _count_after_plan(policy, state, context, masked) <= target:
         return masked
+    for limit in _list_summary_limits(policy, state, context, covers, target):
+        # Neither of the two was enough.
+        summarized = _plan_own_summary(policy, covers, limit)
+        if _count_after_plan(policy, state, context, summarized) <= target:
+            return summarized
     plans: Iterable[Plan] = [masked]
-    if summaries:
-        summarized = _plan_summary(policy, state, context, target, budget.min_window)
-        shorter = _plan_short_summary(policy, state, context, target, usable, budget.min_window)
-        plans = chain([summarized or masked], shorter)
+    if summaries != "none":
+        digest = _plan_digest(policy, state, context, target, budget.min_window)
+        shorter = _plan_short_digest(policy, state, context, target, usable, budget.min_window)
+        plans = chain([digest or masked], shorter)
     too_large = []
     for plan in plans:
         if _count_after_plan(policy, state, context, plan) <= usable:
@@ -143,16 +176,54 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
     return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
 
 
-def _mask_down(policy: Policy, state: State, call: int, target: int, least: int) -> None:
-    """Add younger observations to the candidates, oldest first, until masking them brings the view to `target`."""
-    keys = sorted(key for key in state.observation_places if key[0] < call - least)
+def _plan_masks(policy: Policy) -> Plan:
+    """Return a plan that masks everything pending."""
+    return Plan(masks=policy.make_masks(policy.pending), reason="over budget")
+
+
+def _mask_down(policy: Policy, state: State, call: int, excess: int, least: int, after: int = 0) -> None:
+    """Add younger observations to the candidates, oldest first, until masking them frees `excess` tokens.
+
+    least: newest turns that stay unmasked. after: the turn after which observations are added.
+    """
+    before = policy.pending_tokens
+    keys = sorted(key for key in state.observation_places if after < key[0] < call - least)
     for key in keys:
-        if state.track.tokens - policy.pending_tokens <= target:
+        if policy.pending_tokens - before >= excess:
             return
         policy.add_candidate(state, key, call)
 
 
-def _plan_summary(policy: Policy, state: State, context: DecisionContext, target: int, least: int) -> Plan | None:
+def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:
+    """Return the newest turn outside the strategy's tail; 0 if the strategy has no summaries, or nothing to cover."""
+    if policy.trigger is None:
+        return 0
+    covers = policy.server_calls.limit_summary(policy.trigger.find_last_outside_tail(state, context.call))
+    if covers > state.covered_turns:
+        return covers
+    return 0
+
+
+def _list_summary_limits(
+    policy: Policy, state: State, context: DecisionContext, covers: int, target: int
+) -> Iterator[int]:
+    """Yield how many tokens a summary of turns 1 ... `covers` may have, the most first; nothing for no summary."""
+    most = policy.options.summary_max_tokens
+    if covers and policy.estimate_summary(state, context, covers) is not None:
+        yield most
+    shorter = max(SHORT_SUMMARY_TOKENS, policy.limit_summary_tokens(state, context, covers, target)) if covers else most
+    if shorter < most and policy.estimate_summary(state, context, covers, shorter) is not None:
+        yield shorter
+
+
+def _plan_own_summary(policy: Policy, covers: int, limit: int) -> Plan:
+    """Return a plan for a model's summary of turns 1 ... `covers` of at most `limit` tokens, and all masks after it."""
+    masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
+    short = limit if limit < policy.options.summary_max_tokens else 0
+    return Plan(masks=masks, summarize_to=covers, summary_tokens=short, reason="over budget")
+
+
+def _plan_digest(policy: Policy, state: State, context: DecisionContext, target: int, least: int) -> Plan | None:
     """Return a plan that covers as few turns as bring the view to `target`, or all but the newest `least` turns."""
     newest = context.call - 1
     for tail in (10, 5, 2, least):
@@ -162,14 +233,14 @@ def _plan_summary(policy: Policy, state: State, context: DecisionContext, target
         offer = policy.estimate_summary(state, context, covers)
         if offer is not None and (offer.view_tokens <= target or tail == least):
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
-            return Plan(masks=masks, summarize_to=covers, reason="over budget")
+            return Plan(masks=masks, summarize_to=covers, is_model_free=True, reason="over budget")
     return None
 
 
-def _plan_short_summary(
+def _plan_short_digest(
     policy: Policy, state: State, context: DecisionContext, target: int, usable: int, least: int
 ) -> Iterator[Plan]:
-    """Yield plans that cover all but the newest `least` turns in fewer words than usual, the longest summary first."""
+    """Yield plans that cover all but the newest `least` turns in fewer words than usual, the longest digest first."""
     covers = policy.server_calls.limit_summary(context.call - 1 - least)
     if covers <= state.covered_turns:
         return
@@ -185,7 +256,7 @@ def _plan_short_summary(
     ):
         if limit < most and policy.estimate_summary(state, context, covers, limit) is not None:
             masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
-            yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, reason="over budget")
+            yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, is_model_free=True, reason="over budget")
 
 
 def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, usable: int) -> tuple[Plan, int]:

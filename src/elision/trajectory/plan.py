@@ -115,6 +115,7 @@ class Plan:
     summary_tokens: most that it may have, in tokens, where the budget leaves it less than the strategy does; else 0.
     clips:     newest observations cut to fit (I7).
     is_urgent: whether the call has to wait for the summary.
+    is_model_free: whether the summary is the digest, for which no model is asked.
     reason:    one of the schedule's or budget's words, always set.
     """
 
@@ -123,4 +124,5 @@ class Plan:
     summary_tokens: int = 0
     clips: tuple[Clip, ...] = ()
     is_urgent: bool = False
+    is_model_free: bool = False
     reason: str
