@@ -16,6 +16,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
+from elision.dialects.message_tags import MessageTags, take_tags
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
     Layout,
@@ -101,18 +102,35 @@ class _MessageFeeder:
 
     def feed_message(self, message: Any, line: int | None, *, is_response: bool = False) -> None:
         """Feed the next message. is_response: it was recorded as the response to the messages before it."""
-        role = mapping_in(message).get("role")
+        message, tags = take_tags(mapping_in(message))
+        role = message.get("role")
         if role == "assistant":
             self._feed_assistant(message, line, is_response=is_response)
+            if tags is not None:
+                self._assembler.tag_assistant(tags)
         elif role == "user":
-            # Results belong to the turn of their calls; what else the message says is the user's.
-            for result in anthropic.parse_results(message):
-                self._assembler.add_result(result.action_id, result.content, error=result.error, line=line)
-            self._assembler.add_user(anthropic.parse_user_words(message))
+            self._feed_user(message, line, tags or MessageTags())
         elif role == "system":
             self._assembler.add_system(parse_content(message.get("content")))
         else:
             self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
+
+    def _feed_user(self, message: Json, line: int | None, tags: MessageTags) -> None:
+        """Feed results, which belong to the turn of their calls, and then what else the message says."""
+        blocks = anthropic.list_blocks(message.get("content"))
+        places = [place for place, block in enumerate(blocks) if block.get("type") == "tool_result"]
+        for place, result in zip(places, anthropic.parse_results(message), strict=True):
+            self._assembler.add_result(
+                result.action_id,
+                result.content,
+                error=result.error,
+                tags=result.tags | tags.whole | tags.select_blocks((place,)),
+                line=line,
+            )
+        own = tags.select_blocks(place for place in range(len(blocks)) if place not in places)
+        if not places:
+            own |= tags.whole
+        self._assembler.add_user(anthropic.parse_user_words(message), tags=own)
 
     def _feed_assistant(self, message: Json, line: int | None, *, is_response: bool) -> None:
         said = anthropic.parse_assistant(message)

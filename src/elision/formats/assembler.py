@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elision.dialects import join_lines
+from elision.dialects.message_tags import MessageTags
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
@@ -65,15 +66,18 @@ class Assembler:
         """Add a system prompt; one after the first turn is kept as an interjection."""
         self._add_message(Message(role=role, content=content))
 
-    def add_user(self, content: Content, *, pinned: bool = False) -> None:
-        """Add a user message: task, interjection or, in a text protocol, observation."""
-        self._add_message(Message(role="user", content=content, pinned=pinned))
+    def add_user(self, content: Content, *, pinned: bool = False, tags: frozenset[str] = frozenset()) -> None:
+        """Add a user message: task, interjection or, in a text protocol or tagged `tool_output`, observation."""
+        self._add_message(Message(role="user", content=content, pinned=pinned), tags)
 
-    def _add_message(self, message: Message) -> None:
+    def _add_message(self, message: Message, tags: frozenset[str] = frozenset()) -> None:
         if not message.content:
             return
         if self._drafts:
-            self._drafts[-1].users.append(message)
+            draft = self._drafts[-1]
+            if tags:
+                draft.user_tags[len(draft.users)] = tags
+            draft.users.append(message)
         else:
             self._head.append(message)
 
@@ -102,6 +106,15 @@ class Assembler:
         self._drafts.append(draft)
         for key in unique:
             self._calls[key] = draft
+
+    def tag_assistant(self, tags: MessageTags, actions: Sequence[Action] | None = None) -> None:
+        """Add tags of the newest assistant message: they are of the results of its calls, or of its turn.
+
+        actions: the calls of the part that has the tags; None for all calls so far.
+        """
+        if self._drafts:
+            draft = self._drafts[-1]
+            draft.add_tags(tags.of_text, draft.actions if actions is None else actions, tags.calls)
 
     def amend_assistant(
         self,

@@ -17,6 +17,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
+from elision.dialects.message_tags import take_tags
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
     Layout,
@@ -88,17 +89,21 @@ class ChatMessageFeeder:
         self._newest: tuple[AssistantMessage, Fragment] | None = None
 
     def feed_message(self, message: Any, line: int | None) -> None:
-        role = mapping_in(message).get("role")
+        message, tags = take_tags(mapping_in(message))
+        role = message.get("role")
+        own: frozenset[str] = tags.of_text if tags is not None else frozenset()
         if role == "assistant":
             self._add_assistant(message, line)
+            if tags is not None:
+                self._assembler.tag_assistant(tags)
         elif role in ("tool", "function"):
-            self._add_result(message, line)
+            self._add_result(message, line, own)
         elif role in ("system", "developer"):
             self._assembler.add_system(
                 parse_content(message.get("content")), role="system" if role == "system" else "developer"
             )
         elif role == "user":
-            self._assembler.add_user(parse_content(message.get("content")))
+            self._assembler.add_user(parse_content(message.get("content")), tags=own)
         else:
             self._assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", line)
 
@@ -139,11 +144,16 @@ class ChatMessageFeeder:
         fits = not earlier.content or bool(earlier.actions) or (bool(said.actions) and not said.content)
         return fits and is_same_response(newest, fragment, is_adjacent=self._assembler.is_unanswered)
 
-    def _add_result(self, message: Json, line: int | None) -> None:
+    def _add_result(self, message: Json, line: int | None, tags: frozenset[str]) -> None:
         result = openai_chat.parse_result(message)
         is_named = bool(text_in(message.get("tool_call_id"))) or not self._assembler.has_unnamed_call
         self._assembler.add_result(
-            result.action_id if is_named else "", result.content, tool=result.tool, error=result.error, line=line
+            result.action_id if is_named else "",
+            result.content,
+            tool=result.tool,
+            error=result.error,
+            tags=result.tags | tags,
+            line=line,
         )
 
 

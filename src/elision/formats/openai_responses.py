@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from elision.dialects import Json, mapping_in, mappings_in, number_in, openai_responses, parse_content, text_in
+from elision.dialects.message_tags import MessageTags, take_tags
 from elision.dialects.openai_responses import CALLS, OUTPUTS, SILENT
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
@@ -106,6 +107,8 @@ class _ItemFeeder:
         self._is_open = False
         self._has_head = False
         self._response: Json = {}
+        #: Tags of the newest item.
+        self._tags: MessageTags | None = None
         #: id of a call item -> the id its result refers to; also every item seen, for references.
         self._ids: dict[str, str] = {}
 
@@ -132,6 +135,7 @@ class _ItemFeeder:
         if not isinstance(item, dict):
             self._assembler.report_problem(f"a JSON {type(item).__name__} where an item belongs; left out", line)
             return
+        item, self._tags = take_tags(item)
         kind = text_in(item.get("type")) or ("message" if "role" in item else "")
         if _is_response(item):
             self.add_response(item, line)
@@ -142,12 +146,19 @@ class _ItemFeeder:
         else:
             _FEEDERS.get(kind, _ItemFeeder._add_output)(self, item, line)
 
+    def _get_tags(self) -> frozenset[str]:
+        if self._tags is None:
+            return frozenset()
+        return self._tags.of_text
+
     def _add_output(self, item: Json, line: int | None) -> None:
         self._note_id(item)
         said = openai_responses.parse_item(item)
         if not self._is_open:
             self._begin_message(line)
         self._assembler.amend_assistant(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        if self._tags is not None:
+            self._assembler.tag_assistant(self._tags, said.actions)
         if result := openai_responses.parse_inline_result(item):
             self._assembler.add_result(result.action_id, result.content, error=result.error, line=line)
 
@@ -172,7 +183,12 @@ class _ItemFeeder:
         result = openai_responses.parse_result(item)
         action_id = self._ids.get(result.action_id, result.action_id)
         self._assembler.add_result(
-            action_id, result.content, tool=result.tool, error=result.error, tags=result.tags, line=line
+            action_id,
+            result.content,
+            tool=result.tool,
+            error=result.error,
+            tags=result.tags | self._get_tags(),
+            line=line,
         )
 
     def _add_message(self, item: Json, line: int | None) -> None:
@@ -181,7 +197,7 @@ class _ItemFeeder:
         role = item.get("role")
         said = parse_content(item.get("content"))
         if role == "user":
-            self._assembler.add_user(said)
+            self._assembler.add_user(said, tags=self._get_tags())
         elif role in ("system", "developer"):
             self._assembler.add_system(said, role="system" if role == "system" else "developer")
         else:

@@ -25,6 +25,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
+from elision.dialects.message_tags import MessageTags, find_tags
 from elision.dialects.openai_chat import parse_assistant
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
@@ -118,7 +119,7 @@ def _feed_message(assembler: Assembler, message: Json) -> None:
     if message.get("role") == "system":
         assembler.add_system(content)
     else:
-        assembler.add_user(content)
+        assembler.add_user(content, tags=find_tags(message))
 
 
 def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
@@ -133,11 +134,12 @@ def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
     thoughts = (text_in(block.get("thinking")) for block in mappings_in(turn.message.get("thinking_blocks")))
     reasoning = spoken.reasoning or join_lines(thoughts)
     assembler.add_assistant(spoken.content, reasoning=reasoning, actions=actions, line=turn.line)
+    assembler.tag_assistant(MessageTags(whole=find_tags(turn.message)))
     shown, *rest = turn.answers or ({},)
     if spoken.actions:
         _feed_result(assembler, turn, shown, [action.id for action in spoken.actions])
     elif observation := _choose_observation(turn, shown):
-        assembler.add_user(observation)
+        assembler.add_user(observation, tags=find_tags(shown))
     for message in rest:
         _feed_message(assembler, message)
 
@@ -154,7 +156,7 @@ def _feed_result(assembler: Assembler, turn: _AlignedTurn, shown: Json, calls: l
         answered = calls
     observation = _choose_observation(turn, shown)
     if observation:
-        assembler.add_result((answered or calls)[0], observation, line=turn.line)
+        assembler.add_result((answered or calls)[0], observation, tags=find_tags(shown), line=turn.line)
 
 
 def _choose_observation(turn: _AlignedTurn, shown: Json) -> Content:

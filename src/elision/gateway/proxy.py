@@ -24,6 +24,7 @@ from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import decompress_body
 from elision.gateway.error_responses import make_error_response
 from elision.gateway.forwarding import forward_unmodified
+from elision.gateway.header_fields import BODY_FIELDS
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
@@ -32,6 +33,7 @@ from elision.gateway.request_handler import READ_FIELDS, RequestHandler
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.settings import GatewaySettings
+from elision.gateway.tag_removal import may_have_tags, remove_body_tags
 from elision.gateway.transcript import ClientTranscript, IncomingMessages
 from elision.gateway.upstream import Upstream
 from elision.gateway.wire import ClientReply, ClientRequest, Headers
@@ -196,6 +198,7 @@ class Proxy:
                 raise RequestRefused(429, "limit", str(error)) from None
             await self._refuse_at_limit(reply, record, route, error)
             return
+        request = await self._remove_tags(request, route, headers, record)
         await forward_unmodified(
             self.upstream, request, _HintingReply(reply, hint) if hint else reply, url, route.api, record
         )
@@ -299,6 +302,35 @@ class Proxy:
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._log_fault("reading a request", error, record)
         return None
+
+    async def _remove_tags(
+        self, request: ClientRequest, route: Route, headers: Mapping[str, str], record: RequestRecord
+    ) -> ClientRequest:
+        """Return a request that no session takes without tags; the very request where it has none."""
+        coding = headers.get("content-encoding", "")
+        if route.api is None or request.rest is not None:
+            return request
+        # Switched off, the gateway decompresses nothing.
+        if self._is_off(request) if coding else not may_have_tags(request.body):
+            return request
+        try:
+            raw = request.body
+            if coding:
+                most = self.settings.max_read_bytes
+                raw = await run_off_loop(
+                    partial(decompress_body, raw, coding, most), choose_executor(_DECOMPRESSION_FACTOR * len(raw))
+                )
+            bare = await run_off_loop(partial(remove_body_tags, raw, route.api), choose_executor(len(raw)))
+        except UnreadableBody:
+            return request
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._log_fault("taking tags out of a request", error, record)
+            return request
+        if bare is raw:
+            return request
+        return replace(
+            request, body=bare, headers=[pair for pair in request.headers if pair[0].lower() not in BODY_FIELDS]
+        )
 
     def _is_off(self, request: ClientRequest) -> bool:
         return self.settings.off or (request.header(OFF_HEADER) or b"").strip().lower() == b"off"

@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from operator import is_
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, Final
 
 import msgspec
@@ -75,6 +76,7 @@ COMPACT_HEADER: Final = b"x-elision-compact"
 _CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction")
 #: Fields of a request that are read, apart from its messages.
 READ_FIELDS: Final = ("tools", "system", "instructions", "store", *_CONTEXT_FIELDS)
+_UNTAGGED: Final = attrgetter("untagged")
 _ACCEPT_PLAIN: Final = (b"accept-encoding", b"identity")
 _SYSTEM_FIELDS: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
 
@@ -83,12 +85,15 @@ _SYSTEM_FIELDS: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-respo
 class UpstreamRequest:
     """A request to the provider.
 
-    is_edited:     whether it differs from what the client sent. betas: values for the `anthropic-beta` header.
+    is_edited:     whether it says something else than what the client sent. betas: values for the `anthropic-beta`
+                   header.
+    is_rewritten:  whether its bytes differ from the client's: it is edited, or tags were taken out.
     offers_recall: whether it offers recall, so that the response must not be compressed.
     """
 
     body: bytes
     is_edited: bool = False
+    is_rewritten: bool = False
     betas: tuple[str, ...] = ()
     offers_recall: bool = False
 
@@ -228,7 +233,7 @@ class RequestHandler:
             self.record.session = newest.branch or self.session.name
         self._prepare_task = asyncio.ensure_future(self._prepare_alongside(messages))
         try:
-            await self._exchange_upstream(UpstreamRequest(self.request.body), messages)
+            await self._exchange_upstream(self._encode_own_request(), messages)
         finally:
             await self._await_prepare()
 
@@ -310,15 +315,32 @@ class RequestHandler:
         """Encode the request of `view`: the client's own bytes where it changes nothing."""
         if view is None:
             return self._encode_fallback(messages)
-        same = len(view.messages) == len(messages) and all(map(is_, view.messages, to_plain_messages(messages)))
-        if same and self._is_client_conversation(messages) and not view.added_tools and not view.extra:
-            return UpstreamRequest(self.request.body)
+        if self._is_unchanged(view, messages) and not view.added_tools and not view.extra:
+            return self._encode_own_request()
         size = len(self.body.raw)
         # The session's encoder reuses what it encoded before, so it takes one request at a time.
         async with self.session.lock:
             if size <= MAX_INLINE_BYTES:
                 return self._encode_changes(view, messages)
             return await run_off_loop(partial(self._encode_changes, view, messages), choose_executor(size))
+
+    def _is_unchanged(self, view: ContextView, messages: Sequence[UpstreamMessage]) -> bool:
+        """Return whether the view has the client's own messages, all of them, but for their tags."""
+        if len(view.messages) != len(messages) or not self._is_client_conversation(messages):
+            return False
+        replaced = compress(range(len(messages)), map(is_not, view.messages, to_plain_messages(messages)))
+        for place in replaced:
+            untagged = self.entries[place].untagged
+            if untagged is None or untagged.json != view.messages[place]:
+                return False
+        return True
+
+    def _encode_own_request(self) -> UpstreamRequest:
+        """Return the client's own request: its very bytes, unless it has tags, which no provider knows."""
+        if not any(map(_UNTAGGED, self.entries)):
+            return UpstreamRequest(self.request.body)
+        raws = [entry.untagged.raw if entry.untagged else entry.raw for entry in self.entries]
+        return UpstreamRequest(self.body.render_changes(messages=raws), is_rewritten=True)
 
     def _encode_changes(self, view: ContextView, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
         """Encode the request of a view that changes something; runs in any thread."""
@@ -334,8 +356,10 @@ class RequestHandler:
         """Encode the client's own request; after a recall, with the recall calls and results."""
         self.record.how = "failed"
         if not self.hidden_messages:
-            return UpstreamRequest(self.request.body)
-        return UpstreamRequest(self.body.render_changes(messages=[each.raw for each in messages]), is_edited=True)
+            return self._encode_own_request()
+        untagged = {id(entry.raw): entry.untagged.raw for entry in self.entries if entry.untagged}
+        raws = [untagged.get(id(each.raw), each.raw) for each in messages]
+        return UpstreamRequest(self.body.render_changes(messages=raws), is_edited=True)
 
     def _encode_fields(self, view: ContextView) -> dict[str, bytes]:
         """Encode the fields that change beside the messages."""
@@ -358,7 +382,8 @@ class RequestHandler:
         return await self._retry_refused(response, out, messages)
 
     async def _open_upstream(self, out: UpstreamRequest) -> UpstreamResponse | None:
-        headers = header_fields.filter_request_fields(self.request.headers, is_changed=out.is_edited, is_read=True)
+        is_changed = out.is_edited or out.is_rewritten
+        headers = header_fields.filter_request_fields(self.request.headers, is_changed=is_changed, is_read=True)
         if out.betas:
             headers = _add_betas(headers, out.betas)
         if out.offers_recall:
@@ -422,7 +447,7 @@ class RequestHandler:
         Providers advise against hiding their error about thinking. It is in the log, and in the client's response where
         the client's own request is refused as well.
         """
-        own = await self._open_upstream(UpstreamRequest(self.request.body))
+        own = await self._open_upstream(self._encode_own_request())
         if own is None or own.status >= 400:
             return own
         self.session.begin_bypass()

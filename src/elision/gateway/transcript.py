@@ -14,6 +14,8 @@ from operator import eq, ne
 from typing import Any
 
 from elision.dialects.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces
+from elision.dialects.message_tags import take_tags
+from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import decode_message
 
 
@@ -26,7 +28,7 @@ class IncomingMessages:
     def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
         self.dialect = dialect
         self.raws = raws
-        self._parsed: dict[int, tuple[dict[str, Any], list[Piece]]] = {}
+        self._parsed: dict[int, tuple[dict[str, Any], list[Piece], UntaggedMessage | None]] = {}
         self._digests: dict[tuple[int, bool], bytes] = {}
         #: The messages as a whole line of a conversation, where they were read as one ahead.
         self.entries: Sequence[TranscriptEntry] = ()
@@ -43,6 +45,10 @@ class IncomingMessages:
         """Return message `index` as an object."""
         return self._parse_message(index)[0]
 
+    def find_untagged(self, index: int) -> UntaggedMessage | None:
+        """Return message `index` without its tags; None where it has none."""
+        return self._parse_message(index)[2]
+
     def digest_content(self, index: int, *, past_head: bool) -> bytes:
         """Return the digest of its content, b"" for none. past_head: whether it comes after the head."""
         key = index, past_head
@@ -54,11 +60,24 @@ class IncomingMessages:
         """Return whether the assistant said it."""
         return any(piece.kind == "assistant" for piece in self._parse_message(index)[1])
 
-    def _parse_message(self, index: int) -> tuple[dict[str, Any], list[Piece]]:
+    def _parse_message(self, index: int) -> tuple[dict[str, Any], list[Piece], UntaggedMessage | None]:
         if index not in self._parsed:
             json = decode_message(self.raws[index])
-            self._parsed[index] = json, self.dialect.split_message(json, index)
+            bare, tags = take_tags(json)
+            untagged = None
+            if tags is not None:
+                untagged = UntaggedMessage(dict(bare), patch_json(self.raws[index], json, bare))
+            # No name of a history depends on tags.
+            self._parsed[index] = json, self.dialect.split_message(bare, index), untagged
         return self._parsed[index]
+
+
+@dataclass(frozen=True, slots=True)
+class UntaggedMessage:
+    """A message without the tags that the client gave it: as an object, and its bytes."""
+
+    json: dict[str, Any]
+    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +85,7 @@ class TranscriptEntry:
     """One message. content_digest: a digest of its content, b"" if it has none.
 
     node: the name of the history that ends with it. is_past_head: whether the next message is past the head.
+    untagged: the message without its tags; None where it has none.
     """
 
     raw: bytes
@@ -74,6 +94,7 @@ class TranscriptEntry:
     node: bytes
     is_from_assistant: bool
     is_past_head: bool
+    untagged: UntaggedMessage | None = None
 
 
 @dataclass(slots=True)
@@ -150,7 +171,12 @@ class ClientTranscript:
         del self.entries[kept:], self.raws[kept:]
         for place in list(compress(range(kept), map(ne, raws, self.raws))):
             # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
-            self.entries[place] = replace(self.entries[place], raw=raws[place], json=incoming.decode_message(place))
+            self.entries[place] = replace(
+                self.entries[place],
+                raw=raws[place],
+                json=incoming.decode_message(place),
+                untagged=incoming.find_untagged(place),
+            )
             self.raws[place] = raws[place]
         if incoming.entries:
             # A name of a history comes from its seed and from what it says, so they are the same.
@@ -190,6 +216,7 @@ class ClientTranscript:
                 node=chain_digest(self.node, says),
                 is_from_assistant=assistant,
                 is_past_head=inside or assistant,
+                untagged=incoming.find_untagged(place),
             ),
         )
         self.raws.append(incoming.raws[place])

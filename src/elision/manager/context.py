@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from elision.dialects import capabilities, signals
 from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
-from elision.dialects.live.client_messages import convert_to_json
+from elision.dialects.live.client_messages import convert_to_json, remove_tags
 from elision.engine import CallTerms, Session
 from elision.errors import (
     BudgetError,
@@ -68,6 +68,7 @@ from elision.manager.outgoing_request import (
     IncomingRequest,
     OutgoingRequest,
     build_request,
+    build_unchanged_request,
     find_client_breakpoints,
     needs_breakpoints,
 )
@@ -516,17 +517,26 @@ class ContextManager:
             if branch.session.state.head != head:
                 branch.session.set_head(head)
 
-    def add_turn(self, reasoning: str = "", action: Any = None, observation: Any = None, *, text: str = "") -> Turn:
+    def add_turn(
+        self,
+        reasoning: str = "",
+        action: Any = None,
+        observation: Any = None,
+        *,
+        text: str = "",
+        tags: str | Iterable[str] = (),
+    ) -> Turn:
         """Add one step of a hand-written loop, and return it as a turn.
 
         reasoning, text: what the agent thought, and what it said.
         action:          a command as text, {"name": ..., "arguments": ...}, or a list of such.
         observation:     the result as text, or a list of as many results. Raises SettingError if they do not fit.
+        tags:            of its results, for rules: `keep_output`, `remove_output`, or your own.
         """
         with self._lock:
             branch = self._preparer.open_manual_branch()
             turn = self._manual_turns.make_turn(
-                len(branch.session.state.turns) + 1, reasoning, action, observation, text
+                len(branch.session.state.turns) + 1, reasoning, action, observation, text, tags
             )
             self.add(turn)
             return turn
@@ -697,7 +707,7 @@ class ContextManager:
         view = yield from self._preparer.decide_view(branch, incoming, model)
         marks = needs_breakpoints(self.options.cache_control, branch.session)
         if self.options.shadow:
-            sent = OutgoingRequest(messages=list(incoming.messages), system=incoming.system, tools=incoming.tools)
+            sent = build_unchanged_request(incoming, history)
         else:
             sent = build_request(incoming, history, branch.session, view, thinking, abilities, mark=marks)
         sent = recall_tools.add_recall_tools(sent, branch.session, dialect.name)
@@ -819,13 +829,14 @@ class ContextManager:
         return branch.ledger
 
     def _pass_through(self, incoming: IncomingRequest, error: Exception, seconds: float) -> ContextView:
-        """Return the request unchanged, with `error` as a fault. seconds: since the preparation began."""
+        """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
         self._preparer.add_fault("engine", error)
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
         dialect: str = self.options.dialect
         if dialect == "auto":
             dialect = "openai"
-        sent = OutgoingRequest(messages=list(incoming.messages), system=incoming.system, tools=incoming.tools)
+        messages = remove_tags(incoming.messages)
+        sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
         return _make_context_view(sent, dialect, diagnostics)
 
     def _notify_listeners(self, diagnostics: Diagnostics) -> None:

@@ -16,7 +16,8 @@ from elision.dialects.live.client_messages import copy_structure, read_client_me
 from elision.dialects.live.conversation import LiveConversation
 from elision.dialects.live.foreign import is_known
 from elision.dialects.live.live_renderer import LiveRenderer
-from elision.dialects.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces
+from elision.dialects.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
+from elision.dialects.message_tags import take_tags
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 
@@ -39,7 +40,10 @@ class History:
         self.conversation = LiveConversation(
             joins_assistant_messages=dialect.joins_assistant_messages, observations=observations, has_tools=tools
         )
+        #: As they are sent: without tags.
         self.messages: list[Json] = []
+        #: Messages that have tags, as the client gave them, by their place.
+        self.tagged_messages: dict[int, Json] = {}
         #: Places of messages whose role is unknown.
         self.unknown_places: list[int] = []
         self.splice = LiveRenderer(dialect, self.messages)
@@ -90,7 +94,8 @@ class History:
 
     def _is_same_message(self, message: Any, place: int) -> bool:
         """Return whether `message` has the content of message `place`; if so, use it from now on."""
-        json = read_client_message(message, place)
+        given = read_client_message(message, place)
+        json, tags = take_tags(given)
         pieces = self.dialect.split_message(json, place)
         inside = self.conversation.turn_count > 0 and place >= self.conversation.find_first_message(1)
         if self._is_ours(pieces, place, inside=inside):
@@ -104,6 +109,11 @@ class History:
             return False
         self._snapshots[place] = copy_structure(message)
         self.messages[place] = json
+        # The tags that the message came with first hold; what is sent has none of the newer ones either.
+        if tags is not None:
+            self.tagged_messages[place] = given
+        else:
+            self.tagged_messages.pop(place, None)
         self.splice.invalidate_message(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
         self.conversation.update_system(pieces)
@@ -126,8 +136,12 @@ class History:
         first = before + 1
         for value in messages:
             place = len(self.messages)
-            json = read_client_message(value, place)
+            given = read_client_message(value, place)
+            json, tags = take_tags(given)
             pieces = self.dialect.split_message(json, place)
+            if tags is not None:
+                self.tagged_messages[place] = given
+                pieces = tag_pieces(pieces, tags)
             if not is_known(json, has_items=self.dialect.joins_assistant_messages):
                 self.unknown_places.append(place)
             if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
@@ -161,6 +175,7 @@ class History:
         del self._digests[first:]
         del self._locations[first:]
         del self._nodes[first:]
+        self.tagged_messages = {place: each for place, each in self.tagged_messages.items() if place < first}
         self.unknown_places = [place for place in self.unknown_places if place < first]
 
     def count_messages(self, turn: int) -> int:
@@ -175,6 +190,18 @@ class History:
         if end == 0:
             return self._seed.hex()
         return self._nodes[end - 1].hex()
+
+    def get_given_message(self, place: int) -> Json:
+        """Return message `place` as the client gave it, with its tags."""
+        return self.tagged_messages.get(place, self.messages[place])
+
+    def list_untagged(self, messages: Sequence[Any]) -> list[Any]:
+        """Return the client's messages, which were read, as they are sent: those with tags without them."""
+        untagged = list(messages)
+        for place in self.tagged_messages:
+            if place < len(untagged):
+                untagged[place] = self.messages[place]
+        return untagged
 
     def has_turn(self, turn: int, node: str | None) -> bool:
         """Return whether there is a turn `turn`, and the history up to its end is named `node`."""

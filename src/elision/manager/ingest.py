@@ -24,6 +24,8 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
     _ingest_head(branch, history, system, tools, pin)
     _attach_reported_usage(branch, history)
     for index in range(max(first, 1), history.conversation.turn_count + 1):
+        if index <= len(branch.session.state.turns):
+            history.conversation.adopt_tags(branch.session.state.turns[index - 1])
         turn, sources = history.conversation.build_turn(index)
         history.splice.set_turn(index, sources)
         if pin:
@@ -113,4 +115,4 @@ def _pin_message(message: Message, history: History, spot: Location, pin: Pin | 
 
 
 def _is_pinned(history: History, spots: Sequence[Location], pin: Pin | None) -> bool:
-    return pin is not None and any(pin(history.messages[spot.message]) for spot in spots)
+    return pin is not None and any(pin(history.get_given_message(spot.message)) for spot in spots)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from elision.dialects import (
@@ -47,8 +48,11 @@ class ManualTurns:
         return Head(messages=tuple(messages), tools=tuple(tools))
 
     @staticmethod
-    def make_turn(index: int, reasoning: str, action: Any, observation: Any, text: str) -> Turn:
-        """Return turn `index`. Raises SettingError where actions and observations do not fit."""
+    def make_turn(
+        index: int, reasoning: str, action: Any, observation: Any, text: str, tags: str | Iterable[str] = ()
+    ) -> Turn:
+        """Return turn `index`. tags: of its results. Raises SettingError where actions and observations do not fit."""
+        own_tags = _read_tags(tags)
         actions = tuple(
             _make_action(each, f"call_{index}_{place}") for place, each in enumerate(_to_list(action), start=1)
         )
@@ -62,8 +66,20 @@ class ManualTurns:
             content=make_content(text),
             reasoning=reasoning,
             actions=actions,
-            observations=tuple(_make_observation(each, call) for each, call in zip(results, actions, strict=False)),
+            observations=tuple(
+                _make_observation(each, call, own_tags) for each, call in zip(results, actions, strict=False)
+            ),
         )
+
+
+def _read_tags(value: Any) -> frozenset[str]:
+    if isinstance(value, str):
+        return frozenset((value,)) if value else frozenset()
+    tags = tuple(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else (value,)
+    for tag in tags:
+        if not isinstance(tag, str) or not tag:
+            raise SettingError(f"tags={value!r:.80}: give a text, or a list of texts such as ['keep_output']")
+    return frozenset(tags)
 
 
 def _to_list(value: Any) -> list[Any]:
@@ -85,9 +101,9 @@ def _make_action(given: Any, id: str) -> Action:
     raise SettingError(f"an action is a text or {{'name': ..., 'arguments': ...}}, not {type(given).__name__}")
 
 
-def _make_observation(given: Any, call: Action) -> Observation:
+def _make_observation(given: Any, call: Action, tags: frozenset[str]) -> Observation:
     if isinstance(given, Observation):
-        return given
+        return replace(given, tags=given.tags | tags)
     if isinstance(given, str):
-        return Observation(action_id=call.id, tool=call.name, content=make_content(given))
+        return Observation(action_id=call.id, tool=call.name, content=make_content(given), tags=tags)
     raise SettingError(f"an observation is a text, not {type(given).__name__}")

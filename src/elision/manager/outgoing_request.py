@@ -9,7 +9,7 @@ from typing import Any, Final
 from elision.dialects import Json, breakpoints, server_clearing
 from elision.dialects.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
 from elision.dialects.capabilities import Capabilities
-from elision.dialects.live.client_messages import convert_to_json
+from elision.dialects.live.client_messages import convert_to_json, remove_tags
 from elision.dialects.live.live_renderer import get_entry_json, resolve_entries
 from elision.dialects.rules.anthropic import find_breakpoints
 from elision.engine import Session
@@ -56,8 +56,8 @@ class IncomingRequest:
 
     @property
     def tail(self) -> list[Any]:
-        """The messages after the history, which are sent unchanged."""
-        return list(self.messages[self.end :])
+        """The messages after the history, which are sent unchanged but for tags."""
+        return remove_tags(self.messages[self.end :])
 
 
 def build_request(
@@ -72,9 +72,10 @@ def build_request(
 ) -> OutgoingRequest:
     """Return the request of `view`. thinking: how bound thinking is treated. mark: whether to set breakpoints."""
     if thinking == "native":
-        return _build_native_request(incoming, session)
+        return _build_native_request(incoming, history, session)
     entries = history.splice.render_entries(view)
-    messages = resolve_entries(entries, incoming.messages) + incoming.tail
+    own = history.list_untagged(incoming.messages) if history.tagged_messages else incoming.messages
+    messages = resolve_entries(entries, own) + incoming.tail
     if mark and history.dialect.has_blocks:
         read = [get_entry_json(entry, history.messages) for entry in entries]
         messages = _add_breakpoints(messages, read, incoming, history, view)
@@ -158,9 +159,15 @@ def _request_thinking_drop(sent: OutgoingRequest, incoming: IncomingRequest, mod
     return replace(sent, extra={"thinking": found["thinking"]}, betas=(DROP_BETA,))
 
 
-def _build_native_request(incoming: IncomingRequest, session: Session) -> OutgoingRequest:
+def build_unchanged_request(incoming: IncomingRequest, history: History) -> OutgoingRequest:
+    """Return the client's own request, without tags."""
+    messages = [*history.list_untagged(incoming.messages[: incoming.end]), *incoming.tail]
+    return OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
+
+
+def _build_native_request(incoming: IncomingRequest, history: History, session: Session) -> OutgoingRequest:
     """Return the messages unchanged, with the order to clear the longest run of the oldest results that are hidden."""
-    sent = OutgoingRequest(messages=list(incoming.messages), system=incoming.system, tools=incoming.tools)
+    sent = build_unchanged_request(incoming, history)
     kept = set(session.policy.protected)
     uses = [
         key not in kept and _is_cleared(session, key) for key in server_clearing.list_tool_uses(session.state.turns)

@@ -47,7 +47,7 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Turn
-from elision.trajectory.turn_builder import OPENING_TURNS
+from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
@@ -373,6 +373,7 @@ class CallPreparer:
         if 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known):
             first = known
         for index in range(1, min(known, history.conversation.turn_count) + 1):
+            history.conversation.adopt_tags(branch.session.state.turns[index - 1])
             turn, sources = history.conversation.build_turn(index)
             if index < first and _count_parts(turn) != _count_parts(branch.session.state.turns[index - 1]):
                 raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
@@ -388,7 +389,7 @@ class CallPreparer:
         """Return which messages were tool results in the turns of `branch`. NotReady messages do not change that."""
         turns = branch.session.state.turns
         for turn in turns:
-            if any(observation.role == "user" for observation in turn.observations):
+            if any(each.role == "user" and TOOL_OUTPUT not in each.tags for each in turn.observations):
                 return "user"
         if self.options.observations == "auto" and len(turns) > OPENING_TURNS:
             return "tools"

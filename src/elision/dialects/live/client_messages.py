@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from elision.dialects import Json
 from elision.dialects.live.foreign import describe_foreign
+from elision.dialects.message_tags import take_tags
 from elision.errors import DialectError
 
 
@@ -57,3 +59,21 @@ def read_client_message(value: Any, index: int) -> Json:
     if foreign := describe_foreign(found):
         raise DialectError(f"messages[{index}] is {foreign}")
     return found
+
+
+def remove_tags(messages: Iterable[Any]) -> list[Any]:
+    """Return messages without the fields of their tags; those that have none are the very objects."""
+    return list(map(_remove_tags, messages))
+
+
+def _remove_tags(value: Any) -> Any:
+    try:
+        json = convert_to_json(value)
+    except Exception:  # noqa: BLE001 - an object that cannot be read is sent as it is
+        return value
+    if not isinstance(json, dict):
+        return value
+    bare, tags = take_tags(json)
+    if tags is None:
+        return value
+    return bare

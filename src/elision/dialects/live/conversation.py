@@ -102,9 +102,35 @@ class LiveConversation:
         answers = [spot for message, spot in users if id(message) not in kept]
         return turn, TurnSources(
             assistant=tuple(live.assistant),
-            observations=tuple(live.results or answers[: len(turn.observations)]),
+            observations=(*live.results, *answers)[: len(turn.observations)],
             interjections=tuple(spot for message, spot in users if id(message) in kept),
         )
+
+    def adopt_tags(self, turn: Turn) -> None:
+        """Give the parts of a turn that was read before the tags that they had then: the first ones hold."""
+        draft = self._growing[turn.index - 1].draft
+        if not (draft.tags or draft.call_tags or draft.user_tags or any(each.tags for each in turn.observations)):
+            return
+        by_tools = [each for each in turn.observations if each.role == "tool"]
+        by_user = [each for each in turn.observations if each.role == "user"]
+        known_users = len(by_user) + len(turn.interjections)
+        draft.results = [
+            replace(result, tags=by_tools[place].tags if place < len(by_tools) else result.tags)
+            for place, result in enumerate(draft.results)
+        ]
+        answered = {each.action_id for each in by_tools}
+        nothing: frozenset[str] = frozenset()
+        draft.call_tags = {
+            action.id: draft.tags | draft.call_tags.get(action.id, nothing)
+            for action in draft.actions
+            if action.id not in answered
+        }
+        if turn.observations:
+            draft.tags = nothing
+        places = [place for place, message in enumerate(draft.users) if message.role == "user"]
+        adopted = dict(zip(places, (each.tags for each in by_user), strict=False))
+        added = {place: tags for place, tags in draft.user_tags.items() if place >= known_users}
+        draft.user_tags = added | adopted
 
     def settle_observations(self) -> Literal["tools", "user"]:
         """Decide which messages are observations: by the first action, or by the opening if that holds none."""
@@ -137,7 +163,10 @@ class LiveConversation:
         known = {action.id for action in draft.actions}
         draft.content += said.content
         draft.reasoning = join_lines((draft.reasoning, said.reasoning))
-        draft.actions += tuple(self._name_calls(live, said.actions, known))
+        actions = tuple(self._name_calls(live, said.actions, known))
+        draft.actions += actions
+        if piece.tags or piece.call_tags:
+            draft.add_tags(piece.tags, actions, dict(piece.call_tags))
         live.assistant.append(piece.location)
 
     def _is_open(self, live: _GrowingTurn) -> bool:
@@ -175,22 +204,26 @@ class LiveConversation:
                 tool=result.tool or action.name,
                 content=result.content,
                 error=result.error,
-                tags=result.tags,
+                tags=result.tags | piece.tags,
             )
         )
         live.results.append(piece.location)
 
     def _add_stray_result(self, piece: Piece) -> None:
         assert piece.result is not None
-        self._append_message(Message(role="user", content=piece.result.content), piece.location)
+        self._append_message(Message(role="user", content=piece.result.content), piece)
 
     def _add_message(self, piece: Piece) -> None:
-        self._append_message(Message(role=piece.role, content=piece.words, pinned=piece.is_pinned), piece.location)
+        self._append_message(Message(role=piece.role, content=piece.words, pinned=piece.is_pinned), piece)
 
-    def _append_message(self, message: Message, location: Location) -> None:
+    def _append_message(self, message: Message, piece: Piece) -> None:
         if self._growing:
-            self._growing[-1].draft.users.append(message)
-            self._growing[-1].users.append(location)
+            draft = self._growing[-1].draft
+            # A stray result is no answer to a call, and stays as it is.
+            if piece.tags and piece.kind == "user":
+                draft.user_tags[len(draft.users)] = piece.tags
+            draft.users.append(message)
+            self._growing[-1].users.append(piece.location)
         else:
             self.head.append(message)
-            self.head_locations.append(location)
+            self.head_locations.append(piece.location)

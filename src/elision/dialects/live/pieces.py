@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from elision.dialects import AssistantMessage, Json, ToolResult
+from elision.dialects.message_tags import MessageTags
 from elision.dialects.render import SEALED_KINDS
 from elision.trajectory.content import Content, Text
 from elision.trajectory.turn import Action, Message
@@ -33,6 +34,7 @@ class Piece:
     words:  of a user or system piece. role: its role. assistant: of an assistant piece. result: of a result.
     is_silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
     is_pinned: whether a summary must leave it: it sets what tools there are from there on.
+    tags: that the client gave it. call_tags: those of single calls of an assistant's piece, by the call's id.
     """
 
     kind: PieceKind
@@ -43,6 +45,8 @@ class Piece:
     result: ToolResult | None = None
     is_silent: bool = False
     is_pinned: bool = False
+    tags: frozenset[str] = frozenset()
+    call_tags: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 class LiveDialect(Protocol):
@@ -73,6 +77,26 @@ class LiveDialect(Protocol):
     def make_user_message(self, text: str) -> dict[str, Any]:
         """Return a message in the user's role that says `text`."""
         ...
+
+
+def tag_pieces(pieces: Sequence[Piece], tags: MessageTags) -> list[Piece]:
+    """Return the pieces of one message with its tags.
+
+    What is said of a message that holds tool results is said of those; its other words are the user's.
+    """
+    has_results = any(piece.kind == "result" for piece in pieces)
+    return [_tag_piece(piece, tags, has_results=has_results) for piece in pieces]
+
+
+def _tag_piece(piece: Piece, tags: MessageTags, *, has_results: bool) -> Piece:
+    if piece.kind == "assistant":
+        return replace(piece, tags=tags.of_text, call_tags=tuple(tags.calls.items()))
+    if piece.location.blocks is None:
+        return replace(piece, tags=tags.of_text)
+    own = tags.select_blocks(piece.location.blocks)
+    if piece.kind == "result" or not has_results:
+        own |= tags.whole
+    return replace(piece, tags=own)
 
 
 def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> bytes:

@@ -1,0 +1,43 @@
+"""Take tags out of a request that is forwarded without a session: providers reject fields that they do not know.
+
+Bodies that cannot hold a tag are recognized by a search of their bytes, and are not parsed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elision.dialects.message_tags import TAG_FIELDS, take_tags
+from elision.gateway import json_spans
+from elision.gateway.json_patch import patch_json
+from elision.gateway.request_body import RequestBody, decode_message
+from elision.gateway.routes import Api
+
+_FIELD_NAMES: Final = tuple(b'"%b"' % name.encode() for name in sorted(TAG_FIELDS))
+
+
+def may_have_tags(raw: bytes) -> bool:
+    """Return whether a body, or a message of it, may have tags; False is certain."""
+    return any(name in raw for name in _FIELD_NAMES)
+
+
+def remove_body_tags(raw: bytes, api: Api) -> bytes:
+    """Return a request's body without tags; the very bytes where it has none. Raises UnreadableBody."""
+    if not may_have_tags(raw):
+        return raw
+    json_spans.check_size(raw)
+    body = RequestBody.parse(raw, api)
+    messages = [_remove_message_tags(message) for message in body.messages]
+    if all(one is other for one, other in zip(messages, body.messages, strict=True)):
+        return raw
+    return body.render_changes(messages=messages)
+
+
+def _remove_message_tags(raw: bytes) -> bytes:
+    if not may_have_tags(raw):
+        return raw
+    json = decode_message(raw)
+    bare, tags = take_tags(json)
+    if tags is None:
+        return raw
+    return patch_json(raw, json, bare)
