@@ -1,0 +1,204 @@
+"""Tags in requests to the gateway: they act, and no provider is sent one."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elision.gateway.request_body import UnreadableBody
+from elision.gateway.routes import Api
+from elision.gateway.tag_removal import may_have_tags, remove_body_tags
+from tests.gateway.conversation_bytes import (
+    APIS,
+    EAGER,
+    LIST_FIELDS,
+    PATHS,
+    make_body,
+    make_result,
+    render_refusal,
+    render_whole,
+)
+from tests.gateway.loopback_gateway import HttpResponse, make_settings, run_gateway
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    answer_always,
+    render_response,
+    run_scripted_upstream,
+)
+
+JSON = "content-type: application/json"
+TAG = b' , "tags" :  ["keep_output"]'
+
+
+def tag_result(api: Api, raw: bytes, step: int) -> bytes:
+    """The same bytes with a tag at the end of that step's result."""
+    text = json.dumps(make_result(step)).encode()
+    end = raw.index(text) + len(text)
+    return raw[:end] + TAG + raw[end:]
+
+
+def ask(
+    api: Api, *raws: bytes, script: Any = None, fields: tuple[str, ...] = (), path: str = "", **options: Any
+) -> Any:
+    """The provider's requests, and the client's responses, for requests of one client."""
+
+    async def run() -> tuple[list[ReceivedRequest], list[HttpResponse]]:
+        given: Mapping[str, Any] = {"gateway_off": False, "strategy": EAGER} | options
+        async with (
+            run_scripted_upstream(
+                script or answer_always(render_response(render_whole(api), "200 OK", JSON))
+            ) as upstream,
+            run_gateway(make_settings(upstream.url, **given)) as gateway,
+        ):
+            got = []
+            for raw in raws:
+                client = await gateway.connect()
+                got.append(await client.request("POST", path or PATHS[api], raw, JSON, *fields))
+                client.close()
+            return upstream.requests, got
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_only_tags_are_taken_out(api: Api, steps: int) -> None:
+    """A request of which nothing is hidden is forwarded byte for byte, but for its tags."""
+    plain = make_body(api, steps)
+    sent, got = ask(api, tag_result(api, plain, 1), strategy="raw")
+    assert sent[0].body == plain
+    assert got[0].status == 200
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_tags_act(api: Api) -> None:
+    """A result that is tagged stays, the next one is hidden, and the tag is taken out."""
+    plain = make_body(api, 6)
+    sent, _ = ask(api, tag_result(api, plain, 1))
+    body = sent[0].body
+    assert b"keep_output" not in body
+    assert json.dumps(make_result(1)).encode() in body
+    assert json.dumps(make_result(2)).encode() not in body
+    without, _ = ask(api, plain)
+    assert json.dumps(make_result(1)).encode() not in without[0].body
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
+    """The same conversation with and without tags is one session, and what was decided stays."""
+    long = make_body(api, 7)
+    sent, _ = ask(api, tag_result(api, make_body(api, 6), 1), long, tag_result(api, make_body(api, 8), 3))
+    assert len(sent) == 3
+    for each in sent:
+        assert b"keep_output" not in each.body
+        assert json.dumps(make_result(1)).encode() in each.body
+        assert json.dumps(make_result(2)).encode() not in each.body
+    # The third result came without a tag first.
+    assert json.dumps(make_result(3)).encode() not in sent[2].body
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("options", [{"gateway_shadow": True}, {"gateway_off": True}, {"strategy": "masking(window=50)"}])
+def test_every_way_of_passing(api: Api, options: dict[str, Any]) -> None:
+    """In shadow mode, switched off, or with nothing to hide: the rest keeps its bytes."""
+    plain = make_body(api, 6)
+    tagged = tag_result(api, plain, 2)
+    sent, _ = ask(api, tagged, tagged.replace(b"Mend the parser.", b"Mend the lexer."), **options)
+    assert sent[0].body == plain
+    assert sent[1].body == plain.replace(b"Mend the parser.", b"Mend the lexer.")
+
+
+@pytest.mark.parametrize("options", [{}, {"gateway_off": True}])
+def test_compressed_bodies(options: dict[str, Any]) -> None:
+    """A compressed request with tags is forwarded as plain bytes without them; switched off, as it came."""
+    plain = make_body("openai", 2)
+    packed = gzip.compress(tag_result("openai", plain, 1))
+    sent, _ = ask("openai", packed, fields=("content-encoding: gzip",), **options)
+    if options:
+        assert sent[0].body == packed
+        return
+    assert sent[0].body == plain
+    assert "content-encoding" not in {name.lower() for name, _ in sent[0].headers}
+
+
+def test_requests_that_no_session_takes() -> None:
+    """Counting tokens, a history that the provider holds, several answers at once: tags are taken out there too."""
+    plain = make_body("anthropic", 2)
+    sent, _ = ask("anthropic", tag_result("anthropic", plain, 1), path="/v1/messages/count_tokens")
+    assert sent[0].body == plain
+    for api, field in (("openai", b'{"n": 2, '), ("openai-responses", b'{"previous_response_id": "r", ')):
+        plain = field + make_body(api, 2)[1:]  # type: ignore[arg-type]
+        sent, _ = ask(api, tag_result(api, plain, 1))  # type: ignore[arg-type]
+        assert sent[0].body == plain
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_refused_request_is_retried_without_tags(api: Api) -> None:
+    """Where the provider refuses what was hidden, it is sent the client's own request, and its tags are taken out."""
+    plain = make_body(api, 6)
+    tagged = tag_result(api, plain, 1)
+
+    async def refuse_edits(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if asked.body == plain:
+            writer.write(render_response(render_whole(api), "200 OK", JSON))
+        else:
+            writer.write(render_response(render_refusal(api, 400), "400 Bad Request", JSON))
+
+    sent, got = ask(api, tagged, tagged, script=refuse_edits)
+    assert [each.status for each in got] == [200, 200]
+    # The session is bypassed after that: its next request passes at once.
+    assert [each.body == plain for each in sent] == [False, True, True]
+
+
+# -- bodies alone ------------------------------------------------------------------------------------------------------
+
+_TEXTS = st.sampled_from(['"tags"', "tags", '{"tags": ["a"]}', "é\\ud83d", ""])
+
+
+@settings(max_examples=60)
+@given(
+    texts=st.lists(_TEXTS, max_size=4),
+    tags=st.lists(st.sampled_from([None, ["a"], "b", {"a": 1}, [1]]), min_size=4, max_size=4),
+    tool=st.booleans(),
+)
+def test_any_body(texts: list[str], tags: list[Any], tool: bool) -> None:
+    """Whatever texts and tools hold, only tags are taken out; a body without them is the very object."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": text} for text in texts]
+    outer = {"model": "m", "tools": [{"function": {"parameters": {"tags": ["x"]}}}] if tool else []}
+    plain = json.dumps({**outer, "messages": messages}, indent=1).encode()
+    assert remove_body_tags(plain, "openai") is plain
+    for message, own in zip(messages, tags, strict=False):
+        if isinstance(own, str) or own == ["a"]:
+            message["tags"] = own
+    tagged = json.dumps({**outer, "messages": messages}, indent=1).encode()
+    assert json.loads(remove_body_tags(tagged, "openai")) == json.loads(plain)
+    for message, own in zip(messages, tags, strict=False):
+        if own is not None:
+            message["tags"] = own
+    theirs = json.dumps({**outer, "messages": messages}).encode()
+    kept = [each.get("tags") for each in json.loads(remove_body_tags(theirs, "openai"))["messages"]]
+    assert all(each in (None, {"a": 1}, [1]) for each in kept)
+
+
+def test_bodies_that_cannot_be_read() -> None:
+    """They raise, and are forwarded as they came."""
+    assert not may_have_tags(b'{"messages": [{"role": "user", "content": "\\"tags\\" and tags"}]}')
+    with pytest.raises(UnreadableBody):
+        remove_body_tags(b'{"messages": [1], "tags": 3}', "openai")
+    broken = b'{"messages": [{"tags": ["a"], "role": }]}'
+    sent, _ = ask("openai", broken)
+    assert sent[0].body == broken
+
+
+def test_list_fields_are_named() -> None:
+    """Of Responses that is `input`, which may be a text too."""
+    assert LIST_FIELDS["openai-responses"] == "input"
+    raw = b'{"input": "say \\"tags\\"", "metadata": {"tags": ["x"]}}'
+    assert remove_body_tags(raw, "openai-responses") is raw
