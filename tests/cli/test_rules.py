@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -43,3 +44,24 @@ def test_the_help_s_own_example_works() -> None:
     example = re.search(r"e\.g\. '(masking\(.*?\)\))'", text)
     assert example is not None
     assert CliRunner().invoke(app, ["rules", str(RUN), "-s", example[1]]).exit_code == 0
+
+
+def test_tags_of_recorded_messages(tmp_path: Path) -> None:
+    """A dry run shows what rules by tag would match in messages that were recorded with tags."""
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "long", "tags": ["keep_output", "tool_output"]},
+    ]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
+    spec = 'masking(rules=rule(tag="tool_output", after=3))'
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(path), "-s", spec])
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.output.splitlines() if line.startswith("rule(")]
+    assert [(line[0], line[2]) for line in lines] == [
+        ('rule(tag="tool_output",', "1"),
+        ('rule(tag="keep_output",', "1"),
+        ('rule(tag="remove_output",', "0"),
+    ]

@@ -179,3 +179,18 @@ def test_metrics_that_are_not_clear_are_not_taken(metrics: dict[str, int]) -> No
     """Without input tokens, or with more read from cache than sent, there is no usage."""
     ((turn,),) = (run.turns for run in read(cline(**metrics))[0])
     assert turn.usage is None
+
+
+def test_tags() -> None:
+    """Tags of a block are of its result; those of a message are of the results in it, not of its other words."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "r", "observation": {"type": "tool_output"}}
+    talk = [
+        TALK[0],
+        {"role": "assistant", "content": [{**TALK[1]["content"][0], "tags": "mine"}]},
+        {"role": "user", "content": [result, {"type": "text", "text": "well"}], "remove_output": True},
+    ]
+    (run,), problems = read(document(talk))
+    assert not problems
+    (seen,) = run.turns[0].observations
+    assert seen.tags == {"tool_output", "mine", "remove_output"}
+    assert [message.text for message in run.turns[0].interjections] == ["well"]

@@ -213,3 +213,22 @@ def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) ->
 def test_mostly_odd_messages_are_another_format() -> None:
     """Where valid messages are no majority the file is not taken."""
     assert not OpenAIChatReader().sniff(document([TALK[0], {"role": "model", "parts": []}]))
+
+
+def test_tags() -> None:
+    """Tags of results, of calls and of user messages are those of their observations."""
+    talk = [
+        {"role": "user", "content": "go", "tags": ["tool_output"]},
+        {**TALK[1], "keep_output": True},
+        {**TALK[2], "tags": ["logs"]},
+        {"role": "user", "content": "a page", "observation.type": "tool_output"},
+        {"role": "user", "content": "thanks"},
+    ]
+    (run,), problems = read(document(talk))
+    assert not problems
+    assert [message.text for message in run.head.messages] == ["go"]
+    assert [(seen.text, seen.role, sorted(seen.tags)) for seen in run.turns[0].observations] == [
+        ("r", "tool", ["keep_output", "logs"]),
+        ("a page", "user", ["tool_output"]),
+    ]
+    assert [message.text for message in run.turns[0].interjections] == ["thanks"]

@@ -192,3 +192,11 @@ def test_a_search_that_the_provider_runs_has_the_output_behind_it() -> None:
     assert [[(seen.tool, seen.tags) for seen in turn.observations] for turn in run.turns] == [
         [("tool_search", frozenset({"keep_output"}))]
     ] * 2
+
+
+def test_tags() -> None:
+    """Tags of an output, and of the call that it answers, are of its observation; other calls have their own."""
+    items = [ASK, {**CALL, "tags": ["mine"]}, {**CALL, "call_id": "d"}, {**OUTPUT, "keep_output": True}]
+    (run,), problems = read(document({"input": [*items, {**OUTPUT, "call_id": "d"}]}))
+    assert not problems
+    assert [sorted(seen.tags) for seen in run.turns[0].observations] == [["keep_output", "mine"], []]

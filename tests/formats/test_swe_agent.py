@@ -144,3 +144,16 @@ def test_other_files_are_not_ours() -> None:
     assert not SweAgentReader().sniff(document)
     with pytest.raises(FormatError, match="no SWE-agent trajectory"):
         list(SweAgentReader().read(Document("x.json", b"{}")))
+
+
+@pytest.mark.parametrize("name", ["text.traj", "tools.traj"])
+def test_tags_of_the_history(name: str) -> None:
+    """Tags that the scaffold gave an observation, or the action before it, are the observation's."""
+    value = load(name)
+    kept = [item for item in value["history"] if not item.get("is_demo")]
+    first = next(place for place, item in enumerate(kept) if item.get("role") == "assistant")
+    kept[first]["tags"] = ["keep_output"]
+    kept[first + 1]["tags"] = ["logs"]
+    tags = [sorted(seen.tags) for turn in one(value).turns for seen in turn.observations]
+    assert tags[0] == ["keep_output", "logs"]
+    assert not any(tags[1:])

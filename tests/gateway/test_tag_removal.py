@@ -105,7 +105,9 @@ def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("options", [{"gateway_shadow": True}, {"gateway_off": True}, {"strategy": "masking(window=50)"}])
+@pytest.mark.parametrize(
+    "options", [{"gateway_shadow": True}, {"gateway_off": True}, {"strategy": "masking(window=50)"}]
+)
 def test_every_way_of_passing(api: Api, options: dict[str, Any]) -> None:
     """In shadow mode, switched off, or with nothing to hide: the rest keeps its bytes."""
     plain = make_body(api, 6)
