@@ -25,7 +25,7 @@ from tests.gateway.conversation_bytes import APIS, make_history
 Json = dict[str, Any]
 
 #: The providers' own types, with no field that they do not name.
-_TYPES = {
+_TYPES: dict[str, TypeAdapter[Any]] = {
     "openai": TypeAdapter(list[ChatCompletionMessageParam], config=ConfigDict(extra="forbid")),
     "openai-responses": TypeAdapter(list[ResponseInputItemParam], config=ConfigDict(extra="forbid")),
     "anthropic": TypeAdapter(list[MessageParam], config=ConfigDict(extra="forbid")),
