@@ -28,9 +28,8 @@ from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import Replay, replay_run
 from elision.lab.results import Control, Row, Series, Study
 from elision.lab.token_composition import measure_compositions
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT
-from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
@@ -54,7 +53,7 @@ _AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}
 #: What `elision replay` compares unless told otherwise.
 DEFAULTS: tuple[tuple[str, str], ...] = (
     ("raw", "raw"),
-    ("masking, every turn", f"masking(window=10, {_AS_IN_THE_PAPERS})"),
+    ("masking, every turn", "paper-masking"),
     ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
     ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_IN_THE_PAPERS})"),
     ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
@@ -478,9 +477,7 @@ def _measure_floor(
     for run, own in zip(runs, known, strict=True):
         if run.recorded_window:
             windows.add(run.recorded_window)
-            plain = Masking(
-                window=run.recorded_window, schedule=EveryTurnSchedule(), gist=0, placeholder=PUBLISHED_TEXT
-            )
+            plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
             tally = replay_run(run, plain, settings.prices, counting, known=own).evidence
             items = items + tally.items
             found = found + tally.found
