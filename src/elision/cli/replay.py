@@ -21,14 +21,18 @@ from elision.cli.console import open_console
 from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import check_outputs, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.dialect import check_dialect
 from elision.lab.progress import StudyProgress as StudyProgress
+from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
 from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
+from elision.summarizers.answer_cache import find_default_folder
+from elision.trajectory.redact import DEFAULT
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -72,15 +76,38 @@ def replay(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
+    summarizer: Annotated[
+        str | None,
+        typer.Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Where the summarizer's model is served, if not at its provider.")
+    ] = None,
+    summarizer_prices: Annotated[
+        str | None,
+        typer.Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model."),
+    ] = None,
+    summarizer_cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
+        ),
+    ] = None,
 ) -> None:
-    """Replay recorded runs under every strategy and price them as they would be billed."""
+    """Replay recorded runs under every strategy and price them as they would be billed.
+
+    The digest writes the summaries, without a model. With --summarizer a model does: prompt, temperature and time limit
+    are those of the settings, its key is in the environment.
+    """
+    writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     settings = StudySettings(
         prices=choose_prices(model, price, price_set),
-        candidates=parse_candidates(strategy or [], hindsight=not no_hindsight),
+        candidates=parse_candidates(strategy or [], hindsight=not no_hindsight, model_summaries=writer is not None),
         tokens=tokens,
         dialect=check_dialect(dialect),
         hindsight=not no_hindsight,
         elongation=elongation or "",
+        summarizer=writer,
     )
     if html_file or png_file:
         load_vega()  # Before the work: a missing extra must not cost its results.
@@ -90,12 +117,17 @@ def replay(
     errors = open_console(stderr=True)
     with errors.status("reading"):
         loaded = set_recorded_windows(load_runs(paths), windows)
+    if writer is not None:
+        errors.print(
+            f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
+        )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
     asked = {kind: path for kind, path in files.items() if path is not None}
     made_by = Provenance(
         version=version("elision"),
         date=date.today().isoformat(),
-        command=shlex.join(["elision", *sys.argv[1:]]),
+        # An address may have a password in it.
+        command=DEFAULT.redact_text(shlex.join(["elision", *sys.argv[1:]])),
         recorded=_list_recorded_models(loaded),
     )
     # The files first: a reader that closes our output must not cost them.
@@ -115,6 +147,35 @@ def replay(
     exit_on_reader_bug(result.problems)
     if not result.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
+
+
+def _choose_summarizer(
+    spec: str | None, base_url: str | None, prices: str | None, cache: Path | None
+) -> ReplaySummarizer | None:
+    """Return the model that writes the summaries; None for the digest.
+
+    Raises SpecError, PriceError, SettingError, MissingExtra for what cannot be asked, before anything is read.
+    """
+    if spec is None or spec == "digest":
+        given = (("--base-url", base_url), ("--summarizer-prices", prices), ("--summarizer-cache", cache))
+        named = [name for name, value in given if value is not None]
+        if named:
+            raise SpecError(f"{named[0]}: no model is asked; give --summarizer too, such as openai:gpt-5-mini")
+        return None
+    found = load_settings()
+    chosen = ReplaySummarizer(
+        spec=spec,
+        base_url=base_url or "",
+        cache=cache or find_default_folder(os.environ),
+        environment=select_access(os.environ),
+        prices=find_summarizer_prices(prices) if prices else None,
+        prompt=found.prompt,
+        temperature=found.summary_temperature,
+        seconds=found.summary_seconds,
+        redaction=found.redaction,
+    )
+    chosen.make_model_summarizer()
+    return chosen
 
 
 def _list_recorded_models(loaded: Loaded) -> str:

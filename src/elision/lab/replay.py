@@ -5,6 +5,7 @@ For every call the strategy sees only what existed then; the engine is the live 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
+from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
@@ -34,7 +36,10 @@ class ReplayedCall:
 
 @dataclass(slots=True)
 class Replay:
-    """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output."""
+    """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output.
+
+    failed_summaries: those that were asked for and not taken, by cause.
+    """
 
     bill: Bill = field(default_factory=Bill)
     summarizer: Bill = field(default_factory=Bill)
@@ -45,6 +50,7 @@ class Replay:
     epochs: int = 1
     peak: int = 0
     masked: int = 0
+    failed_summaries: dict[str, int] = field(default_factory=dict)
 
     @property
     def usd(self) -> float:
@@ -70,15 +76,17 @@ def replay_run(
     known: Evidence | None = None,
     tally: EvidenceTally | None = None,
     watch: Callable[[Session], None] | None = None,
+    summarizer: Summarizer | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
+    summarizer: writes the summaries; None for the digest.
     """
     session = Session(strategy, prices, sizer)
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
-    summarizer = model_free_summarizer(sizer)
+    summarizer = summarizer or model_free_summarizer(sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         run_pass(session.prepare_view(now, model), summarizer)
         if known is not None:
@@ -88,6 +96,8 @@ def replay_run(
         session.add_turn(turn)
         _record_call(result, session)
     result.epochs = session.state.epoch
+    failed = (event.cause for event in session.events if isinstance(event, SummaryFailed))
+    result.failed_summaries = dict(Counter(failed))
     return result
 
 

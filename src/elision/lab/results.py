@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from elision.lab.elongation import TurnAssumption
+from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
@@ -231,7 +232,7 @@ class Study:
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
-    were read, by format.
+    were read, by format. summarizer: the model that wrote the summaries; None for the digest.
     """
 
     prices: Prices
@@ -246,6 +247,7 @@ class Study:
     recommended: str = ""
     turns: TurnAssumption = field(default_factory=TurnAssumption)
     compositions: tuple[Composition, ...] = ()
+    summarizer: SummarizerReport | None = None
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -275,6 +277,7 @@ class Study:
             "finished": self.finished,
             "hindsight": self.hindsight,
             "counter": self.counter,
+            "summarizer": self.summarizer.json() if self.summarizer else None,
             "prices": prices_json(self.prices),
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],

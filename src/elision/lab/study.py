@@ -10,7 +10,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
@@ -26,6 +26,15 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import Replay, replay_run
+from elision.lab.replay_summarizer import (
+    ReplaySummarizer,
+    SummarizerReport,
+    SummarizerUse,
+    add_up_use,
+    has_summaries,
+    make_report,
+    measure_use,
+)
 from elision.lab.results import Control, Row, Series, Study
 from elision.lab.token_composition import measure_compositions
 from elision.strategies.placeholder import PUBLISHED_TEXT
@@ -71,10 +80,14 @@ def default_candidates() -> tuple[Candidate, ...]:
     return tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
 
 
-def parse_candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[Candidate, ...]:
+def parse_candidates(
+    specs: Sequence[str], *, hindsight: bool = True, model_summaries: bool = False
+) -> tuple[Candidate, ...]:
     """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
 
     hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
+    model_summaries: whether a model writes the summaries. How long they get is not known before they are written: then
+    no strategy that makes summaries has a cheapest schedule.
     """
     found: dict[Strategy, str] = {}
     for spec in specs:
@@ -84,14 +97,21 @@ def parse_candidates(specs: Sequence[str], *, hindsight: bool = True) -> tuple[C
             continue
         if not hindsight:
             raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
+        if model_summaries and has_summaries(strategy):
+            raise SpecError(
+                f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
+            )
         if not has_hindsight(strategy):
             raise SpecError(
                 f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
             )
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
-    if hindsight:
-        return chosen
-    return tuple(each for each in chosen if not isinstance(each.strategy.schedule, HindsightSchedule))
+    return tuple(
+        each
+        for each in chosen
+        if not isinstance(each.strategy.schedule, HindsightSchedule)
+        or (hindsight and not (model_summaries and has_summaries(each.strategy)))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +120,7 @@ class StudySettings:
 
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
     out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
-    `measured`, `none` or factors.
+    `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest.
     """
 
     prices: Prices
@@ -109,6 +129,7 @@ class StudySettings:
     dialect: str = "openai"
     hindsight: bool = True
     elongation: str = ""
+    summarizer: ReplaySummarizer | None = None
 
     def __post_init__(self) -> None:
         # A text that means nothing is refused here, before the work.
@@ -192,8 +213,12 @@ def run_study(
 ) -> Study:
     """Replay every run under every candidate.
 
-    jobs: processes. progress: called as the work goes on, within long runs too.
+    jobs: processes. progress: called as the work goes on, within long runs too. Raises SpecError, MissingExtra and
+    SettingError for a summarizer that cannot be asked, before anything is replayed.
     """
+    asked_at = None
+    if settings.summarizer is not None:
+        asked_at = settings.summarizer.make_model_summarizer().prices
     counting = settings.sizer
     turns = settings.turns
     runs = [add_recorded_head(run, counting) for run in loaded.runs]
@@ -224,7 +249,17 @@ def run_study(
         recommended=_find_recommended(settings.candidates),
         turns=turns,
         compositions=measure_compositions((runs[place] for place in sorted(done)), counting),
+        summarizer=_report_summarizer(settings, asked_at, results),
     )
+
+
+def _report_summarizer(
+    settings: StudySettings, prices: Prices | None, results: Sequence[_Result]
+) -> SummarizerReport | None:
+    if settings.summarizer is None:
+        return None
+    use = add_up_use(result.use for result in results)
+    return make_report(settings.summarizer, prices, use)
 
 
 def _find_recommended(candidates: Sequence[Candidate]) -> str:
@@ -241,10 +276,11 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """One run under every candidate."""
+    """One run under every candidate. use: what a model was asked for it, also where the run was left out."""
 
     outcomes: list[_Outcome]
     problems: list[Problem]
+    use: SummarizerUse = field(default_factory=SummarizerUse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +370,16 @@ def _replay_all(
     outcomes: list[_Outcome] = []
     problems: list[Problem] = []
     turns = settings.turns
+    uses: list[SummarizerUse] = []
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.
         step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
         strategy = candidate.strategy
         best = None
-        if settings.hindsight:
+        summarizer = None
+        if settings.summarizer is not None and has_summaries(strategy):
+            summarizer = settings.summarizer.make_model_summarizer()
+        if settings.hindsight and summarizer is None:
             best = _find_hindsight(run, strategy, settings.prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
@@ -348,12 +388,24 @@ def _replay_all(
         try:
             tally = EvidenceTally(common=common)
             watch = step.watch_second_half(len(run.turns))
-            result = replay_run(run, strategy, settings.prices, counting, known=known, tally=tally, watch=watch)
+            result = replay_run(
+                run,
+                strategy,
+                settings.prices,
+                counting,
+                known=known,
+                tally=tally,
+                watch=watch,
+                summarizer=summarizer,
+            )
         except BudgetError as error:
-            return _Result([], [_new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")])
+            left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
+            return _Result([], [left_out], add_up_use(uses))
+        if summarizer is not None:
+            uses.append(measure_use(summarizer, result.failed_summaries))
         row = _build_row(run, candidate.label, result, best, turns.factors.get(candidate.label))
         outcomes.append(_Outcome(row, _build_series(result)))
-    return _Result(outcomes, problems)
+    return _Result(outcomes, problems, add_up_use(uses))
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:

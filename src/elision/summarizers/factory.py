@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from elision.errors import PriceError, SpecError, SummaryError
+from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint
 from elision.summarizers.anthropic_endpoint import ANTHROPIC, AnthropicEndpoint
 from elision.summarizers.digest import write_digest
 from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
@@ -52,6 +53,10 @@ _ENDPOINT_KINDS: Final[Mapping[str, _EndpointKind]] = {
         make=OpenAIResponsesEndpoint, key_variable="OPENAI_API_KEY", url_variable="OPENAI_BASE_URL", default_url=OPENAI
     ),
 }
+#: Variables of the environment that say where a model is served, and with which key.
+ACCESS_VARIABLES: Final = tuple(
+    sorted({name for kind in _ENDPOINT_KINDS.values() for name in (kind.key_variable, kind.url_variable)})
+)
 #: What a spec may begin with.
 KINDS: Final = ("digest", *_ENDPOINT_KINDS, "litellm")
 
@@ -85,6 +90,7 @@ def make_summarizer(
     window: int | None = None,
     prompt: SummaryPrompt = BUILT_IN,
     temperature: float | None = 0,
+    cache: AnswerCache | None = None,
 ) -> ModelSummarizer | DigestSummarizer:
     """Return the summarizer that `spec` names: `digest`, or `KIND:MODEL`.
 
@@ -97,6 +103,7 @@ def make_summarizer(
     prices:  of the model; looked up by its name where not given, save for a server on this machine.
     window:  of the model in tokens, where the prices do not know it.
     prompt:  the built-in one, or one of `load_prompt`. temperature: of each request; None leaves it to the server.
+    cache:   where answers are kept by request; what it has is not asked again.
 
     Raises SpecError for an unknown kind or a missing key, MissingExtra without `llm` or `litellm`.
     """
@@ -113,6 +120,8 @@ def make_summarizer(
         key, url = _find_access(endpoint_kind, api_key, base_url, environment or {})
         endpoint = endpoint_kind.make(model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
         base_url = url
+    if cache is not None:
+        endpoint = CachedEndpoint(endpoint, cache, kind=kind, base_url=base_url, extra=extra)
     return ModelSummarizer(
         endpoint,
         redaction=redaction,

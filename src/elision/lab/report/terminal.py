@@ -57,6 +57,8 @@ def print_study(study: Study, console: Console) -> None:
     composition = wording.describe_composition(study)
     if study.rows and composition:
         console.print(Text(composition, style="dim"))
+    if study.summarizer is not None:
+        console.print(Text(wording.describe_summarizer(study.summarizer), style="dim"))
     missing = wording.describe_interruption(study)
     if missing:
         console.print(Text(missing, style="yellow"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from elision.lab.elongation import TurnFactor, load_measured_turns
+from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
 from elision.lab.report.names import (
     find_family,
@@ -281,7 +282,9 @@ def describe_break_even(row: Row) -> str | None:
 def list_notes(study: Study) -> list[str]:
     """What limits the figures."""
     listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
-    if any(row.summaries for row in study.rows):
+    if study.summarizer is not None:
+        listed.append(f"{describe_summarizer(study.summarizer)} {_describe_summary_effects()}")
+    elif any(row.summaries for row in study.rows):
         listed.append(
             "Summaries are made without a model, and billed as the model call that they stand for."
             f" {_describe_summary_effects()}"
@@ -291,6 +294,24 @@ def list_notes(study: Study) -> list[str]:
     if len(study.prices.tiers) > 1:
         listed.append("Prices depend on a prompt's length: what is paid for is split by the lowest tier's rates.")
     return listed
+
+
+def describe_summarizer(report: SummarizerReport) -> str:
+    """Who wrote the summaries, what was asked and what was known already, at which prices, and what failed."""
+    use = report.use
+    where = f" at {neutralize_text(report.base_url)}" if report.base_url else ""
+    priced = f"the prices of {neutralize_text(report.prices)}" if report.prices else "the prices of the runs"
+    text = (
+        f"Summaries are written by {neutralize_text(report.spec)}{where}, billed as reported, at {priced}:"
+        f" {figures.format_plural(use.asked, 'request')} asked, {figures.format_count(use.cached)} from the cache in"
+        f" {neutralize_text(report.cache)}."
+    )
+    if use.failed:
+        causes = ", ".join(f"{count} × {cause}" for cause, count in sorted(use.failed.items()))
+        text += f" {figures.format_plural(sum(use.failed.values()), 'summary', 'summaries')} not taken: {causes}."
+    if use.unsaved:
+        text += f" {figures.format_plural(use.unsaved, 'answer')} could not be kept."
+    return text
 
 
 def rank_runs(study: Study, strategy: str) -> list[Row]:
@@ -312,6 +333,11 @@ def explain_missing_hindsight(study: Study) -> str | None:
         return "No hindsight was asked for: the cheapest schedule of each strategy is not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
+    if study.summarizer is not None:
+        return (
+            "– under × hindsight: none is computed where a model writes summaries, since nobody knows their length"
+            " before; nor for a run with a budget, with models that take turns, or with over 500 turns."
+        )
     return (
         "– under × hindsight: none is computed for a run with a budget, with models that take turns, or with over 500"
         " turns; then the sum has none."
