@@ -70,6 +70,7 @@ SPARED = {
     "sessions": _SERVING | _LAB | _READING,
     "show": _SERVING | _LAB | _READING,
     "store": _SERVING | _LAB | _SESSION - {"sqlite3"},
+    "tune": _SERVING | {"elision.manager", "optuna"},
     "view": _SERVING | {"numpy", "elision.manager", "elision.lab.hindsight"},
 }
 

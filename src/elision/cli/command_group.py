@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
     "Try it on recorded runs": {
         "replay": "Replay recorded runs under every strategy and price them as they would be billed.",
+        "tune": "Find the window, summaries, schedule, gist and tool rules that suit recorded runs.",
         "view": "Show exactly what the model would be sent at a call of a recorded run, and what is masked or "
         "summarized in it.",
         "rules": "List what each rule of a strategy matches in recorded runs; hides nothing.",

@@ -20,6 +20,8 @@ OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "json": (b'"format": "elision.', b'"format": "lacuna.'),
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
+    # Whoever wrote the settings: `elision tune` checks itself whether it may replace them.
+    "toml": (b"",),
     "out": (b'"format":"elision.', b'"format":"lacuna.'),
 }
 

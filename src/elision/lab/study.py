@@ -223,8 +223,8 @@ def run_study(
     turns = settings.turns
     runs = [add_recorded_head(run, counting) for run in loaded.runs]
     known = [collect_evidence(run) for run in runs]
-    common = _find_common_items(runs, known)
-    done: dict[int, _Result] = {}
+    common = find_common_items(runs, known)
+    done: dict[int, RunOutcome] = {}
     board = ProgressBoard(runs, len(settings.candidates), progress)
     finished = True
     try:
@@ -254,7 +254,7 @@ def run_study(
 
 
 def _report_summarizer(
-    settings: StudySettings, prices: Prices | None, results: Sequence[_Result]
+    settings: StudySettings, prices: Prices | None, results: Sequence[RunOutcome]
 ) -> SummarizerReport | None:
     if settings.summarizer is None:
         return None
@@ -269,16 +269,18 @@ def _find_recommended(candidates: Sequence[Candidate]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class CandidateOutcome:
+    """One run under one candidate: its figures, and call by call."""
+
     row: Row
     series: Series
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class RunOutcome:
     """One run under every candidate. use: what a model was asked for it, also where the run was left out."""
 
-    outcomes: list[_Outcome]
+    outcomes: list[CandidateOutcome]
     problems: list[Problem]
     use: SummarizerUse = field(default_factory=SummarizerUse)
 
@@ -307,17 +309,17 @@ def _replay_in_processes(
     settings: StudySettings,
     jobs: int,
     board: ProgressBoard,
-) -> Iterator[tuple[int, _Result]]:
+) -> Iterator[tuple[int, RunOutcome]]:
     """Outcomes of each run with its place, as they finish."""
     if jobs <= 1 or len(runs) <= 1:
         for place, run in enumerate(runs):
             report = partial(board.update, place)
-            yield place, _replay_all(run, known[place], common[place], settings, report)
+            yield place, replay_candidates(run, known[place], common[place], settings, report)
         return
     others = set(active_children())
     # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
     with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
-        futures: dict[Future[_Result], int] = {
+        futures: dict[Future[RunOutcome], int] = {
             pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
             for place in _order_runs(runs, jobs)
         }
@@ -349,25 +351,30 @@ _shares: MutableSequence[float] = []
 def _set_up_worker(shares: MutableSequence[float]) -> None:
     global _shares
     _shares = shares
+    ignore_interrupts()
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that started this one: it ends the workers and keeps what they have delivered."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _replay_in_worker(
     place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings
-) -> _Result:
-    return _replay_all(run, known, common, settings, partial(_shares.__setitem__, place))
+) -> RunOutcome:
+    return replay_candidates(run, known, common, settings, partial(_shares.__setitem__, place))
 
 
-def _replay_all(
+def replay_candidates(
     run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings, report: Callable[[float], None]
-) -> _Result:
+) -> RunOutcome:
     """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare.
 
-    report: called with the share of the work that is done.
+    report: called with the share of the work that is done, from 0 to 1.
     """
     counting = settings.sizer
     plans: dict[Strategy, CheapestPlan | None] = {}
-    outcomes: list[_Outcome] = []
+    outcomes: list[CandidateOutcome] = []
     problems: list[Problem] = []
     turns = settings.turns
     uses: list[SummarizerUse] = []
@@ -400,12 +407,12 @@ def _replay_all(
             )
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
-            return _Result([], [left_out], add_up_use(uses))
+            return RunOutcome([], [left_out], add_up_use(uses))
         if summarizer is not None:
             uses.append(measure_use(summarizer, result.failed_summaries))
         row = _build_row(run, candidate.label, result, best, turns.factors.get(candidate.label))
-        outcomes.append(_Outcome(row, _build_series(result)))
-    return _Result(outcomes, problems, add_up_use(uses))
+        outcomes.append(CandidateOutcome(row, _build_series(result)))
+    return RunOutcome(outcomes, problems, add_up_use(uses))
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:
@@ -484,7 +491,8 @@ def _group_by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
     return places
 
 
-def _find_common_items(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+def find_common_items(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+    """Return, for each of `runs`, the items that are common property of its format."""
     result: list[frozenset[str]] = [frozenset()] * len(runs)
     for places in _group_by_format(runs).values():
         for place, items in zip(places, common_items([known[place] for place in places]), strict=True):

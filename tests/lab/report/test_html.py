@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from elision.lab.report import html
+from elision.lab.report import html, page_shell
 from elision.lab.report.names import GROUPS
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
@@ -91,7 +91,7 @@ def test_hostile_names_make_no_elements() -> None:
 
 def test_embedded_json_cannot_leave_its_element() -> None:
     """Markup and line separators are escaped, and the values come back as they were."""
-    text = html.embed_json(list(HOSTILE))
+    text = page_shell.embed_json(list(HOSTILE))
     assert not re.search(r"[<>&\u2028\u2029]", text)
     assert json.loads(text) == list(HOSTILE)
 
@@ -99,7 +99,7 @@ def test_embedded_json_cannot_leave_its_element() -> None:
 def test_numbers_that_json_does_not_know_are_refused() -> None:
     """Infinity would break the page silently."""
     with pytest.raises(ValueError, match="JSON"):
-        html.embed_json([float("inf")])
+        page_shell.embed_json([float("inf")])
 
 
 def test_page_can_be_written() -> None:

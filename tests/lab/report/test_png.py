@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from elision.errors import MissingExtra
-from elision.lab.report import html, png
+from elision.lab.report import html, page_shell, png
 from tests.lab.report.studies import hostile, study
 
 
@@ -31,7 +31,7 @@ def test_picture() -> None:
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without vl-convert the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    html._load_vega.cache_clear()
+    page_shell._load_bundle.cache_clear()
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[report\]"):
         png.draw_picture(study())
     with pytest.raises(MissingExtra, match=r"needs an extra: .*\[report\]"):

@@ -147,7 +147,7 @@ def test_problems_are_grouped() -> None:
     """Equal reasons are one line with a count; ten lines at most, and the rest counted."""
     same = [Problem(file="a.jsonl", line=line, reason="no JSON") for line in (3, 4, 5)]
     others = [Problem(file="b.jsonl", line=None, reason=f"reason {number}") for number in range(12)]
-    lines, more = wording.summarize_problems(replace(study(), problems=(*same, *others)))
+    lines, more = wording.summarize_problems((*same, *others))
     assert lines[0] == "a.jsonl:3: no JSON (3 times)"
     assert (len(lines), more) == (10, 3)
 

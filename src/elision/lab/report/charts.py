@@ -75,20 +75,20 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
             | ({"legend": {"orient": "top", "title": None, "offset": 4}} if legend else {}),
             order={"field": "order"},
             x=x | {"stack": "zero"},
-            tooltip=_encode_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
+            tooltip=encode_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
         )
         | {"data": {"values": pieces}, "name": "pieces"},
         _build_layer(
             {"type": "tick", "yOffset": _BAR_DOWN, "size": _BAR + 8, "opacity": 1, "thickness": 3}
             | {"color": ink.text, "stroke": ink.ground},
             x={"field": "hindsight", "type": "quantitative"},
-            tooltip=_encode_tooltip(tips),
+            tooltip=encode_tooltip(tips),
         )
         | {"name": "hindsight"},
         *_draw_captions(ink),
     ]
     rest = {"data": {"values": totals}, "height": STEP * len(totals), "encoding": {"x": x, "y": y}, "layer": layers}
-    return _build_base(ink) | rest
+    return build_base(ink) | rest
 
 
 def _label_strategy(row: Row, name: str, study: Study) -> str:
@@ -149,7 +149,7 @@ def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
         "axis": {"format": ".0%", "tickCount": 5},
         "scale": {"zero": False, "padding": 14},
     }
-    spec = _build_base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
+    spec = build_base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
     spec["layer"] = [
         {
             "name": "points",
@@ -162,9 +162,9 @@ def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
                 "strokeWidth": 1,
             },
             "encoding": {
-                "color": _encode_literal("colour"),
-                "shape": _encode_literal("shape"),
-                "tooltip": _encode_tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
+                "color": encode_literal("colour"),
+                "shape": encode_literal("shape"),
+                "tooltip": encode_tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
             },
         },
         # The page's script lets Vega place these where they hide nothing.
@@ -186,7 +186,7 @@ def draw_context(study: Study, ink: Ink) -> Spec:
     style = {names[label]: look for label, look in assign_looks(study.strategies).items()}
     colour = _encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
     dash = _encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})
-    spec = _build_base(ink) | {"height": 320}
+    spec = build_base(ink) | {"height": 320}
     spec["encoding"] = {
         "x": {
             "field": "call",
@@ -262,7 +262,8 @@ def _build_bar(row: Row, label: str) -> Spec:
     }
 
 
-def _build_base(ink: Ink) -> Spec:
+def build_base(ink: Ink) -> Spec:
+    """Return what every chart begins with."""
     return {
         "$schema": SCHEMA,
         "width": "container",
@@ -300,7 +301,7 @@ def _draw_captions(ink: Ink) -> list[Spec]:
     ]
 
 
-def _encode_literal(field: str) -> Spec:
+def encode_literal(field: str) -> Spec:
     """An encoding whose data values are the colours or shapes themselves."""
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
@@ -319,7 +320,8 @@ def _encode_usd(field: str, title: str) -> Spec:
     return {"field": field, "type": "quantitative", "axis": axis}
 
 
-def _encode_tooltip(fields: list[str]) -> list[Spec]:
+def encode_tooltip(fields: list[str]) -> list[Spec]:
+    """Return the encoding of a tooltip that shows `fields`, a line each."""
     return [{"field": field, "type": "nominal"} for field in fields]
 
 

@@ -1,24 +1,12 @@
-"""A study as one self-contained page: charts, tables and what they mean. It asks the network for nothing.
-
-Text of a recording (names, ids, reasons) reaches the page in two ways only: escaped into the markup here, or as JSON
-that page.js puts into the document as text. The policy in the page's head lets nothing run but the page's own scripts.
-"""
+"""A study as one self-contained page: charts, tables and what they mean. It asks the network for nothing."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
-from importlib.resources import files
-from string import Template
 from typing import Any
 
-from elision.lab.report import charts, figures, wording
+from elision.lab.report import charts, figures, page_shell, wording
 from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
@@ -38,17 +26,21 @@ from elision.lab.report.names import (
     neutralize_text,
     shorten_strategies,
 )
-from elision.lab.report.palette import PAGE, Look, assign_looks, build_css
+from elision.lab.report.page_shell import (
+    build_table,
+    embed_json,
+    escape_text,
+    place_chart,
+    wrap_section,
+    wrap_subtitle,
+)
+from elision.lab.report.palette import PAGE, Look, assign_looks
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
 from elision.lab.results import Row, Study
 
 #: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
 ROW_BYTES = 700_000
 POINTS = 120_000
-
-#: Blanks at which no line may break: those of `96 %` and `× raw`.
-_UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
 
 #: Of the runs' table: key, title, how its numbers are written (page.js).
 RUN_COLUMNS = (
@@ -72,73 +64,19 @@ def build_page(study: Study, made_by: Provenance | None = None) -> str:
 
     made_by: what the page says of its making; None leaves that out.
     """
-    if study.rows:
-        scripts = [_load_vega(), _read_asset("page.js")]
-    else:
-        scripts = []
-    style = _build_style(study)
-    missing = wording.describe_interruption(study)
-    return Template(_read_asset("page.html")).substitute(
-        policy=_build_policy(scripts, style),
-        title=_escape_text(f"Elision replay: {wording.write_headline(study)}"),
-        style=style,
-        headline=_escape_text(wording.write_headline(study)),
-        scope=_escape_text(wording.describe_scope(study)),
-        prices=_escape_text(wording.describe_prices(study.prices)) if study.rows else "",
-        interruption=f'<p class="warning">{_escape_text(missing)}</p>' if missing else "",
-        body="\n".join(_build_sections(study)),
-        footer=_show_provenance(study, made_by),
-        data=embed_json(_collect_data(study) if study.rows else {}),
-        scripts=_quote_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
-    )
-
-
-def embed_json(value: Any) -> str:
-    """Return `value` as JSON that is safe inside a script element, whatever its strings hold."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def _load_vega() -> str:
-    """Vega with its interpreter, which runs expressions without `eval`."""
-    bundle: str = load_vega().javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return bundle
-
-
-def _quote_licence() -> str:
-    """The notice that travels with Vega."""
-    return f"<!--\n{_read_asset('vega-licence.txt')}-->"
-
-
-def _read_asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _build_policy(scripts: Sequence[str], style: str) -> str:
-    def hash_sources(texts: Iterable[str]) -> str:
-        return " ".join(f"'sha256-{_hash_text(text)}'" for text in texts) or "'none'"
-
-    return (
-        f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources([style])};"
-        " base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash_text(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _build_style(study: Study) -> str:
-    text = (
-        _read_asset("page.css")
-        .replace("--light-slots: 0;", build_css(dark=False))
-        .replace("--dark-slots: 0;", build_css(dark=True))
-    )
-    # No style attribute passes the policy, so that what is coloured by strategy has a class.
     slots = {look.slot for look in assign_looks(study.strategies).values()} | set(charts.PAYEES.values())
-    return text + "".join(
-        f".c-{slot}{{background:var(--{slot});stroke:var(--{slot});fill:var(--{slot})}}" for slot in sorted(slots)
+    return page_shell.fill_page(
+        page_shell.PageParts(
+            brand="Elision replay",
+            headline=wording.write_headline(study),
+            scope=wording.describe_scope(study),
+            prices=wording.describe_prices(study.prices) if study.rows else "",
+            warning=wording.describe_interruption(study),
+            sections=_build_sections(study),
+            footer=_show_provenance(study, made_by),
+            data=_collect_data(study) if study.rows else None,
+            slots=sorted(slots),
+        )
     )
 
 
@@ -173,19 +111,7 @@ def _show_provenance(study: Study, made_by: Provenance | None) -> str:
             f"{neutralize_text(study.prices.name)} ({source})" if source else neutralize_text(study.prices.name),
         ),
     ]
-    return "".join(f"<dt>{_escape_text(name)}</dt><dd>{_escape_text(value)}</dd>" for name, value in lines if value)
-
-
-def _wrap_section(kind: str, title: str, *content: str) -> str:
-    return f'<section class="{kind}"><h2>{_escape_text(title)}</h2>{"".join(content)}</section>'
-
-
-def _place_chart(name: str, what: str) -> str:
-    return f'<div class="chart" id="{name}" role="img" aria-label="{_escape_text(what)}"></div>'
-
-
-def _wrap_subtitle(text: str) -> str:
-    return f'<p class="under">{_escape_text(text)}</p>'
+    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
 
 
 def _show_tiles(study: Study) -> str:
@@ -228,7 +154,7 @@ def _show_tiles(study: Study) -> str:
         number, _, rest = extra.partition(" ")
         tiles.append(("break-even", number, rest))
     cells = (
-        f"<div><dt>{_escape_text(name)}</dt><dd><strong>{_escape_text(value)}</strong><small>{_escape_text(more)}</small></dd></div>"
+        f"<div><dt>{escape_text(name)}</dt><dd><strong>{escape_text(value)}</strong><small>{escape_text(more)}</small></dd></div>"
         for name, value, more in tiles
     )
     return f'<section><dl class="tiles">{"".join(cells)}</dl></section>'
@@ -238,16 +164,16 @@ def _show_costs(study: Study) -> str:
     text = "Dashed line: sending everything."
     if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
         text += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
-    chart = _place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
-    return _wrap_section(
-        "", "What each strategy costs, and what is paid for", _wrap_subtitle(text), _list_payees(study), chart
+    chart = place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
+    return wrap_section(
+        "", "What each strategy costs, and what is paid for", wrap_subtitle(text), _list_payees(study), chart
     )
 
 
 def _list_payees(study: Study) -> str:
     paid = {payee for row in study.totals for payee, usd in charts.split_by_payee(row, study.prices).items() if usd}
     keys = "".join(
-        f"<li>{_draw_swatch(slot)}{_escape_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid
+        f"<li>{_draw_swatch(slot)}{escape_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid
     )
     return f'<ul class="key">{keys}</ul>'
 
@@ -259,13 +185,13 @@ def _show_visible_facts(study: Study) -> str:
     names = shorten_strategies(study.strategies)
     style = assign_looks(study.strategies)
     keys = "".join(
-        f"<li>{_draw_point(style[row.strategy])}{_escape_text(names[row.strategy])}</li>"
+        f"<li>{_draw_point(style[row.strategy])}{escape_text(names[row.strategy])}</li>"
         for row in study.totals
         if row.evidence_recall is not None and not is_hindsight(row.strategy)
     )
-    chart = _place_chart("recall", "points: cost and facts still visible")
-    return _wrap_section(
-        "", "Cost against facts still visible", _wrap_subtitle(text), f'<ul class="key">{keys}</ul>', chart
+    chart = place_chart("recall", "points: cost and facts still visible")
+    return wrap_section(
+        "", "Cost against facts still visible", wrap_subtitle(text), f'<ul class="key">{keys}</ul>', chart
     )
 
 
@@ -277,7 +203,7 @@ def _show_context(study: Study) -> str:
     first = wording.select_lines(study)
     keys = "".join(
         f'<li><label><input type="checkbox"{" checked" if label in first else ""} data-strategy="{place}">'
-        f"{_draw_line(style[label])}{_escape_text(names[label])}</label></li>"
+        f"{_draw_line(style[label])}{escape_text(names[label])}</label></li>"
         for place, label in enumerate(study.strategies)
     )
     text = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
@@ -286,13 +212,13 @@ def _show_context(study: Study) -> str:
         more = f" The {figures.format_count(len(shown))} longest runs."
     else:
         more = ""
-    return _wrap_section(
+    return wrap_section(
         "",
         "Context of each call",
-        _wrap_subtitle(text + more),
+        wrap_subtitle(text + more),
         '<div class="bar"><label>Run <select id="run"></select></label></div>',
         f'<ul class="key">{keys}</ul>',
-        _place_chart("context", "lines: context size call by call"),
+        place_chart("context", "lines: context size call by call"),
     )
 
 
@@ -328,7 +254,7 @@ def _show_totals(study: Study) -> str:
     for heading, rows in group_rows(study.totals):
         if heading:
             body.append(
-                f'<tr class="group"><th scope="rowgroup" colspan="{len(columns) + 1}">{_escape_text(heading)}</th></tr>'
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(columns) + 1}">{escape_text(heading)}</th></tr>'
             )
         for row in rows:
             recommended = row.strategy == study.recommended
@@ -336,35 +262,29 @@ def _show_totals(study: Study) -> str:
                 mark = '<span class="badge">recommended</span>'
             else:
                 mark = ""
-            name = f"<td>{_draw_swatch(style[row.strategy].slot)}{_escape_text(names[row.strategy])}{mark}</td>"
+            name = f"<td>{_draw_swatch(style[row.strategy].slot)}{escape_text(names[row.strategy])}{mark}</td>"
             cells = "".join(_build_cell(column, row) for column in columns)
             body.append(f"<tr{' class=recommended' if recommended else ''}>{name}{cells}</tr>")
     legend = "".join(
-        f'<p class="legend">{_escape_text(name)}: {_escape_text(label)}</p>' for name, label in list_shortened(study)
+        f'<p class="legend">{escape_text(name)}: {escape_text(label)}</p>' for name, label in list_shortened(study)
     )
     notes = (
         wording.write_recommendation(study),
         wording.explain_missing_hindsight(study),
         wording.describe_turns(study),
     )
-    foot = "".join(f'<p class="legend">{_escape_text(note)}</p>' for note in notes if note)
-    return _wrap_section(
-        "", "All strategies", _build_table(["strategy", *map(_build_heading, columns)], body), foot, legend
+    foot = "".join(f'<p class="legend">{escape_text(note)}</p>' for note in notes if note)
+    return wrap_section(
+        "", "All strategies", build_table(["strategy", *map(_build_heading, columns)], body), foot, legend
     )
 
 
 def _build_cell(column: Column, row: Row) -> str:
-    return f'<td class="{column.mood(row)}">{_escape_text(column.cell(row))}</td>'
+    return f'<td class="{column.mood(row)}">{escape_text(column.cell(row))}</td>'
 
 
 def _build_heading(column: Column) -> str:
-    return _escape_text(column.heading)
-
-
-def _build_table(titles: Iterable[str], rows: Iterable[str]) -> str:
-    """titles, rows: markup."""
-    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return escape_text(column.heading)
 
 
 def _show_runs(study: Study) -> str:
@@ -374,10 +294,10 @@ def _show_runs(study: Study) -> str:
         more = f" The {figures.format_count(kept)} rows of the most expensive runs, of {every}."
     else:
         more = ""
-    return _wrap_section(
+    return wrap_section(
         "long",
         "Runs",
-        _wrap_subtitle("Click a heading to sort, a run to see its context." + more),
+        wrap_subtitle("Click a heading to sort, a run to see its context." + more),
         '<div class="bar"><label>Strategy <select id="only"><option value="">all</option></select></label></div>',
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div>',
         '<p><button type="button" id="more" hidden></button></p>',
@@ -388,33 +308,32 @@ def _show_controls(study: Study) -> str:
     if not wording.has_controls(study):
         return ""
     body = (
-        f"<tr>{''.join(f'<td>{_escape_text(cell)}</td>' for cell in format_control(control))}</tr>"
+        f"<tr>{''.join(f'<td>{escape_text(cell)}</td>' for cell in format_control(control))}</tr>"
         for control in study.controls
     )
     title = "How far “facts still visible” can be trusted"
-    return _wrap_section("", title, _wrap_subtitle(wording.CONTROLS), _build_table(CONTROL_TITLES, body))
+    return wrap_section("", title, wrap_subtitle(wording.CONTROLS), build_table(CONTROL_TITLES, body))
 
 
 def _show_glossary(study: Study) -> str:
     words = "".join(
-        f"<dt>{_escape_text(word)}</dt><dd>{_escape_text(meaning)}</dd>"
-        for word, meaning in wording.select_words(study)
+        f"<dt>{escape_text(word)}</dt><dd>{escape_text(meaning)}</dd>" for word, meaning in wording.select_words(study)
     )
-    notes = "".join(f"<p>{_escape_text(note)}</p>" for note in wording.list_notes(study))
-    return _wrap_section("read", "How to read this", f"<dl>{words}</dl>{notes}")
+    notes = "".join(f"<p>{escape_text(note)}</p>" for note in wording.list_notes(study))
+    return wrap_section("read", "How to read this", f"<dl>{words}</dl>{notes}")
 
 
 def _show_problems(study: Study) -> str:
-    lines, more = wording.summarize_problems(study)
+    lines, more = wording.summarize_problems(study.problems)
     if not lines:
         return ""
-    items = "".join(f"<li><bdi>{_escape_text(line)}</bdi></li>" for line in lines)
+    items = "".join(f"<li><bdi>{escape_text(line)}</bdi></li>" for line in lines)
     if more:
         rest = f"<li>and {figures.format_count(more)} more</li>"
     else:
         rest = ""
     title = f"{figures.format_plural(len(study.problems), 'problem')} while reading"
-    return _wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
+    return wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
 
 def _collect_data(study: Study) -> dict[str, Any]:
@@ -493,14 +412,14 @@ def _show_growth(study: Study) -> str:
     names = shorten_strategies(study.strategies)
     style = assign_looks(study.strategies)
     rows = [
-        f"<tr><td>{_draw_swatch(style[label].slot)}{_escape_text(names[label])}</td>"
-        f"{''.join(f'<td>{_escape_text(cell)}</td>' for cell in format_growth(study, label))}</tr>"
+        f"<tr><td>{_draw_swatch(style[label].slot)}{escape_text(names[label])}</td>"
+        f"{''.join(f'<td>{escape_text(cell)}</td>' for cell in format_growth(study, label))}</tr>"
         for label in study.strategies
     ]
-    titles = ["context at turn", *(_escape_text(title_growth(size, study).replace("\n", " ")) for size in sizes)]
-    table = _build_table(titles, rows) if sizes else ""
+    titles = ["context at turn", *(escape_text(title_growth(size, study).replace("\n", " ")) for size in sizes)]
+    table = build_table(titles, rows) if sizes else ""
     text = " ".join(filter(None, (composition, "Mean over the runs that reach the turn." if sizes else "")))
-    return _wrap_section("", "Tokens of the context, turn by turn", _wrap_subtitle(text), table)
+    return wrap_section("", "Tokens of the context, turn by turn", wrap_subtitle(text), table)
 
 
 def _choose_rows(study: Study) -> list[Row]:
@@ -532,8 +451,3 @@ def _take_while_fitting(room: int, sized: Iterable[tuple[tuple[str, str], int]])
             break
         kept.append(key)
     return kept
-
-
-def _escape_text(text: str) -> str:
-    """`text` as markup that shows it."""
-    return _UNBROKEN.sub("\xa0", html.escape(neutralize_text(text)))

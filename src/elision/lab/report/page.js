@@ -54,7 +54,7 @@
     if (!labels) return vega;
     const text = labels.encode.update;
     labels.from = { data: "points_marks" };
-    labels.encode = { enter: { text: { field: "datum.strategy" }, fill: text.fill, fontSize: text.fontSize, font: { value: study.charts.recall.config.font } }, update: {} };
+    labels.encode = { enter: { text: { field: study.labels || "datum.strategy" }, fill: text.fill, fontSize: text.fontSize, font: { value: study.charts.recall.config.font } }, update: {} };
     labels.interactive = false;
     labels.transform = [{
       // At least a pixel: a window may be of no width for a moment.

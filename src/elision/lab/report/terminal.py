@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table
@@ -28,6 +28,7 @@ from elision.lab.report.fitting import GAP, choose_columns
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
 from elision.lab.results import Control, Row, Study
+from elision.trajectory.trajectory import Problem
 
 #: Columns of a terminal for which a table is made by default.
 WIDTH = 140
@@ -63,7 +64,7 @@ def print_study(study: Study, console: Console) -> None:
     if missing:
         console.print(Text(missing, style="yellow"))
     if not study.rows:
-        _print_problems(study, console)
+        print_problems(study.problems, console)
         return
     console.print()
     console.print(build_totals_table(study, console.width))
@@ -74,19 +75,19 @@ def print_study(study: Study, console: Console) -> None:
         wording.describe_turns(study),
     ):
         if text:
-            _print_paragraph(console, text)
+            print_paragraph(console, text)
     for name, label in list_shortened(study):
-        _print_paragraph(console, f"{name}: {label}", style="dim")
+        print_paragraph(console, f"{name}: {label}", style="dim")
     _print_growth(study, console)
     _print_runs(study, console)
     _print_controls(study, console)
-    _print_problems(study, console)
+    print_problems(study.problems, console)
     _print_glossary(study, console)
 
 
 def print_next_steps(console: Console, page: Path | None) -> None:
     """Print what to do next. page: the report that was written as HTML."""
-    _print_heading(console, "Next")
+    print_heading(console, "Next")
     steps = [Text("your own runs          elision replay my-run.json"), Text("in front of an agent   elision serve")]
     if page is not None:
         address = page.absolute().as_uri()
@@ -107,9 +108,9 @@ def build_totals_table(study: Study, width: int = WIDTH) -> Table:
     columns = _choose_columns(
         select_columns(COLUMNS, study),
         study.totals,
-        width - _measure_widest(["strategy", *labels, *(name for name, _ in groups)]),
+        width - measure_widest(["strategy", *labels, *(name for name, _ in groups)]),
     )
-    result = _build_empty_table(["strategy"], columns)
+    result = build_empty_table(["strategy"], [column.title for column in columns])
     for heading, rows in groups:
         if heading:
             result.add_row(Text(heading, style="italic"))
@@ -138,19 +139,19 @@ def _print_growth(study: Study, console: Console) -> None:
     columns = [list(each) for each in zip(*(format_growth(study, label) for label in study.strategies), strict=True)]
     titles = [title_growth(size, study) for size in sizes]
     heading = "context at turn"
-    room = console.width - _measure_widest([heading, *(names[label] for label in shown)])
+    room = console.width - measure_widest([heading, *(names[label] for label in shown)])
     # The longest runs are what a reader looks for: of few columns the last ones stay.
     kept = choose_columns(
         [[title, *cells] for title, cells in zip(titles, columns, strict=True)], list(range(len(sizes))), room
     )
-    table = _build_empty_table([heading], [])
+    table = build_empty_table([heading], [])
     for place in kept:
         table.add_column(Text(titles[place]), justify="right", no_wrap=True, vertical="bottom")
     for label in study.strategies:
         if label in shown:
             cells = format_growth(study, label)
             table.add_row(Text(names[label]), *(Text(cells[place]) for place in kept))
-    _print_section(console, "Tokens of the context, mean over the runs that reach the turn", table)
+    print_section(console, "Tokens of the context, mean over the runs that reach the turn", table)
 
 
 def _print_runs(study: Study, console: Console) -> None:
@@ -167,14 +168,14 @@ def _print_runs(study: Study, console: Console) -> None:
     if len(rows) > _LISTED:
         every = figures.format_count(len(rows))
         title = f"{wording.capitalize_word(name)}: {_LISTED} of {every} runs, highest cost vs raw first"
-    _print_section(console, title, _build_run_table(study, rows[:_LISTED], console.width))
+    print_section(console, title, _build_run_table(study, rows[:_LISTED], console.width))
 
 
 def _build_run_table(study: Study, rows: Sequence[Row], width: int) -> Table:
     names = name_runs(study.rows)
     columns = _choose_columns(_choose_run_columns(study, rows), rows, width - (_NAME if width >= _ROOMY else _LITTLE))
     room = width - sum(width_of([column.title, *(column.cell(row) for row in rows)]) for column in columns)
-    result = _build_empty_table(["run"], columns)
+    result = build_empty_table(["run"], [column.title for column in columns])
     for row in rows:
         result.add_row(Text(_clip_start(names[row.file, row.trajectory], room)), *_build_cells(columns, row))
     return result
@@ -201,28 +202,29 @@ def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[Column]:
 def _print_controls(study: Study, console: Console) -> None:
     """Print how far the measure of visible facts can be trusted, where anything is known of that."""
     if wording.has_controls(study):
-        _print_section(
+        print_section(
             console, "How far “facts still visible” can be trusted", _build_control_table(study.controls, console.width)
         )
-        _print_paragraph(console, wording.CONTROLS)
+        print_paragraph(console, wording.CONTROLS)
 
 
 def _print_glossary(study: Study, console: Console) -> None:
-    _print_heading(console, "How to read this")
+    print_heading(console, "How to read this")
     shown = {str(column.header).replace("\n", " ") for column in build_totals_table(study, console.width).columns}
     for word, meaning in wording.select_words(study):
         if wording.COLUMN_OF[word] in shown or word == wording.HINDSIGHT:
-            _print_paragraph(console, f"{word}: {meaning}.")
+            print_paragraph(console, f"{word}: {meaning}.")
     for note in wording.list_notes(study):
-        _print_paragraph(console, note)
+        print_paragraph(console, note)
 
 
-def _build_empty_table(left: Sequence[str], columns: Sequence[Column]) -> Table:
+def build_empty_table(left: Sequence[str], titles: Sequence[str]) -> Table:
+    """Return a table without rows: columns of words with the titles `left`, and columns of numbers with `titles`."""
     result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
     for title in left:
         result.add_column(Text(title), no_wrap=True, overflow="ellipsis", vertical="bottom")
-    for column in columns:
-        result.add_column(Text(column.title), justify="right", no_wrap=True, vertical="bottom")
+    for title in titles:
+        result.add_column(Text(title), justify="right", no_wrap=True, vertical="bottom")
     return result
 
 
@@ -236,7 +238,7 @@ def _choose_columns(columns: Sequence[Column], rows: Sequence[Row], room: int) -
     return [columns[place] for place in choose_columns(texts, [column.keep for column in columns], room)]
 
 
-def _measure_widest(texts: Iterable[str]) -> int:
+def measure_widest(texts: Iterable[str]) -> int:
     return max(map(cell_len, texts), default=0)
 
 
@@ -260,7 +262,7 @@ def _build_control_table(controls: Sequence[Control], width: int) -> Table:
     rows = [format_control(control) for control in controls]
     columns = list(zip(CONTROL_TITLES, *rows, strict=True))
     shown = choose_columns(columns[1:], _CONTROLS_KEEP, width - width_of(columns[0]) + GAP)
-    result = _build_empty_table([CONTROL_TITLES[0]], [])
+    result = build_empty_table([CONTROL_TITLES[0]], [])
     for place in shown:
         result.add_column(Text(CONTROL_TITLES[place + 1]), justify="right", no_wrap=True)
     for row in rows:
@@ -268,27 +270,30 @@ def _build_control_table(controls: Sequence[Control], width: int) -> Table:
     return result
 
 
-def _print_problems(study: Study, console: Console) -> None:
-    lines, more = wording.summarize_problems(study)
+def print_problems(problems: Sequence[Problem], console: Console) -> None:
+    """Print what could not be read, if anything."""
+    lines, more = wording.summarize_problems(problems)
     if not lines:
         return
-    _print_heading(console, f"{figures.format_plural(len(study.problems), 'problem')} while reading")
+    print_heading(console, f"{figures.format_plural(len(problems), 'problem')} while reading")
     for line in lines:
-        _print_paragraph(console, line, style="yellow")
+        print_paragraph(console, line, style="yellow")
     if more:
-        _print_paragraph(console, f"and {figures.format_count(more)} more")
+        print_paragraph(console, f"and {figures.format_count(more)} more")
 
 
-def _print_heading(console: Console, title: str) -> None:
+def print_heading(console: Console, title: str) -> None:
+    """Print `title` after an empty line."""
     console.print()
     console.print(Text(title, style="bold"))
 
 
-def _print_section(console: Console, title: str, content: Table) -> None:
-    _print_heading(console, title)
+def print_section(console: Console, title: str, content: RenderableType) -> None:
+    """Print a heading and what follows it."""
+    print_heading(console, title)
     console.print(content)
 
 
-def _print_paragraph(console: Console, text: str, style: str = "") -> None:
+def print_paragraph(console: Console, text: str, style: str = "") -> None:
     """Print `text`, in which nothing is markup."""
     console.print(Padding(Text(text, style=style), (0, 0, 0, 2), expand=False))

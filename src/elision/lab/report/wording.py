@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from elision.lab.elongation import TurnFactor, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
@@ -396,13 +397,13 @@ CONTROLS = (
 )
 
 
-def summarize_problems(study: Study) -> tuple[list[str], int]:
+def summarize_problems(problems: Sequence[Problem]) -> tuple[list[str], int]:
     """The first ten kinds of problem as lines, and how many problems are in none of them."""
     groups: dict[str, list[Problem]] = defaultdict(list)
-    for problem in study.problems:
+    for problem in problems:
         groups[problem.reason].append(problem)
     listed = list(groups.values())[:LISTED]
-    return [_describe_problem(group) for group in listed], len(study.problems) - sum(map(len, listed))
+    return [_describe_problem(group) for group in listed], len(problems) - sum(map(len, listed))
 
 
 def _describe_problem(group: list[Problem]) -> str:

@@ -1,0 +1,186 @@
+"""`elision tune`: the settings that suit the user's own runs, found on some of them and judged on the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from elision.cli.console import open_console
+from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.errors import OutputError
+from elision.lab.dialect import check_dialect
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.settings_file import write_settings
+from elision.lab.report.tuning_chart import draw_tuning
+from elision.lab.report.tuning_page import build_tuning_page
+from elision.lab.report.tuning_table import print_tuning
+from elision.lab.report.vega import load_vega
+from elision.lab.study import Loaded, load_runs
+from elision.lab.tuning.search_space import parse_space
+from elision.lab.tuning.tuner import (
+    JUDGE_SHARE,
+    MIN_EVIDENCE,
+    TRIALS,
+    TuneProgress,
+    TuneSettings,
+    check_tune_settings,
+    tune_runs,
+)
+from elision.lab.tuning.tuning_result import Objective, Tuning
+
+
+def tune(
+    paths: Paths,
+    model: Model = None,
+    price: Price = None,
+    price_set: PriceSet = None,
+    tokens: Tokens = "o200k",
+    dialect: Dialect = "openai",
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            help="NAME=VALUE,VALUE: values to try instead of the built-in ones, such as window=5,10 or family=masking; "
+            "may be repeated. NAME: family, window, summarize_at, tail, every, schedule, gist, rules.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", help="Points to replay at most; a smaller space is searched whole.", min=1)
+    ] = TRIALS,
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective",
+            help="cost: recommend the cheapest point that keeps --min-evidence. evidence: the one with most facts "
+            "visible at no more than the default's cost.",
+        ),
+    ] = "cost",
+    min_evidence: Annotated[
+        float,
+        typer.Option("--min-evidence", help="Share of the facts visible under the default that must stay visible."),
+    ] = MIN_EVIDENCE,
+    judge_share: Annotated[
+        float, typer.Option("--judge-share", help="Share of the runs that are kept to judge; 0 for none.")
+    ] = JUDGE_SHARE,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the split and the search.", min=0)] = 0,
+    study: Annotated[
+        Path | None,
+        typer.Option("--study", help="Keep each finished replay in this file; a second run continues from it."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")
+    ] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    png_file: Annotated[Path | None, typer.Option("--png", help="Write the picture of cost and facts.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
+) -> None:
+    """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
+
+    Some of the runs are kept to judge what was found on the others; the figures of both parts are shown.
+    """
+    settings = TuneSettings(
+        prices=choose_prices(model, price, price_set),
+        space=parse_space(space or []),
+        tokens=tokens,
+        dialect=check_dialect(dialect),
+        trials=trials,
+        seed=seed,
+        judge_share=judge_share,
+        objective=cast(Objective, objective),
+        min_evidence=min_evidence,
+    )
+    check_tune_settings(settings)
+    if html_file or png_file:
+        load_vega()  # Before the work: a missing extra must not cost its results.
+    files = {"json": json_file, "html": html_file, "png": png_file, "toml": out}
+    check_settings_file(out, force=force)
+    check_outputs(files, [*paths, *([study] if study else [])])
+    errors = open_console(stderr=True)
+    with errors.status("reading"):
+        loaded = load_runs(paths)
+    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, errors)
+    made_by = Provenance(
+        version=version("elision"), date=date.today().isoformat(), command=shlex.join(["elision", *sys.argv[1:]])
+    )
+    asked = {kind: path for kind, path in files.items() if path is not None and (kind != "toml" or result.finished)}
+    # The files first: a reader that closes our output must not cost them.
+    failure = _write_files(result, made_by, asked, errors)
+    print_tuning(result, errors if "-" in map(str, asked.values()) else open_console())
+    if failure is not None:
+        raise failure
+    if not result.finished:
+        raise typer.Exit(130)
+    exit_on_reader_bug(result.problems)
+
+
+def check_settings_file(path: Path | None, *, force: bool) -> None:
+    """Raise OutputError for a file that is there already, unless it may be replaced."""
+    if path is not None and path.exists() and not force and str(path) != "-":
+        raise OutputError(f"--out {path}: is there already; --force replaces it, or name another file")
+
+
+def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, errors: Console) -> Tuning:
+    made_by = version("elision")
+    if not errors.is_terminal:
+        log = _TuneLog()
+        return tune_runs(loaded, settings, version=made_by, jobs=jobs, study=study, progress=log.report)
+    columns = (TextColumn("replaying"), BarColumn(), TimeRemainingColumn())
+    counted = TextColumn("{task.completed:.0f} of at most {task.total:.0f} replays")
+    with Progress(*columns, counted, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=1)
+
+        def show(progress: TuneProgress) -> None:
+            bar.update(task, completed=progress.finished, total=progress.every)
+
+        return tune_runs(loaded, settings, version=made_by, jobs=jobs, study=study, progress=show)
+
+
+class _TuneLog:
+    """Progress as lines: for about every tenth of the replays."""
+
+    def __init__(self) -> None:
+        self._tenth = 0
+
+    def report(self, progress: TuneProgress) -> None:
+        tenth = 10 * progress.finished // progress.every
+        if tenth > self._tenth:
+            self._tenth = tenth
+            print(f"replayed {progress.finished} of at most {progress.every}", file=sys.stderr, flush=True)
+
+
+def _write_files(result: Tuning, made_by: Provenance, files: Mapping[str, Path], log: Console) -> OutputError | None:
+    """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
+    failure = None
+    for kind, path in files.items():
+        refusal = write_report(path, _render_report(result, made_by, kind))
+        if refusal is None and str(path) != "-":
+            log.print(f"wrote {path}", markup=False, highlight=False)
+        failure = failure or refusal
+    return failure
+
+
+def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
+    if kind == "png":
+        return draw_tuning(result)
+    if kind == "toml":
+        return encode_report(write_settings(result, made_by))
+    if kind == "html":
+        return encode_report(build_tuning_page(result, made_by))
+    return encode_report(json.dumps(result.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")

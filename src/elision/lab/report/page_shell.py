@@ -1,0 +1,139 @@
+"""The frame of a self-contained page: policy, style, data and scripts, and how text becomes markup.
+
+Text of a recording reaches a page in two ways only: escaped into the markup here, or as JSON that page.js puts into the
+document as text. The policy in the page's head lets nothing run but the page's own scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from elision.lab.report.names import neutralize_text
+from elision.lab.report.palette import build_css
+from elision.lab.report.vega import load_vega
+
+#: Blanks at which no line may break: those of `96 %` and `× raw`.
+_UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageParts:
+    """What a page is filled with. headline, scope, prices, warning: text; sections, footer: markup.
+
+    brand: the command that made it. data: what page.js works from; None for a page without scripts. slots: of the
+    palette, those that the markup colours by.
+    """
+
+    brand: str
+    headline: str
+    scope: str
+    prices: str = ""
+    warning: str | None = None
+    sections: Sequence[str] = ()
+    footer: str = ""
+    data: Any = None
+    slots: Sequence[str] = ()
+
+
+def fill_page(parts: PageParts) -> str:
+    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
+    scripts = [] if parts.data is None else [_load_bundle(), _read_asset("page.js")]
+    style = _build_style(parts.slots)
+    return Template(_read_asset("page.html")).substitute(
+        policy=_build_policy(scripts, style),
+        brand=escape_text(parts.brand),
+        title=escape_text(f"{parts.brand}: {parts.headline}"),
+        style=style,
+        headline=escape_text(parts.headline),
+        scope=escape_text(parts.scope),
+        prices=escape_text(parts.prices),
+        interruption=f'<p class="warning">{escape_text(parts.warning)}</p>' if parts.warning else "",
+        body="\n".join(parts.sections),
+        footer=parts.footer,
+        data=embed_json({} if parts.data is None else parts.data),
+        scripts=_quote_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
+    )
+
+
+def embed_json(value: Any) -> str:
+    """Return `value` as JSON that is safe inside a script element, whatever its strings hold."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _load_bundle() -> str:
+    """Vega with its interpreter, which runs expressions without `eval`."""
+    bundle: str = load_vega().javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle
+
+
+def _quote_licence() -> str:
+    """The notice that travels with Vega."""
+    return f"<!--\n{_read_asset('vega-licence.txt')}-->"
+
+
+def _read_asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _build_policy(scripts: Sequence[str], style: str) -> str:
+    def hash_sources(texts: Iterable[str]) -> str:
+        return " ".join(f"'sha256-{_hash_text(text)}'" for text in texts) or "'none'"
+
+    return (
+        f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources([style])};"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash_text(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _build_style(slots: Sequence[str]) -> str:
+    text = (
+        _read_asset("page.css")
+        .replace("--light-slots: 0;", build_css(dark=False))
+        .replace("--dark-slots: 0;", build_css(dark=True))
+    )
+    # No style attribute passes the policy, so that what is coloured by strategy has a class.
+    return text + "".join(
+        f".c-{slot}{{background:var(--{slot});stroke:var(--{slot});fill:var(--{slot})}}" for slot in sorted(slots)
+    )
+
+
+def wrap_section(kind: str, title: str, *content: str) -> str:
+    """Return a section of the page. title: text; content: markup."""
+    return f'<section class="{kind}"><h2>{escape_text(title)}</h2>{"".join(content)}</section>'
+
+
+def place_chart(name: str, what: str) -> str:
+    """Return the place where page.js draws the chart `name`. what: its meaning, as text."""
+    return f'<div class="chart" id="{name}" role="img" aria-label="{escape_text(what)}"></div>'
+
+
+def wrap_subtitle(text: str) -> str:
+    """Return `text` as the line under a heading."""
+    return f'<p class="under">{escape_text(text)}</p>'
+
+
+def build_table(titles: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a table. titles, rows: markup."""
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def escape_text(text: str) -> str:
+    """Return `text` as markup that shows it."""
+    return _UNBROKEN.sub("\xa0", html.escape(neutralize_text(text)))

@@ -1,0 +1,167 @@
+"""A tuning as one self-contained page: the picture, every point on both parts, tools, and what the words mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elision.lab.report import figures, tuning_wording, wording
+from elision.lab.report.names import name_runs, neutralize_text
+from elision.lab.report.page_shell import (
+    PageParts,
+    build_table,
+    escape_text,
+    fill_page,
+    place_chart,
+    wrap_section,
+    wrap_subtitle,
+)
+from elision.lab.report.palette import PAGE
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.settings_file import describe_fully, quote_toml
+from elision.lab.report.tuning_chart import describe_far_points, draw_frontier
+from elision.lab.results import Row
+from elision.lab.tuning.tuning_result import TunedPoint, Tuning
+
+_TITLES = (
+    "strategy",
+    "fit: cost",
+    "fit: vs raw",
+    "fit: facts still visible",
+    "fit: turns missing a fact",
+    "judge: cost",
+    "judge: vs raw",
+    "judge: facts still visible",
+    "judge: turns missing a fact",
+    "in full",
+)
+#: Points that are listed at most; JSON has all.
+MOST_LISTED = 300
+
+
+def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
+    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
+    return fill_page(
+        PageParts(
+            brand="Elision tune",
+            headline=tuning_wording.write_headline(tuning),
+            scope=tuning_wording.describe_scope(tuning),
+            prices=wording.describe_prices(tuning.prices),
+            warning=tuning_wording.describe_interruption(tuning),
+            sections=[
+                _show_recommendation(tuning),
+                _show_frontier(tuning),
+                _show_points("Beside it", tuning, tuning.references),
+                _show_points("Frontier, cheapest first", tuning, tuning.frontier),
+                _show_points("Every other point, cheapest first", tuning, _list_others(tuning)),
+                _show_tools(tuning),
+                _show_runs(tuning),
+                _show_problems(tuning),
+                _show_notes(tuning),
+            ],
+            footer=_show_provenance(tuning, made_by),
+            data=_collect_data(tuning),
+        )
+    )
+
+
+def _show_recommendation(tuning: Tuning) -> str:
+    texts = (
+        tuning_wording.describe_choice(tuning),
+        tuning_wording.write_verdict(tuning),
+        tuning_wording.describe_rule_of_thumb(tuning),
+        tuning_wording.describe_study(tuning),
+    )
+    body = "".join(f"<p>{escape_text(text)}</p>" for text in texts if text)
+    setting = f"strategy = {quote_toml(describe_fully(tuning.recommended))}"
+    return wrap_section("", "Recommended", body, f"<p><code>{escape_text(setting)}</code></p>")
+
+
+def _show_frontier(tuning: Tuning) -> str:
+    text = "Filled: runs to fit. Hollow: runs to judge. Grey: points that another one beats. Point at one to read it."
+    chart = place_chart("recall", "points: cost and facts still visible of every strategy tried")
+    return wrap_section(
+        "", "Cost against facts still visible", wrap_subtitle(" ".join([text, *describe_far_points(tuning)])), chart
+    )
+
+
+def _list_others(tuning: Tuning) -> list[TunedPoint]:
+    return [point for point in tuning.points if not point.names and not point.on_frontier]
+
+
+def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> str:
+    if not points:
+        return ""
+    body = []
+    for point in points[:MOST_LISTED]:
+        recommended = point.text == tuning.recommended
+        badge = '<span class="badge">recommended</span>' if recommended else ""
+        names = f"{', '.join(point.names)}: " if point.names else ""
+        cells = [f"<td>{escape_text(names + tuning_wording.describe_point(point.text))}{badge}</td>"]
+        cells += [f"<td>{escape_text(cell)}</td>" for row in (point.fit, point.judge) for cell in _list_cells(row)]
+        cells.append(f'<td class="word">{escape_text(describe_fully(point.text))}</td>')
+        body.append(f"<tr{' class=recommended' if recommended else ''}>{''.join(cells)}</tr>")
+    more = len(points) - MOST_LISTED
+    note = [wrap_subtitle(f"{figures.format_count(more)} more with --json.")] if more > 0 else []
+    return wrap_section("long", title, *note, build_table(map(escape_text, _TITLES), body))
+
+
+def _list_cells(row: Row | None) -> tuple[str, ...]:
+    cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
+    return cost, *tuning_wording.format_cells(row)
+
+
+def _show_tools(tuning: Tuning) -> str:
+    shares = tuning_wording.list_tool_shares(tuning)
+    if not shares:
+        return ""
+    body = [f"<tr>{''.join(f'<td>{escape_text(cell)}</td>' for cell in cells)}</tr>" for cells in shares]
+    titles = ("tool", "hidden tokens", "facts missed", "rule tried: visible for")
+    return wrap_section("", "What masking by age hides, by tool (runs to fit)", build_table(titles, body))
+
+
+def _show_runs(tuning: Tuning) -> str:
+    keys = [*tuning.fit_runs, *tuning.judge_runs]
+    names = name_runs(Row(file=file, trajectory=run) for file, run in keys)
+    parts = (("to fit", tuning.fit_runs), ("to judge", tuning.judge_runs))
+    body = [
+        f"<tr><td>{part}</td><td><bdi>{escape_text(names[key])}</bdi></td></tr>" for part, keys in parts for key in keys
+    ]
+    return wrap_section("", "Runs", build_table(("part", "run"), body))
+
+
+def _show_problems(tuning: Tuning) -> str:
+    lines, more = wording.summarize_problems(tuning.problems)
+    if not lines:
+        return ""
+    items = "".join(f"<li><bdi>{escape_text(line)}</bdi></li>" for line in lines)
+    rest = f"<li>and {figures.format_count(more)} more</li>" if more else ""
+    title = f"{figures.format_plural(len(tuning.problems), 'problem')} while reading"
+    return wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
+
+
+def _show_notes(tuning: Tuning) -> str:
+    notes = "".join(f"<p>{escape_text(note)}</p>" for note in tuning_wording.list_notes(tuning))
+    return wrap_section("read", "How to read this", notes)
+
+
+def _show_provenance(tuning: Tuning, made_by: Provenance) -> str:
+    lines = [
+        ("Made by", f"Elision {made_by.version} on {made_by.date}"),
+        ("Command", made_by.command),
+        ("Recorded as", made_by.recorded),
+        ("Prices", neutralize_text(tuning.prices.name)),
+    ]
+    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
+
+
+def _collect_data(tuning: Tuning) -> dict[str, object]:
+    """What page.js works from: a study without runs, and one chart."""
+    return {
+        "strategies": [],
+        "columns": [],
+        "runs": [],
+        "rows": [],
+        "series": [],
+        "labels": "datum.label",
+        "charts": {"recall": draw_frontier(tuning, PAGE)},
+    }

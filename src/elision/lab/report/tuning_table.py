@@ -1,0 +1,125 @@
+"""A tuning in the terminal: references, the frontier on both parts, what is recommended and how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from elision.lab.report import tuning_wording, wording
+from elision.lab.report.fitting import choose_columns, measure_column
+from elision.lab.report.settings_file import describe_fully
+from elision.lab.report.terminal import (
+    build_empty_table,
+    measure_widest,
+    print_heading,
+    print_paragraph,
+    print_problems,
+    print_section,
+)
+from elision.lab.tuning.tuning_result import TunedPoint, Tuning
+
+#: Headings of the figures, those of the fit part first; and which stay the longest (highest) where room is short.
+TITLES = ("fit:\nvs raw", "fit:\nfacts", "fit:\nmissing", "judge:\nvs raw", "judge:\nfacts", "judge:\nmissing")
+_KEEP = (6, 5, 2, 4, 3, 1)
+#: Cells of a name that are shown however narrow the terminal.
+_SHORTEST = 26
+_MARK = "▸ "
+_NO_MARK = "  "
+
+
+def print_tuning(tuning: Tuning, console: Console) -> None:
+    """Print everything that a person needs to choose a point."""
+    console.print(Text(tuning_wording.write_headline(tuning), style="bold"))
+    console.print(Text(tuning_wording.describe_scope(tuning), style="dim"))
+    console.print(Text(wording.describe_prices(tuning.prices), style="dim"))
+    for note in (tuning_wording.describe_study(tuning), tuning_wording.describe_interruption(tuning)):
+        if note:
+            console.print(Text(note, style="yellow"))
+    console.print()
+    console.print(build_points_table(tuning, console.width))
+    print_paragraph(console, tuning_wording.describe_choice(tuning))
+    print_paragraph(console, tuning_wording.write_verdict(tuning), style="bold" if tuning.is_confirmed() else "yellow")
+    rule = tuning_wording.describe_rule_of_thumb(tuning)
+    if rule:
+        print_paragraph(console, rule)
+    _print_texts(tuning, console)
+    _print_tools(tuning, console)
+    print_problems(tuning.problems, console)
+    print_heading(console, "How to read this")
+    for note in tuning_wording.list_notes(tuning):
+        print_paragraph(console, note)
+
+
+def build_points_table(tuning: Tuning, width: int) -> Table:
+    """Return the references and the frontier, each on both parts, in `width` cells."""
+    listed = tuning_wording.choose_listed(tuning)
+    names = tuning_wording.list_reference_names(tuning.references)
+    groups = [
+        ("beside it", list(tuning.references), names),
+        (_head_frontier(tuning, listed), listed, number_points(listed)),
+    ]
+    rows = [(heading, point, labels[point.text]) for heading, points, labels in groups for point in points]
+    cells = [_list_cells(point) for _, point, _ in rows]
+    labels = [_mark(tuning, point) + label for _, point, label in rows]
+    columns = [[title, *(row[place] for row in cells)] for place, title in enumerate(TITLES)]
+    widest = measure_widest(labels)
+    shown = choose_columns(columns, _KEEP, width - min(widest, _SHORTEST))
+    table = build_empty_table(["strategy"], [TITLES[place] for place in shown])
+    # The names give way, never a figure.
+    room = width - sum(measure_column(columns[place]) for place in shown)
+    table.columns[0].max_width = max(_SHORTEST, min(widest, room))
+    before = None
+    for (heading, point, _), label, row in zip(rows, labels, cells, strict=True):
+        if heading != before:
+            table.add_row(Text(heading, style="italic"))
+            before = heading
+        style = "bold" if point.text == tuning.recommended else ""
+        table.add_row(Text(label), *(Text(row[place]) for place in shown), style=style)
+    return table
+
+
+def _head_frontier(tuning: Tuning, listed: Sequence[TunedPoint]) -> str:
+    if len(listed) < len(tuning.frontier):
+        return f"frontier, cheapest first ({len(listed)} of {len(tuning.frontier)})"
+    return "frontier, cheapest first"
+
+
+def number_points(points: Sequence[TunedPoint]) -> dict[str, str]:
+    """Return, by strategy text, the number and short name of each point of the frontier."""
+    return {
+        point.text: f"{number:2}  {tuning_wording.describe_point(point.text)}"
+        for number, point in enumerate(points, start=1)
+    }
+
+
+def _mark(tuning: Tuning, point: TunedPoint) -> str:
+    if point.text == tuning.recommended:
+        return _MARK
+    return _NO_MARK
+
+
+def _list_cells(point: TunedPoint) -> tuple[str, ...]:
+    return (*tuning_wording.format_cells(point.fit), *tuning_wording.format_cells(point.judge))
+
+
+def _print_texts(tuning: Tuning, console: Console) -> None:
+    """Print the strategies in full, for -s and for settings."""
+    print_heading(console, "In full")
+    for number, point in enumerate(tuning_wording.choose_listed(tuning), start=1):
+        mark = _MARK if point.text == tuning.recommended else _NO_MARK
+        # On one line whatever the width, so that a copy is whole.
+        console.print(Text(f"{mark}{number:2}  {describe_fully(point.text)}"), soft_wrap=True)
+
+
+def _print_tools(tuning: Tuning, console: Console) -> None:
+    shares = tuning_wording.list_tool_shares(tuning)
+    if not shares:
+        return
+    table = build_empty_table(["tool"], ["hidden\ntokens", "facts\nmissed", "rule tried:\nvisible for"])
+    for cells in shares:
+        table.add_row(*map(Text, cells))
+    print_section(console, "What masking by age hides, by tool (runs to fit)", Padding(table, (0, 0, 0, 2)))

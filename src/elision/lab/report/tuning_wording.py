@@ -1,0 +1,238 @@
+"""The sentences of a tuning's report, the same in terminal, page, picture and settings file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from elision.lab.report import figures
+from elision.lab.report.names import neutralize_text
+from elision.lab.results import Row
+from elision.lab.tuning.tool_rules import ToolUse
+from elision.lab.tuning.tuning_result import TunedPoint, Tuning
+from elision.strategies.hybrid import Hybrid
+from elision.strategies.masking import Masking
+from elision.strategies.rules import Rule
+from elision.strategies.schedules import CacheAwareSchedule
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
+from elision.strategies.summarization import Summarization
+
+#: Points of the frontier that a table lists; JSON has all.
+LISTED: Final = 12
+#: Runs to judge of which a verdict says little.
+FEW_RUNS: Final = 3
+
+
+def write_headline(tuning: Tuning) -> str:
+    """Return the recommended point in a sentence, beside today's default."""
+    best, default = tuning.best, tuning.baseline
+    name = describe_point(best.text)
+    name = name[:1].upper() + name[1:]
+    spent, before = figures.format_usd(best.fit.usd), figures.format_usd(default.fit.usd)
+    if best.text == default.text:
+        return f"The default is the best point found: {name}, {spent} ({_format_change(best.fit)} vs raw)."
+    change = figures.format_change(best.fit.usd / default.fit.usd if default.fit.usd else None)
+    return f"{name} costs {spent} instead of {before} by default ({change})."
+
+
+def describe_scope(tuning: Tuning) -> str:
+    """Return which runs were used, and which points were evaluated."""
+    fit = figures.format_plural(len(tuning.fit_runs), "run")
+    judge = figures.format_count(len(tuning.judge_runs))
+    searched, size = figures.format_count(tuning.searched), figures.format_plural(tuning.size, "point")
+    if tuning.method == "exhaustive":
+        search = f"all {size} replayed" if tuning.searched == tuning.size else f"{searched} of {size} replayed"
+    else:
+        search = f"{searched} of {size} replayed, proposed by Optuna"
+    return f"{fit} to fit, {judge} to judge (seed {tuning.seed}); {search}"
+
+
+def describe_choice(tuning: Tuning) -> str:
+    """Return why the recommended point is recommended."""
+    best, default = tuning.best.fit, tuning.baseline.fit
+    if not default.evidence_items:
+        return (
+            "Recommended: the default. No fact of an earlier result was used again in these runs, so nothing measures "
+            "what hiding would lose."
+        )
+    if tuning.objective == "cost":
+        share = figures.format_share(tuning.min_evidence)
+        rule = f"within 1 % of the cheapest point that keeps {share} of the default's visible facts, the simplest"
+    else:
+        rule = "within 1 % of the most facts visible at no more than the default's cost, the simplest"
+    facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
+    return f"Recommended: {rule}. On the runs to fit {facts}."
+
+
+def write_verdict(tuning: Tuning) -> str:
+    """Return whether the recommended point holds on the runs that were kept to judge."""
+    best, default = tuning.best.judge, tuning.baseline.judge
+    if best is None or default is None:
+        if not tuning.finished:
+            return "Not judged: the search was interrupted."
+        return "Not judged: no run was kept to judge on (--judge-share 0)."
+    runs = f"On the {figures.format_plural(len(tuning.judge_runs), 'run')} kept to judge"
+    costs = f"{figures.format_usd(best.usd)} instead of {figures.format_usd(default.usd)} by default"
+    change = figures.format_change(best.usd / default.usd if default.usd else None)
+    facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
+    if tuning.best.text == tuning.baseline.text:
+        return f"{runs} the default costs {figures.format_usd(best.usd)} ({_format_change(best)} vs raw)."
+    outcome = "It holds." if tuning.is_confirmed() else "It does not hold: keep the default, or give more runs."
+    few = " So few runs prove little." if len(tuning.judge_runs) < FEW_RUNS else ""
+    return f"{runs} it costs {costs} ({change}); {facts}. {outcome}{few}"
+
+
+def describe_rule_of_thumb(tuning: Tuning) -> str | None:
+    """Return what the published rule for these runs' scaffold costs on them; None where none was published."""
+    point = next((each for each in tuning.points if tuning.rule_of_thumb in each.names), None)
+    if not tuning.rule_of_thumb or point is None:
+        return None
+    judged = "" if point.judge is None else f", {_format_change(point.judge)} to judge"
+    preset = tuning.rule_of_thumb.replace("published for ", "preset ").lower()
+    with_schedule = next((each for each in tuning.points if preset in each.names), None)
+    name = f"Rule of thumb {tuning.rule_of_thumb}, {describe_point(point.text)}"
+    text = f"{name}: {_format_change(point.fit)} vs raw{judged}"
+    if with_schedule is None:
+        return f"{text}."
+    return f"{text}; the same numbers with Elision's schedule: {_format_change(with_schedule.fit)}."
+
+
+def describe_interruption(tuning: Tuning) -> str | None:
+    """Return what an interruption left; None if there was none."""
+    if tuning.finished:
+        return None
+    if tuning.study:
+        return f"Interrupted. {neutralize_text(tuning.study)} keeps what is finished: the same command continues."
+    return "Interrupted. With --study FILE the same command would continue."
+
+
+def describe_study(tuning: Tuning) -> str | None:
+    """Return what a study file already held, and how the runs differ from its own; None without one."""
+    if not tuning.study or not (tuning.reused or tuning.added or tuning.gone):
+        return None
+    text = f"{neutralize_text(tuning.study)}: {figures.format_plural(tuning.reused, 'evaluation')} reused"
+    changes = []
+    if tuning.added:
+        changes.append(f"{figures.format_plural(tuning.added, 'run')} new or changed, replayed anew")
+    if tuning.gone:
+        changes.append(f"{figures.format_plural(tuning.gone, 'run')} no longer there")
+    return "; ".join([text, *changes]) + "."
+
+
+def describe_point(text: str) -> str:
+    """Return a strategy in few words: `masking 5, no gist, stale first`."""
+    strategy = parse_strategy(text)
+    return ", ".join([_describe_numbers(strategy), *_describe_options(strategy)])
+
+
+def _describe_numbers(strategy: Strategy) -> str:
+    if isinstance(strategy, Masking):
+        return f"masking {strategy.window}"
+    if isinstance(strategy, Hybrid):
+        return f"hybrid {strategy.window}/{strategy.summarize_at}/{strategy.tail}"
+    if isinstance(strategy, Summarization):
+        return f"summarization {strategy.every}+{strategy.tail}"
+    return strategy.name
+
+
+def _describe_options(strategy: Strategy) -> list[str]:
+    options = []
+    if not isinstance(strategy.schedule, CacheAwareSchedule):
+        options.append(str(strategy.schedule))
+    if strategy.gist != Strategy().gist:
+        options.append(f"gist {strategy.gist}" if strategy.gist else "no gist")
+    if len(strategy.rules) > 1:
+        options.append(f"{len(strategy.rules)} rules")
+    options += [_describe_rule(rule) for rule in strategy.rules if len(strategy.rules) == 1]
+    return options
+
+
+def _describe_rule(rule: Rule) -> str:
+    if rule.superseded:
+        return "stale first"
+    return f"{describe_tool(rule.tool, rule.args)} after {rule.after}"
+
+
+def describe_tool(tool: str, args: str) -> str:
+    """Return what a rule matches, in few words: the tool, or the program of a shell."""
+    if args == "*":
+        return neutralize_text(tool) or "unnamed tool"
+    return neutralize_text(args.removeprefix("cd * && ").removesuffix(" *"))
+
+
+def choose_listed(tuning: Tuning) -> list[TunedPoint]:
+    """Return the frontier, thinned evenly if it is long; both ends and the recommended point stay."""
+    points = list(tuning.frontier)
+    if tuning.best not in points:
+        points = sorted([*points, tuning.best], key=lambda point: (point.fit.usd, point.text))
+    if len(points) <= LISTED:
+        return points
+    steps = {round(number * (len(points) - 1) / (LISTED - 1)) for number in range(LISTED)}
+    return [point for place, point in enumerate(points) if place in steps or point.text == tuning.recommended]
+
+
+def list_tool_shares(tuning: Tuning) -> list[tuple[str, str, str, str]]:
+    """Return the tools that matter: name, share of the hidden tokens, facts missed, and the rule that is tried."""
+    whole = sum(use.hidden_tokens for use in tuning.tools)
+    tried = {(tool.tool, tool.args): tool.longer for rules in tuning.space.rule_sets for tool in rules.tools}
+    return [_format_tool(use, whole, tried) for use in tuning.tools[:6] if whole]
+
+
+def _format_tool(use: ToolUse, whole: int, tried: Mapping[tuple[str, str], bool]) -> tuple[str, str, str, str]:
+    share = figures.format_share(use.hidden_tokens / whole)
+    longer = tried.get((use.tool, use.args))
+    rule = figures.NOTHING if longer is None else "twice the window" if longer else "half the window"
+    return describe_tool(use.tool, use.args), share, figures.format_count(use.missed), rule
+
+
+def list_notes(tuning: Tuning) -> list[str]:
+    """Return what limits the figures."""
+    notes = [
+        "Facts: of the names, paths and numbers that the agent used from earlier results, the share that its context "
+        "still showed. Missing: turns that used a hidden one.",
+        "A replay keeps the agent's recorded steps; an agent that sees less may need more turns.",
+    ]
+    if any(point.fit.summaries for point in tuning.points):
+        notes.append(
+            "Summaries are made without a model, and billed as the model call that they stand for. Real summaries"
+            " lengthened runs by 13–18 %."
+        )
+    if tuning.unfit:
+        notes.append(f"{figures.format_plural(tuning.unfit, 'point')} left out: a run does not fit their budget.")
+    if tuning.counter == "estimate":
+        notes.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")
+    return notes
+
+
+def format_cells(row: Row | None) -> tuple[str, str, str]:
+    """Return cost vs raw, facts visible and turns missing a fact of one part; dashes where it was not replayed."""
+    if row is None:
+        return figures.NOTHING, figures.NOTHING, figures.NOTHING
+    return (
+        _format_change(row),
+        figures.format_share(row.evidence_recall),
+        figures.format_count(row.regret_turns),
+    )
+
+
+def _format_change(row: Row) -> str:
+    return figures.format_change(row.to_raw)
+
+
+def _format_facts(row: Row) -> str:
+    found, every = figures.format_count(row.evidence_found), figures.format_count(row.evidence_items)
+    return f"{found} of {every} facts ({figures.format_share(row.evidence_recall)})"
+
+
+def _format_found(row: Row) -> str:
+    return f"{figures.format_count(row.evidence_found)} ({figures.format_share(row.evidence_recall)})"
+
+
+def list_reference_names(points: Sequence[TunedPoint]) -> dict[str, str]:
+    """Return, by strategy text, what each reference is called; the default with its numbers."""
+    return {
+        point.text: f"default: {describe_point(point.text)}" if "default" in point.names else ", ".join(point.names)
+        for point in points
+        if point.names
+    }

@@ -1,0 +1,190 @@
+"""What each run cost and lost under each strategy, in memory and, where a file is named, on disk as it is found.
+
+The file is JSON lines: first what all evaluations share (prices, counter, dialect, version), then one evaluation a
+line. An evaluation is found again by the content of its run and the text of its strategy: seed, trials, space and
+split may change, and runs may come and go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from elision.errors import OutputError, SpecError
+from elision.lab.results import Row, prices_json
+from elision.lab.study import StudySettings
+from elision.strategies.spec import describe_strategy
+from elision.strategies.strategy import Strategy
+from elision.trajectory.json_form import encode_head, encode_turn
+from elision.trajectory.prices import Bill
+from elision.trajectory.trajectory import Trajectory
+
+FORMAT: Final = "elision.tune-study/1"
+#: Fields of a row that depend on the other runs of a corpus, or on where the run lies: they are not kept.
+_NOT_KEPT: Final = frozenset(
+    (
+        *("file", "trajectory", "reader", "strategy", "bill", "summarizer", "hindsight_usd", "extended_usd"),
+        *("evidence_items_filtered", "evidence_found_filtered", "regret_turns_filtered"),
+    )
+)
+_KEPT: Final = tuple(item.name for item in fields(Row) if item.name not in _NOT_KEPT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One run under one strategy. row: its figures; None if the run does not fit the strategy's budget.
+
+    problem: why it does not, else "".
+    """
+
+    row: Row | None
+    problem: str = ""
+
+
+def digest_run(run: Trajectory) -> str:
+    """Return what tells the content of `run` from any other's, wherever its file is."""
+    content = [encode_head(run.head), [encode_turn(turn) for turn in run.turns]]
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@dataclass(slots=True)
+class Evaluations:
+    """Evaluations by run and strategy. reused: how many a file held for the runs at hand.
+
+    added, gone: runs that the file does not know, and runs of the file that are no longer there.
+    """
+
+    digests: tuple[str, ...]
+    found: dict[tuple[str, str], Evaluation] = field(default_factory=dict)
+    path: Path | None = None
+    reused: int = 0
+    added: int = 0
+    gone: int = 0
+
+    def find(self, place: int, strategy: Strategy) -> Evaluation | None:
+        """Return the evaluation of the run at `place` under `strategy`; None if it is still to be made."""
+        return self.found.get((self.digests[place], describe_strategy(strategy)))
+
+    def add(self, place: int, strategy: Strategy, evaluation: Evaluation) -> None:
+        """Keep `evaluation`, on disk too where a file is named. Raises OutputError."""
+        key = self.digests[place], describe_strategy(strategy)
+        self.found[key] = evaluation
+        if self.path is not None:
+            line = {"run": key[0], "strategy": key[1], **_encode_evaluation(evaluation)}
+            _append_line(self.path, line)
+
+
+def open_evaluations(
+    runs: tuple[Trajectory, ...], settings: StudySettings, version: str, path: Path | None
+) -> Evaluations:
+    """Return the evaluations that `path` holds of `runs`, and write new ones there; all in memory if it is None.
+
+    Raises SpecError for a file that was made with other prices or another way of counting, OutputError for one that is
+    no study of ours or cannot be written.
+    """
+    evaluations = Evaluations(digests=tuple(map(digest_run, runs)), path=path)
+    if path is None:
+        return evaluations
+    header = {"format": FORMAT, "settings": describe_settings(settings, version)}
+    lines = _read_lines(path)
+    if not lines:
+        _append_line(path, header)
+        return evaluations
+    _check_header(path, lines[0], header)
+    known = set()
+    for line in lines[1:]:
+        known.add(line["run"])
+        evaluations.found[line["run"], line["strategy"]] = _decode_evaluation(line)
+    mine = set(evaluations.digests)
+    evaluations.reused = sum(run in mine for run, _ in evaluations.found)
+    if known:
+        evaluations.added = len(mine - known)
+        evaluations.gone = len(known - mine)
+    return evaluations
+
+
+def describe_settings(settings: StudySettings, version: str) -> dict[str, Any]:
+    """Return what evaluations must share to be comparable."""
+    prices = prices_json(settings.prices)
+    return {"prices": prices, "tokens": settings.tokens, "dialect": settings.dialect, "version": version}
+
+
+def _check_header(path: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    theirs = found.get("settings")
+    ours = json.loads(json.dumps(expected["settings"]))
+    if not isinstance(theirs, dict) or theirs == ours:
+        return
+    changed = [name for name in ours if theirs.get(name) != ours[name]]
+    names = {"prices": _name_prices(theirs), "tokens": theirs.get("tokens"), "dialect": theirs.get("dialect")}
+    names["version"] = f"Elision {theirs.get('version')}"
+    was = ", ".join(f"{name} ({names.get(name)})" for name in changed)
+    raise SpecError(
+        f"--study {path}: its evaluations were made with another {was}; give the same options, name another file, "
+        "or remove this one"
+    )
+
+
+def _name_prices(settings: Mapping[str, Any]) -> str:
+    prices = settings.get("prices")
+    return str(prices.get("name")) if isinstance(prices, dict) else "unknown"
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of `path`, and cut off what an interruption left of a last one. [] if there is none."""
+    try:
+        content = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise OutputError(f"--study {path}: cannot be read ({error.strerror or error})") from error
+    whole = content[: content.rfind(b"\n") + 1]
+    try:
+        lines = [json.loads(line) for line in whole.splitlines()]
+        ours = not content.strip() or (bool(lines) and lines[0].get("format") == FORMAT)
+    except (ValueError, AttributeError):
+        ours = False
+    if not ours:
+        raise OutputError(f"--study {path}: is there already and is no study of elision tune; name another file")
+    if len(whole) < len(content):
+        with _name_path(path), path.open("r+b") as file:
+            file.truncate(len(whole))
+    return lines
+
+
+def _append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """A line in one write: several processes may share the file."""
+    with _name_path(path), path.open("ab", buffering=0) as file:
+        file.write(json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+
+
+class _name_path:  # noqa: N801 - a context manager that reads as what it does
+    """Raise the system's refusals as an OutputError that names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise OutputError(f"--study {self.path}: cannot be written ({error.strerror or error})") from error
+
+
+def _encode_evaluation(evaluation: Evaluation) -> dict[str, Any]:
+    row = evaluation.row
+    if row is None:
+        return {"problem": evaluation.problem}
+    bills = {"bill": asdict(row.bill), "summarizer": asdict(row.summarizer)}
+    return {"row": {name: getattr(row, name) for name in _KEPT} | bills}
+
+
+def _decode_evaluation(line: Mapping[str, Any]) -> Evaluation:
+    values = line.get("row")
+    if values is None:
+        return Evaluation(row=None, problem=str(line.get("problem", "")))
+    figures = {name: values[name] for name in _KEPT}
+    return Evaluation(row=Row(**figures, bill=Bill(**values["bill"]), summarizer=Bill(**values["summarizer"])))

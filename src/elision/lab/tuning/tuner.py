@@ -1,0 +1,300 @@
+"""A tuning from start to end: split the runs, search on one part, judge what was found on the other.
+
+No figure of the judge part enters the choice of the recommended point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from elision.errors import FormatError, SpecError
+from elision.lab.results import Row
+from elision.lab.study import Loaded, StudySettings
+from elision.lab.tuning.evaluations import Evaluations, open_evaluations
+from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
+from elision.lab.tuning.references import describe_default, find_rule_of_thumb, list_references
+from elision.lab.tuning.run_evaluator import PreparedRuns, RunEvaluator, prepare_runs
+from elision.lab.tuning.run_split import split_runs
+from elision.lab.tuning.search_space import SearchSpace, add_rule_sets
+from elision.lab.tuning.tool_rules import ToolUse, choose_tool_rules, measure_tools
+from elision.lab.tuning.tuning_result import (
+    OBJECTIVES,
+    Objective,
+    TunedPoint,
+    Tuning,
+    choose_point,
+    find_frontier,
+)
+from elision.strategies.spec import describe_strategy, parse_strategy
+from elision.strategies.strategy import Strategy
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: Points that are evaluated unless the user asks for more: 8 runs of 80 calls take one process two minutes.
+TRIALS: Final = 64
+JUDGE_SHARE: Final = 0.3
+#: Of the facts that stay visible under the default, a recommended point keeps this share at least.
+MIN_EVIDENCE: Final = 0.98
+#: Where a sampled search begins: the defaults, and windows to both sides.
+FIRST: Final = (
+    "masking",
+    "hybrid",
+    "summarization",
+    "masking(window=5)",
+    "masking(window=20)",
+    "hybrid(window=5)",
+    "hybrid(window=20)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneSettings:
+    """What is asked of a tuning.
+
+    tokens: name of the counter. dialect: whose messages are sent. trials: most points of the space to evaluate.
+    judge_share: of the runs, kept to judge. min_evidence: of the default's visible facts, the share that the
+    recommended point keeps at least.
+    """
+
+    prices: Prices
+    space: SearchSpace = field(default_factory=SearchSpace)
+    tokens: str = "o200k"
+    dialect: str = "openai"
+    trials: int = TRIALS
+    seed: int = 0
+    judge_share: float = JUDGE_SHARE
+    objective: Objective = "cost"
+    min_evidence: float = MIN_EVIDENCE
+
+    @property
+    def study_settings(self) -> StudySettings:
+        """What a replay needs to know."""
+        return StudySettings(
+            prices=self.prices,
+            candidates=(),
+            tokens=self.tokens,
+            dialect=self.dialect,
+            hindsight=False,
+            elongation="none",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TuneProgress:
+    """finished, every: replays of one run under one strategy; `every` is what the search takes at most."""
+
+    finished: int
+    every: int
+
+
+def check_tune_settings(settings: TuneSettings) -> None:
+    """Raise SpecError for an objective or a share that has no meaning."""
+    if settings.objective not in OBJECTIVES:
+        raise SpecError(f"--objective {settings.objective}: there are: {', '.join(OBJECTIVES)}")
+    if not 0 <= settings.min_evidence <= 1:
+        raise SpecError(f"--min-evidence {settings.min_evidence:g}: give a share from 0 to 1, such as {MIN_EVIDENCE}")
+
+
+def tune_runs(
+    loaded: Loaded,
+    settings: TuneSettings,
+    *,
+    version: str = "",
+    jobs: int = 1,
+    study: Path | None = None,
+    progress: Callable[[TuneProgress], None] | None = None,
+) -> Tuning:
+    """Find the settings that suit the runs of `loaded`.
+
+    version: of Elision; evaluations of another one are not reused. study: file that keeps each evaluation as it is
+    made; a later call continues from it. progress: called after each replay. After Ctrl-C the result is what is
+    finished. Raises SpecError and FormatError for runs that cannot be tuned on, MissingExtra without Optuna.
+    """
+    check_tune_settings(settings)
+    runs = loaded.runs
+    fit, judge = split_runs(runs, settings.judge_share, settings.seed)
+    _check_lengths([runs[place] for place in fit], settings.space)
+    evaluations = open_evaluations(runs, settings.study_settings, version, study)
+    prepared = prepare_runs(runs, settings.study_settings)
+    uses = measure_tools([prepared.runs[place] for place in fit], settings.prices, settings.study_settings.sizer)
+    space = add_rule_sets(settings.space, choose_tool_rules(uses))
+    work = _TuningWork(settings, space, prepared, evaluations, fit, judge, progress)
+    finished = work.search(jobs)
+    return work.build_result(loaded.problems, uses, str(study or ""), finished)
+
+
+def _check_lengths(runs: Sequence[Trajectory], space: SearchSpace) -> None:
+    """Raise FormatError where no run is long enough for anything to be hidden."""
+    longest = max(len(run.turns) for run in runs)
+    if longest <= space.smallest_window + 1:
+        raise FormatError(
+            f"the runs are too short to tune on: the longest has {longest} calls, and the smallest window searched "
+            f"keeps {space.smallest_window} of them; give longer recordings, or --space window=1,2"
+        )
+
+
+class _TuningWork:
+    """One tuning at work. fit, judge: places of the runs. proposed: points of the search, in the order found."""
+
+    def __init__(
+        self,
+        settings: TuneSettings,
+        space: SearchSpace,
+        prepared: PreparedRuns,
+        evaluations: Evaluations,
+        fit: list[int],
+        judge: list[int],
+        progress: Callable[[TuneProgress], None] | None,
+    ) -> None:
+        self.settings = settings
+        self.space = space
+        self.prepared = prepared
+        self.evaluations = evaluations
+        self.fit = fit
+        self.judge = judge
+        self.references = list_references()
+        self.default = parse_strategy(describe_default())
+        self.possible = space.list_strategies()
+        self.is_exhaustive = len(self.possible) <= settings.trials
+        self.proposed: dict[Strategy, None] = {}
+        self.problems: list[Problem] = []
+        self._progress = progress
+        self._replays = 0
+        if not self.is_exhaustive:
+            load_optuna()  # Before the work: a missing extra must not cost its results.
+
+    def search(self, jobs: int) -> bool:
+        """Evaluate the references, the points of the search, and the best of them on the judge part. Return whether
+        nothing interrupted it."""
+        evaluator = RunEvaluator(
+            self.prepared,
+            self.settings.study_settings,
+            self.evaluations,
+            jobs=min(jobs, len(self.prepared.runs) * 8),
+            watch=self._report_progress,
+        )
+        self.evaluator = evaluator
+        try:
+            with evaluator:
+                evaluator.evaluate([self.default], [*self.fit, *self.judge])
+                self._leave_out_unfit_runs()
+                evaluator.evaluate(list(self.references), self.fit)
+                self._search_points()
+                best = [parse_strategy(point.text) for point in self._list_points() if point.on_frontier]
+                evaluator.evaluate([*self.references, *best, self._choose()], self.judge)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _search_points(self) -> None:
+        if self.is_exhaustive:
+            search_exhaustively(self.possible, self._evaluate_points)
+            return
+        search_by_sampling(
+            self.space,
+            self._evaluate_points,
+            trials=self.settings.trials,
+            seed=self.settings.seed,
+            first=[parse_strategy(text) for text in FIRST],
+        )
+
+    def _evaluate_points(self, strategies: Sequence[Strategy]) -> list[Row | None]:
+        self.proposed |= dict.fromkeys(strategies)
+        self.evaluator.evaluate(strategies, self.fit)
+        return [self.evaluator.sum_runs(strategy, self.fit) for strategy in strategies]
+
+    def _list_searched(self) -> list[Strategy]:
+        """Return the proposed points that are replayed on the whole fit part: after an interruption some are not."""
+        return [
+            strategy
+            for strategy in self.proposed
+            if all(self.evaluations.find(place, strategy) is not None for place in self.fit)
+        ]
+
+    def _leave_out_unfit_runs(self) -> None:
+        """Leave out the runs that do not even fit the default's budget, as a replay does."""
+        for part in (self.fit, self.judge):
+            for place in list(part):
+                evaluation = self.evaluations.find(place, self.default)
+                if evaluation is not None and evaluation.row is None:
+                    part.remove(place)
+                    run = self.prepared.runs[place]
+                    self.problems.append(Problem(file=run.file, line=None, reason=evaluation.problem))
+        if not self.fit:
+            raise FormatError(f"no run is left to fit: {self.problems[0]}")
+
+    def _report_progress(self) -> None:
+        self._replays += 1
+        if self._progress is not None:
+            points = min(self.settings.trials, len(self.possible)) + len(self.references)
+            every = points * len(self.fit) + 2 * len(self.references) * len(self.judge)
+            self._progress(TuneProgress(self._replays, max(every - self.evaluations.reused, self._replays)))
+
+    def _list_points(self) -> list[TunedPoint]:
+        """Return what is evaluated on the whole fit part: references first, the others by their cost."""
+        rows: dict[Strategy, Row | None] = {
+            strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self.references
+        }
+        rows |= {strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self._list_searched()}
+        points = [
+            TunedPoint(
+                text=describe_strategy(strategy),
+                fit=row,
+                judge=self.evaluator.sum_runs(strategy, self.judge),
+                names=self.references.get(strategy, ()),
+            )
+            for strategy, row in rows.items()
+            if row is not None
+        ]
+        best = find_frontier([point.fit for point in points])
+        marked = [replace(point, on_frontier=is_best) for point, is_best in zip(points, best, strict=True)]
+        named = [point for point in marked if point.names]
+        others = [point for point in marked if not point.names]
+        return [*named, *sorted(others, key=lambda point: (point.fit.usd, point.text))]
+
+    def _choose(self) -> Strategy:
+        points = self._list_points()
+        default = next(point for point in points if "default" in point.names)
+        chosen = choose_point(points, default, self.settings.objective, self.settings.min_evidence)
+        return parse_strategy(chosen.text)
+
+    def build_result(self, problems: Sequence[Problem], uses: Sequence[ToolUse], study: str, finished: bool) -> Tuning:
+        """Return the tuning. Raises KeyboardInterrupt where not even the default is evaluated."""
+        points = self._list_points()
+        if not any("default" in point.names for point in points):
+            raise KeyboardInterrupt
+        settings = self.settings
+        searched = self._list_searched()
+        return Tuning(
+            prices=settings.prices,
+            counter=settings.tokens,
+            dialect=settings.dialect,
+            objective=settings.objective,
+            min_evidence=settings.min_evidence,
+            seed=settings.seed,
+            judge_share=settings.judge_share,
+            method="exhaustive" if self.is_exhaustive else "optuna",
+            space=self.space,
+            tools=tuple(uses),
+            size=len(self.possible),
+            searched=len(searched),
+            unfit=sum(self.evaluator.sum_runs(strategy, self.fit) is None for strategy in searched),
+            points=tuple(points),
+            recommended=describe_strategy(self._choose()),
+            default=describe_default(),
+            fit_runs=self._name_runs(self.fit),
+            judge_runs=self._name_runs(self.judge),
+            rule_of_thumb=find_rule_of_thumb([self.prepared.runs[place] for place in self.fit]),
+            problems=(*problems, *self.problems),
+            study=study,
+            reused=self.evaluations.reused,
+            added=self.evaluations.added,
+            gone=self.evaluations.gone,
+            finished=finished,
+        )
+
+    def _name_runs(self, places: Sequence[int]) -> tuple[tuple[str, str], ...]:
+        return tuple((self.prepared.runs[place].file, self.prepared.runs[place].id) for place in places)

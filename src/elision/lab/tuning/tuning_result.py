@@ -1,0 +1,224 @@
+"""What a tuning found: values that its reports are made from, and their JSON shape `elision.tune/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from elision.lab.results import Row, prices_json
+from elision.lab.tuning.search_space import SearchSpace
+from elision.lab.tuning.tool_rules import ToolUse
+from elision.trajectory.prices import Prices
+from elision.trajectory.trajectory import Problem
+
+FORMAT: Final = "elision.tune/1"
+
+#: What is recommended: the cheapest point that keeps enough facts visible, or of those that cost no more than the
+#: default the one with most.
+Objective: TypeAlias = Literal["cost", "evidence"]
+OBJECTIVES: Final[tuple[Objective, ...]] = ("cost", "evidence")
+#: How every pair of runs and strategy was chosen: every point of the space, or a sample of it.
+Method: TypeAlias = Literal["exhaustive", "optuna"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedPoint:
+    """One strategy on the two parts of the runs.
+
+    text: what `elision replay -s` takes. names: what it is known as ("default", "published for SWE-agent"); none for
+    points that only the search found. fit, judge: the sums of the runs; judge is None where it was not replayed there.
+    on_frontier: whether no other point of the fit part is as cheap, shows as many facts and misses as few.
+    """
+
+    text: str
+    fit: Row
+    judge: Row | None = None
+    names: tuple[str, ...] = ()
+    on_frontier: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """The shape of one entry of "points"."""
+        return {
+            "strategy": self.text,
+            "names": list(self.names),
+            "on_frontier": self.on_frontier,
+            "fit": _encode_sum(self.fit),
+            "judge": None if self.judge is None else _encode_sum(self.judge),
+        }
+
+
+#: Keys of a replay's totals that a tuning does not have: they belong to single runs, depend on the other runs read, or
+#: are not asked for.
+_LEFT_OUT: Final = frozenset(("file", "trajectory", "reader", "strategy", "usd_hindsight", "usd_with_assumed_turns"))
+
+
+def _encode_sum(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.json().items() if name not in _LEFT_OUT and "filtered" not in name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Everything a tuning found.
+
+    points: the reference strategies first, then the others in the order of their cost on the fit part.
+    recommended: the text of the recommended one. default: of today's default.
+    fit_runs, judge_runs: (file, id) of the runs in each part. rule_of_thumb: the name of the reference that was
+    published for the scaffold of these runs, "" if there is none.
+    size: possible points. searched: of them evaluated. unfit: points left out, since a run does not fit their budget.
+    reused, added, gone: see `Evaluations`. finished: False if it was interrupted.
+    """
+
+    prices: Prices
+    counter: str
+    dialect: str
+    objective: Objective
+    min_evidence: float
+    seed: int
+    judge_share: float
+    method: Method
+    space: SearchSpace
+    tools: tuple[ToolUse, ...]
+    size: int
+    searched: int
+    unfit: int
+    points: tuple[TunedPoint, ...]
+    recommended: str
+    default: str
+    fit_runs: tuple[tuple[str, str], ...]
+    judge_runs: tuple[tuple[str, str], ...]
+    rule_of_thumb: str = ""
+    problems: tuple[Problem, ...] = ()
+    study: str = ""
+    reused: int = 0
+    added: int = 0
+    gone: int = 0
+    finished: bool = True
+
+    def find_point(self, text: str) -> TunedPoint:
+        """Return the point of the strategy `text`."""
+        return next(point for point in self.points if point.text == text)
+
+    @property
+    def best(self) -> TunedPoint:
+        """The recommended point."""
+        return self.find_point(self.recommended)
+
+    @property
+    def baseline(self) -> TunedPoint:
+        """Today's default."""
+        return self.find_point(self.default)
+
+    @property
+    def frontier(self) -> tuple[TunedPoint, ...]:
+        """The points that no other one beats, the cheapest first."""
+        found = [point for point in self.points if point.on_frontier]
+        return tuple(sorted(found, key=lambda point: (point.fit.usd, point.text)))
+
+    @property
+    def references(self) -> tuple[TunedPoint, ...]:
+        """The points that have a name."""
+        return tuple(point for point in self.points if point.names)
+
+    def is_confirmed(self) -> bool | None:
+        """Return whether the recommended point keeps on the judge part what it was chosen for; None if it was not
+        judged."""
+        best, default = self.best.judge, self.baseline.judge
+        if best is None or default is None:
+            return None
+        if self.objective == "cost":
+            return best.usd <= default.usd + TINY and keeps_evidence(best, default, self.min_evidence)
+        return best.usd <= default.usd + TINY and keeps_evidence(best, default, 1.0)
+
+    def json(self) -> dict[str, Any]:
+        """Plain JSON, without NaN."""
+        return {
+            "format": FORMAT,
+            "finished": self.finished,
+            "counter": self.counter,
+            "dialect": self.dialect,
+            "prices": prices_json(self.prices),
+            "objective": self.objective,
+            "min_evidence": self.min_evidence,
+            "seed": self.seed,
+            "judge_share": self.judge_share,
+            "method": self.method,
+            "space": {name: list(values) for name, values in self.space.values.items()},
+            "size": self.size,
+            "searched": self.searched,
+            "unfit": self.unfit,
+            "recommended": self.recommended,
+            "confirmed": self.is_confirmed(),
+            "default": self.default,
+            "rule_of_thumb": self.rule_of_thumb,
+            "points": [point.json() for point in self.points],
+            "tools": [
+                {"tool": use.tool, "args": use.args, "hidden_tokens": use.hidden_tokens, "missed": use.missed}
+                for use in self.tools
+            ],
+            "runs": {"fit": _list_runs(self.fit_runs), "judge": _list_runs(self.judge_runs)},
+            "problems": [
+                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
+            ],
+        }
+
+
+def _list_runs(runs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"file": file, "trajectory": run} for file, run in runs]
+
+
+#: Points within 1 % of the best are as good as it: the simplest of them is recommended.
+NEAR: Final = 1.01
+#: Less than this, USD or a share, is no difference.
+TINY: Final = 1e-9
+
+
+def keeps_evidence(row: Row, default: Row, share: float) -> bool:
+    """Return whether `row` shows at least `share` of the facts that `default` shows; True where no fact was used."""
+    return row.evidence_found >= share * default.evidence_found - TINY
+
+
+def find_frontier(rows: Sequence[Row]) -> list[bool]:
+    """Return, for each of `rows`, whether none of the others is as good in cost, facts visible and turns missing a
+    fact, and better in one."""
+    return [not any(_is_dominated(row, other) for other in rows) for row in rows]
+
+
+def _is_dominated(row: Row, other: Row) -> bool:
+    differences = (
+        row.usd - other.usd,
+        other.evidence_found - row.evidence_found,
+        row.regret_turns - other.regret_turns,
+    )
+    return min(differences) >= 0 and max(differences) > TINY
+
+
+def choose_point(
+    points: Sequence[TunedPoint], default: TunedPoint, objective: Objective, min_evidence: float
+) -> TunedPoint:
+    """Return the point to recommend, judged on the fit part alone; the default itself always qualifies.
+
+    Where no fact was used again, nothing says what hiding loses: then it is the default.
+    """
+    if not default.fit.evidence_items:
+        return default
+    if objective == "cost":
+        enough = [point for point in points if keeps_evidence(point.fit, default.fit, min_evidence)]
+        cheapest = min(point.fit.usd for point in [*enough, default])
+        near = [point for point in [*enough, default] if point.fit.usd <= NEAR * cheapest + TINY]
+        return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
+    affordable = [point for point in [*points, default] if point.fit.usd <= default.fit.usd + TINY]
+    most = max(point.fit.evidence_found for point in affordable)
+    near = [point for point in affordable if NEAR * point.fit.evidence_found >= most - TINY]
+    return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
+
+
+def _count_options(point: TunedPoint) -> int:
+    """Return how many options differ from a strategy's defaults: what is simpler fits by chance less easily."""
+    return point.text.count("=")
+
+
+def _rank_point(point: TunedPoint) -> tuple[float, int, int, str]:
+    """Order points that are equally simple: by cost, facts visible, turns that miss one, and text."""
+    row = point.fit
+    return round(row.usd, 9), -row.evidence_found, row.regret_turns, point.text

@@ -1,0 +1,94 @@
+"""What a tuning says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elision.lab.report import tuning_wording as wording
+from tests.lab.report.tunings import RULED, make_row, tuning
+
+
+def test_the_headline_compares_with_the_default() -> None:
+    """In dollars and in percent; or it says that the default is the best."""
+    assert wording.write_headline(tuning()) == "Summarization 21+5 costs $7.50 instead of $8.70 by default (−14 %)."
+    best = wording.write_headline(replace(tuning(), recommended="masking"))
+    assert best == "The default is the best point found: Masking 10, $8.70 (−13 % vs raw)."
+
+
+def test_the_verdict_says_whether_it_holds() -> None:
+    """By the same rule as the choice, on the runs to judge."""
+    held = wording.write_verdict(tuning())
+    assert held.startswith("On the 3 runs kept to judge it costs $3.20 instead of $3.50 by default (−9 %)")
+    assert held.endswith("It holds.")
+    points = tuple(
+        replace(point, judge=make_row(3.6, 98, 1, 4)) if point.text == tuning().recommended else point
+        for point in tuning().points
+    )
+    assert "It does not hold: keep the default" in wording.write_verdict(replace(tuning(), points=points))
+    assert wording.write_verdict(replace(tuning(), judge_runs=(("a", "b"),))).endswith("So few runs prove little.")
+
+
+def test_a_tuning_that_was_not_judged_says_why() -> None:
+    """No runs kept, or an interruption."""
+    points = tuple(replace(point, judge=None) for point in tuning().points)
+    assert "--judge-share 0" in wording.write_verdict(replace(tuning(), points=points))
+    assert "interrupted" in wording.write_verdict(replace(tuning(), points=points, finished=False))
+
+
+def test_the_rule_of_thumb_is_beside_it() -> None:
+    """With both parts, and with Elision's schedule."""
+    assert wording.describe_rule_of_thumb(tuning()) == (
+        "Rule of thumb published for SWE-agent, hybrid 10/43/10, every-turn, no gist: +130 % vs raw, +125 % to judge; "
+        "the same numbers with Elision's schedule: −10 %."
+    )
+    assert wording.describe_rule_of_thumb(replace(tuning(), rule_of_thumb="")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raw", "raw"),
+        ("masking", "masking 10"),
+        ("masking(window=5, gist=0, schedule=batched(10))", "masking 5, batched(10), no gist"),
+        ("hybrid(gist=100)", "hybrid 10/43/10, gist 100"),
+        (RULED, "masking 10, read after 20"),
+        ("masking(rules=[rule(superseded=true)])", "masking 10, stale first"),
+        ('masking(rules=[rule(tool="bash", args="cd * && cat *", after=5)])', "masking 10, cat after 5"),
+        ("masking(rules=[rule(after=2), rule(superseded=true)])", "masking 10, 2 rules"),
+    ],
+)
+def test_a_point_in_few_words(text: str, words: str) -> None:
+    """Defaults go without saying."""
+    assert wording.describe_point(text) == words
+
+
+def test_a_long_frontier_is_thinned() -> None:
+    """Both ends and the recommended point stay."""
+    found = tuning()
+    points = tuple(
+        replace(
+            found.points[0], text=f"masking(window={number})", fit=make_row(number, number), names=(), on_frontier=True
+        )
+        for number in range(1, 60)
+    )
+    long = replace(found, points=(*found.references, *points), recommended="masking(window=32)")
+    listed = [point.text for point in wording.choose_listed(long)]
+    assert len(listed) <= wording.LISTED + 1
+    assert {"masking(window=1)", "masking(window=32)"} <= set(listed)
+    assert listed[-1] == long.frontier[-1].text
+
+
+def test_notes_name_what_limits_the_figures() -> None:
+    """Only where it does."""
+    assert not any("estimated" in note for note in wording.list_notes(tuning()))
+    assert any("estimated" in note for note in wording.list_notes(replace(tuning(), counter="estimate")))
+    assert any("2 points left out" in note for note in wording.list_notes(replace(tuning(), unfit=2)))
+
+
+def test_a_study_says_what_changed() -> None:
+    """Reused, new, gone."""
+    found = wording.describe_study(replace(tuning(), study="s.jsonl", reused=40, added=1, gone=2))
+    assert found == "s.jsonl: 40 evaluations reused; 1 run new or changed, replayed anew; 2 runs no longer there."
+    assert wording.describe_study(tuning()) is None

@@ -1,0 +1,66 @@
+"""Which tools get a rule, and in which direction."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.lab.tuning.search_space import ToolRule
+from elision.lab.tuning.tool_rules import MOST_RULES, ToolUse, choose_tool_rules, escape_glob, measure_tools
+from elision.testing.builders import call, long_text, result, trajectory, turn
+from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.trajectory import Trajectory
+from tests.lab.tuning.recorded import make_run
+from tests.properties.builders import SIZER
+
+PRICES = find_price_set("anthropic")
+
+
+def test_a_tool_whose_results_are_missed_stays_longer() -> None:
+    """Every fact that is used again comes from `read`: it gets twice the window, `list` half of it."""
+    run = make_run(1, 40, needed_after=14)
+    uses = {use.tool: use for use in measure_tools([run], PRICES, SIZER)}
+    assert uses["read"].missed > 0
+    rules = choose_tool_rules([uses["read"], ToolUse(tool="list", hidden_tokens=uses["read"].hidden_tokens)])
+    assert rules == (ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False))
+
+
+def _shell_run(number: int) -> Trajectory:
+    lines = ["cat a.py", "cd /src && grep -n x b.py", "cat c.py"]
+    made = [
+        turn(index, (call(command=lines[index % 3]), result(long_text(index * 10 + number, lines=12))))
+        for index in range(1, 31)
+    ]
+    return trajectory(*made, id=f"shell-{number}")
+
+
+def test_a_shell_is_divided_by_program() -> None:
+    """One tool runs everything: its programs count, with the folder that a command changes to first."""
+    uses = measure_tools([_shell_run(1), _shell_run(2)], PRICES, SIZER)
+    assert [use.args for use in uses] == ["cat *", "cd * && grep *"]
+    assert all(use.tool == "bash" and use.runs == 2 for use in uses)
+
+
+def test_small_and_lone_tools_get_no_rule() -> None:
+    """A rule for the only tool is the window; one for little text changes little; three are enough."""
+    assert choose_tool_rules([ToolUse(tool="bash", hidden_tokens=100)]) == ()
+    uses = [ToolUse(tool=f"t{number}", hidden_tokens=1000) for number in range(6)]
+    assert len(choose_tool_rules(uses)) == MOST_RULES
+    assert choose_tool_rules([ToolUse(tool="big", hidden_tokens=990), ToolUse(tool="small", hidden_tokens=10)]) == (
+        ToolRule(tool="big", longer=False),
+    )
+
+
+def test_a_name_that_no_file_could_show_gets_no_rule() -> None:
+    """Names come from recordings: control characters and lone surrogates stay out of settings."""
+    uses = [ToolUse(tool=name, hidden_tokens=100) for name in ("a\x1b[2J", "b\ud800", "c\n", "read")]
+    assert [rule.tool for rule in choose_tool_rules(uses)] == ["read"]
+
+
+@given(st.text(), st.text())
+def test_an_escaped_name_matches_itself_alone(name: str, other: str) -> None:
+    """Whatever a tool is called."""
+    assert fnmatchcase(name, escape_glob(name))
+    assert fnmatchcase(other, escape_glob(name)) == (other == name)
