@@ -339,3 +339,44 @@ def test_version_and_help() -> None:
     assert _elision("--version").stdout.startswith("elision 0.")
     assert "replay" in _elision("-h").stdout
     assert _elision("replay", SWE_AGENT, "--model", "").returncode == 2
+
+
+def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
+    """The column and the sentence below the table; in JSON what each strategy costs then. The headline stays."""
+    out = tmp_path / "r.json"
+    command = [
+        "replay",
+        str(SWE_AGENT),
+        "-s",
+        "raw",
+        "-s",
+        "masking",
+        "-j",
+        "1",
+        "--tokens",
+        "estimate",
+        "--no-hindsight",
+    ]
+    plain = CliRunner().invoke(app, command)
+    found = CliRunner().invoke(app, [*command, "--elongation", "masking=1.2", "--json", str(out)])
+    assert found.exit_code == plain.exit_code == 0
+    headline = next(line for line in plain.output.splitlines() if line.startswith("Masking costs"))
+    assert headline in found.output
+    assert "Turns as assumed, against raw: masking +20 %" in " ".join(found.output.split())
+    assert "Turns as measured live" in plain.output
+    data = json.loads(out.read_text("utf-8"))
+    assert data["elongation"]["factors"]["masking"] == {"low": 1.2, "high": 1.2, "basis": "given"}
+    raw, masking = data["totals"]
+    assert raw["usd_with_assumed_turns"] is None
+    assert masking["usd_with_assumed_turns"][0] > masking["usd"]
+    assert [entry["turn"] for entry in data["growth"]] == [10, 50]
+    assert data["composition"][0]["reader"] == "swe-agent"
+
+
+def test_a_wrong_assumption_is_refused_before_the_work() -> None:
+    """No run is read, and the error names what may be given."""
+    result = _elision("replay", SWE_AGENT, "--elongation", "masks=1.2")
+    assert result.returncode == 2
+    assert "--elongation masks" in result.stderr
+    assert "replayed" not in result.stderr
+    assert "Traceback" not in result.stderr

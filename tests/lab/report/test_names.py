@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from elision.lab.report.names import LONGEST_RUN, LONGEST_STRATEGY, name_runs, neutralize_text, shorten_strategies
+from elision.lab.report.names import (
+    LONGEST_RUN,
+    LONGEST_STRATEGY,
+    find_family,
+    find_group,
+    is_raw,
+    name_runs,
+    neutralize_text,
+    shorten_strategies,
+)
 from tests.lab.report.studies import HOSTILE, STRATEGIES, row
 
 
@@ -72,3 +81,16 @@ def test_long_names_keep_their_end() -> None:
     (name,) = name_runs([row("raw", file=HOSTILE[-1]), row("masking", file=HOSTILE[-1])]).values()
     assert name.endswith("end.jsonl")
     assert len(name) <= LONGEST_RUN
+
+
+def test_presets_are_of_their_strategys_kind() -> None:
+    """`paper-hybrid` is a hybrid at every turn, unless an option says otherwise; `swe-agent-raw` is raw."""
+    assert [find_family(label) for label in ("paper-hybrid", "swe-agent-masking(window=5)", "hybrid, every turn")] == [
+        "hybrid",
+        "masking",
+        "hybrid",
+    ]
+    assert is_raw("swe-agent-raw")
+    assert find_group("paper-masking") == find_group("swe-agent-hybrid(window=5)") == "as in the papers"
+    assert find_group("paper-hybrid(schedule=cache-aware)") == find_group("swe-agent") == "Elision (cache-aware)"
+    assert find_family("own(x=1)") == "own"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 from elision.lab.results import Row, Study
+from elision.strategies.presets import PRESETS
 
 #: Cells; `summarization, every turn` fits.
 LONGEST_STRATEGY = 26
@@ -70,7 +71,13 @@ def list_shortened(study: Study) -> list[tuple[str, str]]:
 
 
 def find_family(label: str) -> str:
-    """The kind of a strategy: `hybrid` of `hybrid, every turn` or `hybrid(window=10)`."""
+    """The kind of a strategy: `hybrid` of `hybrid, every turn`, `hybrid(window=10)` or the preset `paper-hybrid`."""
+    name = _find_name(label)
+    return _find_name(PRESETS.get(name, name))
+
+
+def _find_name(label: str) -> str:
+    """What a label begins with: the name of a strategy or preset."""
     return re.split(r"[\s(,]", label.strip(), maxsplit=1)[0]
 
 
@@ -85,6 +92,8 @@ def is_hindsight(label: str) -> bool:
 
 def is_every_turn(label: str) -> bool:
     """Whether the strategy hides at every turn, as in the papers."""
+    if "schedule=" not in label and "every-turn" in PRESETS.get(_find_name(label), ""):
+        return True
     return "every turn" in label or "every-turn" in label
 
 
