@@ -98,9 +98,13 @@ def test_by_serve(line: str, tmp_path: Path) -> None:
 
 @examples
 def test_by_a_gateway_process(line: str, tmp_path: Path) -> None:
-    """`elision serve` starts with the line as it stands, and is ready."""
+    """`elision serve` starts with the line as it stands, says what it limits, and is ready."""
     with start_serve(tmp_path, **variables(line)) as gateway:
         assert gateway.url, gateway.log
+        if line == CODE:
+            assert gateway.popen.stdout is not None
+            limits = "Limits:            120 turns a session; beyond them requests are refused (429)\n"
+            assert gateway.popen.stdout.readline() == limits
         assert gateway.send_request("/healthz")[0] == 200
         assert gateway.end_process() == 0
 

@@ -46,9 +46,6 @@ def config(
         return
     console = open_console()
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
-    for entry in found.entries:
-        if entry.note:
-            console.print(Text(f"{entry.key.name}: {entry.note}", style="yellow"))
     console.print(Text(describe_forecast(found)))
     console.print(Text(_LEGEND, style="dim"))
 
@@ -93,6 +90,9 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
     if defaults:
         subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
         console.print(Text(f"{subject}; elision config --all lists them.", style="dim"))
+    for entry in found.entries:
+        if entry.note:
+            console.print(Text(f"{entry.key.name}: {entry.note}", style="yellow"))
     console.print(Text(f"Summaries: {escape_controls(found.describe_summarizer())}", style="dim"))
 
 

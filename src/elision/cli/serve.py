@@ -121,7 +121,8 @@ def _run_gateway(given: dict[str, Any]) -> int:
         typer.echo(
             f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\n"
             f"Dashboard:         {url}/{locked}\n"
-            f"Summaries:         {escape_controls(settings.library.describe_summarizer())}{_describe_mode(settings)}"
+            f"Summaries:         {escape_controls(settings.library.describe_summarizer())}"
+            f"{_describe_limits(settings)}{_describe_mode(settings)}"
         )
 
     with listening:
@@ -129,6 +130,23 @@ def _run_gateway(given: dict[str, Any]) -> int:
             return supervise(settings, listening, up)
         serve_here(settings, listening, up)
     return 0
+
+
+def _describe_limits(settings: GatewaySettings) -> str:
+    """A further line where sessions or keys have limits, "" otherwise: a preset may bring one."""
+    limits = []
+    for subject, turns, usd in (
+        ("a session", settings.session_max_turns, settings.session_max_cost_usd),
+        ("an API key", settings.key_max_turns, settings.key_max_cost_usd),
+    ):
+        if turns is not None:
+            limits.append(f"{turns:,} turns {subject}")
+        if usd is not None:
+            limits.append(f"${usd:g} {subject}")
+    if not limits or settings.off:
+        return ""
+    beyond = "requests are refused (429)" if settings.at_limit == "refuse" else "responses have a header"
+    return f"\nLimits:            {', '.join(limits)}; beyond them {beyond}"
 
 
 def _describe_mode(settings: GatewaySettings) -> str:
