@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.composition import measure_head, measure_turn
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +60,14 @@ def measure_compositions(runs: Iterable[Trajectory], sizer: Sizer) -> tuple[Comp
 
 def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
     """Return the composition of one run."""
-    written = sum(sizer.count_assistant(turn) for turn in run.turns)
-    actions = sum(_count_actions(turn, sizer) for turn in run.turns)
-    head = run.head
+    found = measure_head(run.head, sizer)
+    for turn in run.turns:
+        found += measure_turn(turn, sizer)
     return Composition(
         reader=run.format,
-        observations=sum(sizer.count_observation(each) for turn in run.turns for each in turn.observations),
-        reasoning=written - actions,
-        actions=actions,
-        user=sum(sizer.count_message(message) for turn in run.turns for message in turn.interjections),
-        head=sizer.count_tools(head) + sum(map(sizer.count_message, head.messages)) + head.hidden_tokens,
+        observations=found.observations,
+        reasoning=found.reasoning,
+        actions=found.actions,
+        user=found.user,
+        head=found.head,
     )
-
-
-def _count_actions(turn: Turn, sizer: Sizer) -> int:
-    """Tokens of the tool calls; of an agent that acts in plain text, those of the command, never more than the text."""
-    calls = sum(sizer.count_call(action) for action in turn.actions if not action.implicit)
-    implicit = sum(sizer.count(join_argument_text(action)) for action in turn.actions if action.implicit)
-    return calls + min(implicit, sizer.count_content(turn.content))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elision.trajectory.tokens import TOKENS_PER_CALL, Sizer
+from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Turn
 
 
@@ -41,11 +42,11 @@ class TokenComposition:
 
     @property
     def observation_share(self) -> float:
-        """Return observations ÷ (observations + reasoning + actions), 0 to 1; 0 where there are no turns.
+        """Return the share of the turns' tokens that is in observations, 0 to 1; 0 where there are no turns.
 
-        It is the share that the literature gives as 84 % for software engineering agents.
+        The literature gives 84 % for software engineering agents.
         """
-        turns = self.observations + self.reasoning + self.actions
+        turns = self.total - self.head
         if turns:
             return self.observations / turns
         return 0.0
@@ -59,18 +60,13 @@ def measure_head(head: Head, sizer: Sizer) -> TokenComposition:
 
 def measure_turn(turn: Turn, sizer: Sizer) -> TokenComposition:
     """Return the composition of one turn."""
-    assistant = sizer.count_assistant(turn)
-    actions = 0
-    for action in turn.actions:
-        if action.implicit:
-            actions += sizer.count(action.arguments)
-        else:
-            actions += TOKENS_PER_CALL + sizer.count(action.name) + sizer.count(action.arguments)
-    # Two texts may have more tokens apart than together.
-    actions = min(actions, assistant)
+    calls = sum(sizer.count_call(action) for action in turn.actions if not action.implicit)
+    commands = sum(sizer.count(join_argument_text(action)) for action in turn.actions if action.implicit)
+    # A text cut in two may have more tokens than the whole.
+    actions = calls + min(commands, sizer.count_content(turn.content))
     return TokenComposition(
         observations=sum(sizer.count_observation(observation) for observation in turn.observations),
-        reasoning=assistant - actions,
+        reasoning=sizer.count_assistant(turn) - actions,
         actions=actions,
         user=sum(sizer.count_message(message) for message in turn.interjections),
     )
