@@ -24,7 +24,9 @@ from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse_strategy
+from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import SessionOpened
+from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -362,3 +364,53 @@ def test_raw_leaves_the_chart() -> None:
     rows = [row.plain for row in draw_chart([100, 100], [100, 100_000], SCALE + 2)]
     assert rows[0].strip().startswith("400")
     assert rows[-1][SCALE:] == "██"
+
+
+# -- the texts of summaries --------------------------------------------------------------------------------------------
+
+
+def write_hostile(request: SummaryRequest) -> SummaryResult:
+    """A model's summary with markup in it, over many lines, and a name with an escape sequence."""
+    lines = [f"COMPLETED: turn {request.turns[-1].index} [red]done[/red]", *(f"line {n}" for n in range(6))]
+    return SummaryResult(text="\n".join(lines), input=900, output=40, usd=0.0125, writer="writer\x1b[5m-1")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> str:
+    at = tmp_path_factory.mktemp("written")
+    stored.played(at, "written", 8, stored.HYBRID, summarizer=write_hostile)
+    return stored.url(at)
+
+
+def test_summaries_are_listed(written: str) -> None:
+    """With turns, call, tokens, writer and cost; the beginning of the text, or with --full all of it."""
+    text = printed("written", "--store", written)
+    listed = text[text.index("\nsummaries\n") :]
+    assert re.search(r"turns 1-3 at call 6, \d+ tokens, by writer\S*-1, \$0.0125", listed)
+    assert "  COMPLETED: turn 3 [red]done[/red]\n" in listed
+    assert "… 4 more lines; --full prints all" in listed
+    assert "line 5" not in listed
+    assert "\x1b" not in listed
+    whole = printed("written", "--store", written, "--full")
+    assert "  line 5\n" in whole
+    assert "more lines" not in whole
+
+
+def test_json_has_the_texts(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a key of their own, with what the context manager's list has; redacted by the settings in force."""
+    monkeypatch.setenv("AGENT_CONTEXT_REDACT_PATTERNS", "step=turn \\d+")
+    (first, *others) = json.loads(printed("written", "--store", written, "--json"))["summary_texts"]
+    assert first["text"].startswith("COMPLETED: [redacted: step] [red]done[/red]\nline 0\n")
+    assert (first["covers_turns"], first["call"], first["usd"]) == ([1, 3], 6, 0.0125)
+    with ContextManager(stored.HYBRID, store=written, session="written") as context:
+        found = context.summaries()
+    assert [entry.covers_turns for entry in found] == [tuple(each["covers_turns"]) for each in (first, *others)]
+    assert [(entry.call, entry.tokens, entry.writer) for entry in found] == [
+        (each["call"], each["tokens"], each["writer"]) for each in (first, *others)
+    ]
+
+
+def test_a_session_without_summaries_lists_none(kept: tuple[str, list[ContextView]]) -> None:
+    assert "\nsummaries\n" not in printed("main", "--store", kept[0])
+    assert json.loads(printed("main", "--store", kept[0], "--json"))["summary_texts"] == []
+    assert re.search(r"turns 1-3 at call 6, \d+ tokens, by digest\n", printed("digested", "--store", kept[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import SpecError
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices
-from elision.lab.report import wording
+from elision.lab.report import terminal, wording
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study
 from elision.summarizers.prompt_template import SummaryPrompt
@@ -213,7 +215,9 @@ def test_reports_say_who_wrote(tmp_path: Path) -> None:
         assert words.startswith(f"Summaries are written by openai:writer-1 at {server.url}/v1, billed as reported, at ")
         assert "the prices of the runs" in words
         assert "0 from the cache" in words
-        assert any(words in note for note in wording.list_notes(found))
+        printed = io.StringIO()
+        terminal.print_study(found, Console(file=printed, width=400))
+        assert printed.getvalue().count(words) == 1
         assert found.json()["summarizer"] == {
             "spec": "openai:writer-1",
             "base_url": f"{server.url}/v1",

@@ -15,8 +15,9 @@ from elision.cli.show_screen import SessionScreen
 from elision.config import load_settings
 from elision.lab.dialect import sizer
 from elision.manager.session_history import SessionLog, add_plateau_guard, load_session_log
-from elision.manager.session_json import encode_call_report, encode_session_report
+from elision.manager.session_json import encode_call_report, encode_session_report, encode_summaries
 from elision.stores.store_urls import open_existing
+from elision.trajectory.redact import Redaction
 
 
 def show(
@@ -51,13 +52,13 @@ def show(
     if call is not None:
         show_call(log, call, dialect, open_console(), json=json, full=full)
     elif json:
-        typer.echo(json_module.dumps(_log_json(log), indent=1))
+        typer.echo(json_module.dumps(_log_json(log, found.redaction), indent=1))
     else:
         branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
-        SessionScreen(open_console(), full=full).show(log.build_report(), branches)
+        SessionScreen(open_console(), full=full, redaction=found.redaction).show(log.build_report(), branches)
 
 
-def _log_json(log: SessionLog) -> dict[str, object]:
+def _log_json(log: SessionLog, redaction: Redaction) -> dict[str, object]:
     account = log.build_report()
     return {
         "format": "elision.session/1",
@@ -68,5 +69,6 @@ def _log_json(log: SessionLog) -> dict[str, object]:
         "changed": log.info.changed,
         "turns": log.info.turns,
         **encode_session_report(account),
+        "summary_texts": encode_summaries(account, redaction),
         "passes": [encode_call_report(each) for each in account.calls],
     }

@@ -19,20 +19,25 @@ from elision.cli.session_names import format_session_name
 from elision.cli.sessions_table import format_usd
 from elision.cli.show_chart import draw_chart
 from elision.cli.view_screen import QUIET
+from elision.cli.view_text import escape_controls
 from elision.engine import HELD_PREFIX
 from elision.lab.report import figures
 from elision.manager.session_history import CallReport, SessionReport
+from elision.manager.summary_list import SessionSummary
 from elision.stores.store import SessionInfo
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import make_handle
+from elision.trajectory.redact import DEFAULT, Redaction
 
 #: Observations that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
 #: Passes that are listed where there are more: the first ones, and the newest.
 FIRST = 8
 LAST = 16
+#: Lines of a summary that are shown unless all are asked for.
+SUMMARY_LINES: Final = 3
 #: Hours from which on time is told in days.
 _DAYS: Final = 48
 #: Cells of a chart at most.
@@ -40,11 +45,15 @@ _WIDEST: Final = 160
 
 
 class SessionScreen:
-    """Prints sessions to `console`. full: name everything that was hidden."""
+    """Prints sessions to `console`. full: name everything that was hidden, and print summaries whole.
 
-    def __init__(self, console: Console, *, full: bool) -> None:
+    redaction: of the texts of summaries.
+    """
+
+    def __init__(self, console: Console, *, full: bool, redaction: Redaction = DEFAULT) -> None:
         self.console = console
         self.full = full
+        self.redaction = redaction
 
     def show(self, account: SessionReport, branches: Sequence[SessionInfo]) -> None:
         """The session. branches: forks, rewritten histories and sub-agents that came from it."""
@@ -57,6 +66,7 @@ class SessionScreen:
         self._print_rows(_list_totals(account, account.final))
         self._print_rows(_list_branches(branches))
         self._print_timeline(account)
+        self._print_summaries(account)
 
     def _print_block(self, what: RenderableType) -> None:
         # Sessions hold anyone's text: nothing in it is markup.
@@ -83,6 +93,27 @@ class SessionScreen:
             hidden = ""
         self._print_block(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
         self._print_block(Text())
+
+    def _print_summaries(self, account: SessionReport) -> None:
+        """Print every summary with its beginning, or whole."""
+        found = account.summaries
+        if not found:
+            return
+        self._print_block(Text())
+        self._print_block(Text("summaries", style="bold"))
+        for entry in found:
+            self._print_block(_describe_entry(entry))
+            lines = self.redaction.redact_text(entry.text).strip().splitlines()
+            shown = lines if self.full else lines[:SUMMARY_LINES]
+            # A line that is too wide is cut where only a beginning is shown, and folded otherwise.
+            for line in shown:
+                text = Text(escape_controls(line), style=QUIET)
+                if not self.full:
+                    text.truncate(max(20, self.console.width - 2), overflow="ellipsis")
+                self._print_block(Padding(text, (0, 0, 0, 2)))
+            if len(lines) > len(shown):
+                more = figures.format_plural(len(lines) - len(shown), "more line")
+                self._print_block(Padding(Text(f"… {more}; --full prints all", style=QUIET), (0, 0, 0, 2)))
 
     # -- time line ------------------------------------------------------------------------------------------------
 
@@ -245,6 +276,16 @@ def _describe_summary(told: Diagnostics) -> Text:
     line = Text.assemble((f"summarized turns {made.first}-{made.last}", "magenta"))
     line.append(f", {figures.format_tokens(made.tokens)} → {figures.format_tokens(made.left)}, ")
     line.append("without a model" if made.route == "model-free" else f"{figures.format_usd(made.usd)} ({made.route})")
+    return line
+
+
+def _describe_entry(entry: SessionSummary) -> Text:
+    first, last = entry.covers_turns
+    line = Text.assemble((f"turns {first}-{last}", "magenta"))
+    line.append(f" at call {figures.format_count(entry.call)}, {figures.format_tokens(entry.tokens)} tokens, by ")
+    line.append(escape_controls(entry.writer) or "a function of one's own")
+    if entry.usd:
+        line.append(f", {figures.format_usd(entry.usd)}")
     return line
 
 

@@ -18,6 +18,7 @@ from elision.manager.branch import SessionBranch, make_branch
 from elision.manager.call_diagnostics import build_context_report, build_diagnostics
 from elision.manager.context_options import describe_without_recall_rules
 from elision.manager.ledger import Ledger
+from elision.manager.summary_list import SessionSummary, make_entry
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards
@@ -140,6 +141,16 @@ class SessionReport:
     def raw_tokens(self) -> int:
         """Prompt tokens of all calls had nothing been hidden."""
         return sum(each.raw_tokens for each in self.calls)
+
+    @property
+    def summaries(self) -> list[SessionSummary]:
+        """The summaries that entered, oldest first."""
+        found = []
+        for call in self.calls:
+            made = call.diagnostics.summarized
+            if call.summary is not None and made is not None:
+                found.append(make_entry(call.summary, made.first, call.diagnostics.call, made.left, made.usd))
+        return found
 
     @property
     def failed_summary_count(self) -> int:

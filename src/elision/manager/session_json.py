@@ -8,6 +8,7 @@ from typing import Any
 from elision.manager.session_history import CallReport, SessionReport
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.plan import make_handle
+from elision.trajectory.redact import Redaction
 
 
 def encode_session_report(account: SessionReport) -> dict[str, Any]:
@@ -31,6 +32,14 @@ def encode_session_report(account: SessionReport) -> dict[str, Any]:
         "stop": asdict(end.stop) if end and end.stop else None,
         "hint": asdict(end.hint) if end and end.hint else None,
     }
+
+
+def encode_summaries(account: SessionReport, redaction: Redaction) -> list[dict[str, Any]]:
+    """Return the summaries of a session as JSON, oldest first, with their texts. redaction: of the texts."""
+    return [
+        {**asdict(each), "text": redaction.redact_text(each.text), "covers_turns": list(each.covers_turns)}
+        for each in account.summaries
+    ]
 
 
 def encode_call_report(call: CallReport) -> dict[str, Any]:

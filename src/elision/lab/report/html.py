@@ -319,7 +319,10 @@ def _show_glossary(study: Study) -> str:
     words = "".join(
         f"<dt>{escape_text(word)}</dt><dd>{escape_text(meaning)}</dd>" for word, meaning in wording.select_words(study)
     )
-    notes = "".join(f"<p>{escape_text(note)}</p>" for note in wording.list_notes(study))
+    told = wording.list_notes(study)
+    if study.summarizer is not None:
+        told.insert(0, wording.describe_summarizer(study.summarizer))
+    notes = "".join(f"<p>{escape_text(note)}</p>" for note in told)
     return wrap_section("read", "How to read this", f"<dl>{words}</dl>{notes}")
 
 

@@ -284,7 +284,7 @@ def list_notes(study: Study) -> list[str]:
     """What limits the figures."""
     listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
     if study.summarizer is not None:
-        listed.append(f"{describe_summarizer(study.summarizer)} {_describe_summary_effects()}")
+        listed.append(_describe_summary_effects())
     elif any(row.summaries for row in study.rows):
         listed.append(
             "Summaries are made without a model, and billed as the model call that they stand for."
