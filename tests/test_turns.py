@@ -8,7 +8,8 @@ import logging
 import subprocess
 import sys
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from elision.errors import SettingError, SpecError
 from elision.manager import ContextManager
 from elision.testing.builders import call, result, step, turn, user
 from elision.trajectory.plan import SummaryRequest
-from elision.turns import TurnsSummary, hybrid, mask, summarize
+from elision.turns import HYBRID_TEXT, TurnsSummary, hybrid, mask, summarize
 from tests.published_managers import apply_observation_masking, mask_observations
 
 TASK = "Find the slow module."
@@ -105,13 +106,13 @@ def test_hybrid_masks_first_and_summarizes_later() -> None:
     """Masks before turn 43, then a summary of turns 1 to 33, written from unmasked turns, and the masked rest."""
     turns = make_turns(50)
     writer = Writer()
-    assert hybrid(turns[:42], summarizer=writer) == mask(turns[:42])
+    assert hybrid(turns[:42], summarizer=writer) == mask(turns[:42], placeholder=HYBRID_TEXT)
     assert writer.requests == []
     summary, *kept = hybrid(turns, summarizer=writer, task=TASK)
     assert isinstance(summary, TurnsSummary)
     assert summary.covers_turns == (1, 33)
     assert str(summary) == f"[Summary through turn 33:\nTurns 1 to 33 were read, the task is: {TASK}\n]"
-    assert kept == mask(turns)[33:]
+    assert kept == mask(turns, placeholder=HYBRID_TEXT)[33:]
     (request,) = writer.requests
     assert [turn.observations[0].text for turn in request.turns] == [turn[2] for turn in turns[:33]]
 
@@ -210,6 +211,38 @@ def show_turns(found: Sequence[Any]) -> list[tuple[str, str]]:
         if observation is not None:
             shown.append(("placeholder" if observation == OMITTED else "observation", observation))
     return shown
+
+
+@pytest.mark.parametrize(
+    ("preset", "function"),
+    [
+        ("paper-masking", mask),
+        ("paper-summarization", partial(summarize, summarizer=write_brief, summary_max_tokens=200, task=TASK)),
+        ("paper-hybrid", partial(hybrid, summarizer=write_brief, task=TASK)),
+    ],
+)
+def test_the_defaults_are_the_published_presets(preset: str, function: Callable[..., list[Any]]) -> None:
+    """Without options the functions show what a context manager with the preset of that name does."""
+    context = ContextManager(preset, store="memory:", prices="uncached", summarizer=write_brief, recall=False)
+    context.begin(TASK)
+    turns = make_turns(44)
+    for count, each in enumerate(turns, start=1):
+        context.add_turn(*each)
+        expected = [text for _, text in show_context(context)]
+        if count in (10, 11, 31, 43, 44):
+            assert [text for _, text in show_turns(function(turns[:count]))] == expected
+
+
+def test_a_template_has_the_published_turn_number() -> None:
+    """`[Turn {i} observation omitted for brevity]` there; turns are counted from 1 here."""
+    template = "[Turn {turn} observation omitted for brevity]"
+    turns = make_turns(15)
+    theirs = apply_observation_masking(turns, len(turns), window_size_m=10)
+    ours = mask(turns, window=10, placeholder=template)
+    assert ours[3][2] == "[Turn 4 observation omitted for brevity]"
+    assert theirs[3][2] == "[Turn 3 observation omitted for brevity]"
+    with pytest.raises(SpecError, match="colour"):
+        mask(turns, placeholder="[{colour}]")
 
 
 # -- shapes --------------------------------------------------------------------------------------------------------

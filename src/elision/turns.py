@@ -46,6 +46,8 @@ TurnShape = TypeVar("TurnShape")
 #: Who writes summaries: `digest`, `KIND:MODEL`, or a function.
 SummaryWriter: TypeAlias = str | Callable[[SummaryRequest], "str | SummaryResult"]
 
+#: The placeholder of the published hybrid, which is shorter than that of masking.
+HYBRID_TEXT: Final = "[Observation omitted]"
 _KEYS: Final = ("reasoning", "action", "observation")
 _log: Final = logging.getLogger("elision.turns")
 
@@ -81,8 +83,8 @@ class TurnsSummary:
 def mask(turns: Iterable[TurnShape], *, window: int = 10, placeholder: str = PUBLISHED_TEXT) -> list[TurnShape]:
     """Return `turns` with the observations of all but the newest `window` turns replaced by `placeholder`.
 
-    placeholder: as the option of that name of a strategy; "" for a description of what happened. An observation that is
-                 not longer than its placeholder stays.
+    placeholder: as the option of that name of a strategy: a text, or a template such as `[Turn {turn}: {tokens} tokens
+                 omitted]`; "" for a description of what happened. An observation that is not longer stays.
 
     Raises SpecError for options without a meaning, SettingError for what is no turn.
     """
@@ -131,7 +133,7 @@ def hybrid(
     window: int = 10,
     summarize_at: int = 43,
     tail: int = 10,
-    placeholder: str = PUBLISHED_TEXT,
+    placeholder: str = HYBRID_TEXT,
     summarizer: SummaryWriter = "digest",
     summary_max_tokens: int = 1_000,
     task: str = "",
