@@ -38,6 +38,8 @@ class Client:
     nulls: bool = False
     thoughts: bool = True
     marked: int | None = None
+    tagged: int | None = None
+    tag: str = "mine"
     reminder: str = ""
     prefill: bool = False
 
@@ -70,6 +72,15 @@ class Client:
             content = message.get("content")
             inner = content[-1] if isinstance(content, list) and content else message
             inner["cache_control"] = {"type": "ephemeral"}
+        if self.tagged is not None:
+            message = made[self.tagged % len(made)]
+            content = message.get("content")
+            results = [block for block in content if block["type"] == "tool_result"] if is_blocks(content) else []
+            (results[-1] if results else message)["tags"] = [self.tag]
+
+
+def is_blocks(content: object) -> bool:
+    return isinstance(content, list)
 
 
 def _make_arguments(step: Step, place: int) -> str:

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from elision.dialects.live.client_messages import remove_tags
 from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
@@ -181,6 +182,11 @@ class Clients(RuleBasedStateMachine):
         self.client.marked = marked
         self.call()
 
+    @rule(place=st.none() | st.integers(0, 12), tag=st.sampled_from(["mine", "keep_output", "remove_output"]))
+    def tag(self, place: int | None, tag: str) -> None:
+        self.client.tagged, self.client.tag = place, tag
+        self.call()
+
     @rule(salt=st.sampled_from(["", "a", "b"]))
     def new_ids(self, salt: str) -> None:
         self.client.salt = salt
@@ -261,6 +267,7 @@ class Clients(RuleBasedStateMachine):
         self.covers(view, messages)
         before, after = {"messages": messages, "input": messages}, {"messages": view.messages, "input": view.messages}
         assert not list_new_violations(view.dialect, before, after)
+        assert '"tags"' not in json.dumps(view.messages)
         self.sticks(view)
         if not self.store.is_down:
             self.stored(view, messages)
@@ -268,7 +275,7 @@ class Clients(RuleBasedStateMachine):
     def covers(self, view: ContextView, messages: list[Message]) -> None:
         """Each atom stands in the view once and in order: as it came, hidden, or covered by the summary."""
         runs = self.shape == "openai-responses"
-        given, sent = split_atoms(messages, runs=runs), split_atoms(view.messages, runs=runs)
+        given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
         state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
         texts = set(state.hidden.values())
         place = 0
@@ -284,7 +291,7 @@ class Clients(RuleBasedStateMachine):
             if not same(expected, atom):
                 assert (atom.kind, atom.id) == (expected.kind, expected.id), (expected, atom)
                 assert atom.said in texts, (expected, atom)
-            elif atom.whole == expected.whole:
+            elif atom.whole == expected.whole and self.client.tagged is None:
                 assert atom.whole is expected.whole, "an untouched message was copied"
             place += 1
         while place < len(given) and given[place].turn <= state.covered_turns:

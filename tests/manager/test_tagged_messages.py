@@ -345,6 +345,62 @@ def test_no_tags_are_sent(api: str, fields: list[Json], calls: list[int]) -> Non
         assert hidden <= steps
 
 
+_USERS = st.lists(st.sampled_from(["words", "output", "kept"]), max_size=3)
+
+
+@settings(max_examples=40)
+@given(
+    api=st.sampled_from(APIS),
+    users=st.lists(_USERS, min_size=5, max_size=5),
+    calls=st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.booleans()), min_size=1, max_size=4),
+)
+def test_declared_observations_keep_their_place(
+    api: str, users: list[list[str]], calls: list[tuple[int, bool, bool]]
+) -> None:
+    """Wherever user messages are declared to be tool output, tagged or not at a call, restarted or not: each message
+    is in the request once and in order, as it came or hidden."""
+    store = MemoryStore()
+    context = make_context(api, "masking(window=1, gist=0, schedule=every-turn)", store=store, session="s")
+    for steps, tagged, restarted in sorted(calls):
+        if restarted:
+            context.close()
+            context = make_context(api, "masking(window=1, gist=0, schedule=every-turn)", store=store, session="s")
+        messages: list[Json] = make_history(api, 0)
+        plain: list[Json] = make_history(api, 0)
+        for step in range(1, steps + 1):
+            made = make_history(api, step)[len(make_history(api, step - 1)) :]
+            messages += copy.deepcopy(made)
+            plain += made
+            for number, kind in enumerate(users[step - 1]):
+                word = {"role": "user", "content": f"{kind} {step} {number}\n" * 40}
+                tags = {
+                    "words": {},
+                    "output": {"tags": ["tool_output"]},
+                    "kept": {"tags": ["tool_output", "keep_output"]},
+                }
+                messages.append(word | (tags[kind] if tagged else {}))
+                plain.append(word)
+        view = context.prepare(messages)
+        assert view.diagnostics.history == "continue"
+        assert not view.diagnostics.faults
+        check_sent(api, view.messages)
+        for sent, own in zip(list_parts(view.messages), list_parts(plain), strict=True):
+            assert sent == own or (sent[0] == own[0] and "hidden" in sent[1])
+
+
+def list_parts(messages: list[Json]) -> list[tuple[str, str]]:
+    """Each part of a history, in order: what it is, and what it says. Anthropic's user messages may be joined."""
+    parts: list[tuple[str, str]] = []
+    for message in messages:
+        kind = message.get("role") or message["type"]
+        content = message.get("content", message.get("output", message.get("arguments")))
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        for block in blocks:
+            said = block.get("text", block.get("content", block.get("input")))
+            parts.append((f"{kind} {block['type']}", str(said)))
+    return parts
+
+
 def is_ours(key: str, value: Any) -> bool:
     if key in ("keep_output", "remove_output"):
         return isinstance(value, bool)
