@@ -64,6 +64,7 @@ def build_tables(facts: PaperFacts) -> dict[str, str]:
         "scale": _scale_savings(facts),
         "shares": _compare_shares(facts),
         "turns": _compare_turns(facts),
+        "mean-turns": _list_mean_turns(facts),
         "openhands": _compare_windows(facts),
         "warmup": _count_short_runs(facts),
         "differences": _compare_differences(facts),
@@ -167,24 +168,29 @@ def _compare_shares(facts: PaperFacts) -> str:
 
 def _compare_turns(facts: PaperFacts) -> str:
     rows = []
+    for raw, masking, summary, instances in _list_turns(facts):
+        pairs = ((summary, masking), (masking, raw), (summary, raw))
+        changes = [_write_change(estimate_ratio(*pair, _count_turns, SOLVED_SEED, instances)) for pair in pairs]
+        rows.append((raw.model, *changes))
+    heads = ("model", "summarization against masking", "masking against raw", "summarization against raw")
+    return _write_table(heads, rows)
+
+
+def _list_mean_turns(facts: PaperFacts) -> str:
+    rows = []
+    for *compared, instances in _list_turns(facts):
+        means = (f"{mean_turns(each, instances):.1f}" for each in compared)
+        rows.append((compared[0].model, str(len(instances)), *means))
+    return _write_table(("model", "instances", "raw", "masking", "summarization"), rows)
+
+
+def _list_turns(facts: PaperFacts) -> list[tuple[Experiment, Experiment, Experiment, list[str]]]:
+    """Return each model's raw, masking and summarization with the instances that all ran: most lengthened first."""
+    found = []
     for model in MODELS:
         raw, masking, summary = (facts.experiments[f"{model}-{name}"] for name in ("raw", *STRATEGIES))
-        instances = list_common([raw, masking, summary])
-        pairs = ((masking, raw), (summary, raw), (summary, masking))
-        rows.append(
-            (
-                raw.model,
-                str(len(instances)),
-                *(f"{mean_turns(each, instances):.1f}" for each in (raw, masking, summary)),
-                *(_write_change(estimate_ratio(*pair, _count_turns, SOLVED_SEED, instances)) for pair in pairs),
-            )
-        )
-    rows.sort(key=lambda row: -_read_change(row[-1]))
-    heads = (
-        *("model", "instances", "raw", "masking", "summarization"),
-        *("masking against raw", "summarization against raw", "summarization against masking"),
-    )
-    return _write_table(heads, rows)
+        found.append((raw, masking, summary, list_common([raw, masking, summary])))
+    return sorted(found, key=lambda each: mean_turns(each[1], each[3]) / mean_turns(each[2], each[3]))
 
 
 def _compare_windows(facts: PaperFacts) -> str:
@@ -300,10 +306,6 @@ def _write_change(ratio: Estimate) -> str:
         f"{_write_number(100 * (ratio.value - 1), 1)} % ({_write_number(100 * (ratio.low - 1), 1)} to "
         f"{_write_number(100 * (ratio.high - 1), 1)})"
     )
-
-
-def _read_change(text: str) -> float:
-    return float(text.partition(" ")[0].replace(MINUS, "-"))
 
 
 def _write_points(difference: Estimate) -> str:
