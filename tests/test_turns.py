@@ -85,8 +85,8 @@ def test_summarize_is_the_published_function_in_one_call() -> None:
     assert summarize(turns[:30], every=21, tail=10, summarizer=write_brief) == turns[:30]
     summary, *kept = summarize(turns, every=21, tail=10, summarizer=write_brief, task=TASK)
     assert isinstance(summary, TurnsSummary)
-    # `covers_turns: (last_summary_idx, current_turn - m)` there; counted from 1 here, both ends included.
-    assert summary.covers_turns == (1, 21)
+    # `covers_turns: (last_summary_idx, current_turn - m)` there.
+    assert summary.covers == 21
     assert summary.content == f"Turns 1 to 21 were read, the task is: {TASK}"
     assert kept == turns[21:]
 
@@ -96,7 +96,7 @@ def test_no_turn_is_lost_between_two_summaries() -> None:
     boundaries = set()
     for count in range(1, 40):
         found = summarize(make_turns(count), every=5, tail=3, summarizer=write_brief, summary_max_tokens=50)
-        covered = found[0].covers_turns[1] if isinstance(found[0], TurnsSummary) else 0
+        covered = found[0].covers if isinstance(found[0], TurnsSummary) else 0
         assert found[bool(covered) :] == make_turns(count)[covered:]
         boundaries.add(covered)
     assert boundaries == {0, 5, 10, 15, 20, 25, 30, 35}
@@ -110,7 +110,7 @@ def test_hybrid_masks_first_and_summarizes_later() -> None:
     assert writer.requests == []
     summary, *kept = hybrid(turns, summarizer=writer, task=TASK)
     assert isinstance(summary, TurnsSummary)
-    assert summary.covers_turns == (1, 33)
+    assert summary.covers == 33
     assert str(summary) == f"[Summary through turn 33:\nTurns 1 to 33 were read, the task is: {TASK}\n]"
     assert kept == mask(turns, placeholder=HYBRID_TEXT)[33:]
     (request,) = writer.requests
@@ -138,8 +138,8 @@ def test_a_summary_that_was_stored_as_text_is_as_good() -> None:
     turns = make_turns(50)
     found = hybrid(turns[:45], summarizer=write_brief)
     assert isinstance(found[0], TurnsSummary)
-    kept = json.loads(json.dumps([found[0].content, found[0].covers_turns]))
-    previous = TurnsSummary(content=kept[0], covers_turns=tuple(kept[1]))
+    kept = json.loads(json.dumps([found[0].content, found[0].covers]))
+    previous = TurnsSummary(content=kept[0], covers=kept[1])
     again = hybrid(turns, summarizer=write_brief, previous=previous)
     assert again == hybrid(turns, summarizer=write_brief)
     assert str(again[0]) == str(found[0])
@@ -294,8 +294,8 @@ def test_words_of_the_user_survive_a_summary() -> None:
     summary, *kept = summarize(turns, every=4, tail=4, summarizer=write_brief, summary_max_tokens=50)
     assert isinstance(summary, TurnsSummary)
     assert summary.kept_messages == ("Hurry up.",)
-    assert kept == turns[summary.covers_turns[1] :]
-    stored = TurnsSummary(content=summary.content, covers_turns=summary.covers_turns)
+    assert kept == turns[summary.covers :]
+    stored = TurnsSummary(content=summary.content, covers=summary.covers)
     assert summarize(turns, every=4, tail=4, previous=stored)[0] == summary
 
 
@@ -344,7 +344,7 @@ def test_an_error_of_the_summarizer_is_the_callers() -> None:
         ([(1, "b", "c")], r"turns\[0\]: reasoning is a int: give a text"),
         ([("a", "b", 3)], r"an observation is a text, not int"),
         ([("a", "b", ["x", "y"])], r"turn 1 has 2 observations for 1 actions"),
-        ([TurnsSummary(content="x", covers_turns=(1, 2))], r"turns\[0\] is a summary: give all turns as they were"),
+        ([TurnsSummary(content="x", covers=2)], r"turns\[0\] is a summary: give all turns as they were"),
     ],
 )
 def test_what_is_no_turn_is_refused_by_place(turns: list[Any], message: str) -> None:
@@ -354,10 +354,10 @@ def test_what_is_no_turn_is_refused_by_place(turns: list[Any], message: str) -> 
         hybrid(turns)
 
 
-@pytest.mark.parametrize("covers", [(1, 9), (2, 3), (1, 0)])
-def test_a_summary_of_other_turns_is_refused(covers: tuple[int, int]) -> None:
-    previous = TurnsSummary(content="x", covers_turns=covers)
-    with pytest.raises(SettingError, match=f"previous covers turns {covers[0]} to {covers[1]}, and 5 turns are given"):
+@pytest.mark.parametrize("covers", [9, 0, -1])
+def test_a_summary_of_other_turns_is_refused(covers: int) -> None:
+    previous = TurnsSummary(content="x", covers=covers)
+    with pytest.raises(SettingError, match=f"previous covers turns 1 to {covers}, and 5 turns are given"):
         summarize(make_turns(5), previous=previous)
 
 

@@ -57,7 +57,7 @@ class TurnsSummary:
     """A summary in a list of turns, in place of those that it covers.
 
     content:       what the summarizer wrote.
-    covers_turns:  the first and the last turn that it covers, counted from 1.
+    covers:        the newest turn that it covers, counted from 1: it is in place of turns 1 to `covers`.
     kept_messages: messages of the user between the covered turns that stay word for word, oldest first. Only turns
                    that were given as `Turn` have such messages.
 
@@ -65,19 +65,19 @@ class TurnsSummary:
     """
 
     content: str
-    covers_turns: tuple[int, int]
+    covers: int
     kept_messages: tuple[str, ...] = ()
     _summary: Summary | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return format_text_summary(self._as_summary().block, self.covers_turns[1]).strip("\n")
+        return format_text_summary(self._as_summary().block, self.covers).strip("\n")
 
     def _as_summary(self) -> Summary:
         """Return the engine's value; a summary that was stored as text gets its block anew."""
         if self._summary is not None:
             return self._summary
-        covers = self.covers_turns[1]
-        return Summary(covers=covers, text=self.content, block=format_summary_block(self.content, covers, (), ()))
+        block = format_summary_block(self.content, self.covers, (), ())
+        return Summary(covers=self.covers, text=self.content, block=block)
 
 
 def mask(turns: Iterable[TurnShape], *, window: int = 10, placeholder: str = PUBLISHED_TEXT) -> list[TurnShape]:
@@ -204,15 +204,15 @@ def _refuse_summary(request: SummaryRequest) -> str:
 
 
 def _count_covered(previous: TurnsSummary | None, turns: int) -> int:
-    """Return the newest turn that `previous` covers. Raises SettingError where there are no such turns."""
+    """Return the newest turn that `previous` covers. Raises SettingError where there is no such turn."""
     if previous is None:
         return 0
-    first, last = previous.covers_turns
-    if first != 1 or not 1 <= last <= turns:
+    if not 1 <= previous.covers <= turns:
         raise SettingError(
-            f"previous covers turns {first} to {last}, and {turns} turns are given: give all turns from the first on"
+            f"previous covers turns 1 to {previous.covers}, and {turns} turns are given: "
+            "give all turns from the first on"
         )
-    return last
+    return previous.covers
 
 
 def _adopt_summary(session: Session, previous: TurnsSummary) -> None:
@@ -231,9 +231,7 @@ def _make_entry(session: Session, summary: Summary) -> TurnsSummary:
     messages = (
         message.text for index in summary.interjections for message in session.state.turns[index - 1].interjections
     )
-    return TurnsSummary(
-        content=summary.text, covers_turns=(1, summary.covers), kept_messages=tuple(messages), _summary=summary
-    )
+    return TurnsSummary(content=summary.text, covers=summary.covers, kept_messages=tuple(messages), _summary=summary)
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------

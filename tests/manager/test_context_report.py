@@ -74,6 +74,18 @@ def test_phases_follow_one_another() -> None:
     assert report.summaries.tokens > 0
 
 
+def test_the_report_counts_the_summaries_that_there_are() -> None:
+    """`summaries()` has the texts of those that `report()` counts, and what they cost."""
+    with ContextManager(HYBRID, store="memory:", session="s", summarizer=lambda request: "All is well.") as context:
+        for number in range(1, 13):
+            context.view()
+            context.add_turn(f"thought {number}", "look", "only words, and many of them\n" * 30)
+        report, texts = context.report(), context.summaries()
+    assert report.summaries.count == len(texts) == 3
+    assert report.summaries.covered_turns == texts[-1].covers_turns[1]
+    assert report.summaries.usd == pytest.approx(sum(each.usd or 0.0 for each in texts))
+
+
 def test_tokens_and_dollars_are_those_of_the_calls() -> None:
     """What was not sent is what each call's diagnostics say, added up; the costs are those after the newest turn."""
     with ContextManager(HYBRID, store="memory:", session="s") as context:

@@ -62,7 +62,18 @@ def test_figures_are_those_of_show(asking: DashboardClient, place: Path, session
     assert len(told["made"]) == len(known["passes"]) > 10
     for made, passed in zip(told["made"], known["passes"], strict=True):
         assert {name: made[name] for name in passed} == passed
-    for name in ("costs", "savings", "epochs", "rewrites", "summaries", "recalls", "model", "strategy", "hint"):
+    for name in (
+        "costs",
+        "savings",
+        "epochs",
+        "rewrites",
+        "summaries",
+        "recalls",
+        "model",
+        "strategy",
+        "hint",
+        "report",
+    ):
         assert told[name] == known[name]
 
 
