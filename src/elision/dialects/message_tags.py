@@ -53,7 +53,7 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     """
     content = message.get("content")
     calls = message.get("tool_calls")
-    if type(content) is not list and type(calls) is not list and TAG_FIELDS.isdisjoint(message):
+    if TAG_FIELDS.isdisjoint(message) and not _has_fields(content) and not _has_fields(calls):
         return message, None
     bare, whole = _take_own(message)
     blocks: dict[int, frozenset[str]] = {}
@@ -76,6 +76,13 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     if whole is None and not changed:
         return message, None
     return {**bare, **changed}, MessageTags(whole=whole or _NO_TAGS, blocks=blocks, calls=by_call)
+
+
+def _has_fields(parts: object) -> bool:
+    """Return whether one of the parts of a message has a field of such a name."""
+    if type(parts) is not list:
+        return False
+    return any(type(part) is dict and not TAG_FIELDS.isdisjoint(part) for part in parts)
 
 
 def find_tags(value: Json) -> frozenset[str]:
