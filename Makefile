@@ -4,7 +4,7 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 RUNS ?= examples/runs
 
-.PHONY: help setup clients demo demo-gateway test quick check unit docs bench soak golden clean
+.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
 	@echo "make docs    these pages as a site, under build/docs"
 	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
+	@echo "make openhands install the OpenHands SDK for its test (Python 3.12 or newer)"
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
 
 .venv/run: pyproject.toml
@@ -42,6 +43,14 @@ help:
 	@mkdir -p .node-clients && cp $< .node-clients/
 	@command -v npm >/dev/null || echo "no npm: coding agents in JavaScript will not be tried"
 	@! command -v npm >/dev/null || (cd .node-clients && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error && touch ready) || echo "npm could not install: coding agents in JavaScript will not be tried"
+
+# The OpenHands SDK needs Python 3.12 or newer and half a gigabyte: for its test alone, and no part of `make test`.
+.venv-openhands/ready: | .venv/run
+	$(BIN)/uv venv --quiet --clear --python '>=3.12' .venv-openhands || (echo "no Python 3.12 or newer: the OpenHands SDK will not be tried"; exit 1)
+	$(BIN)/uv pip install --quiet --python .venv-openhands/bin/python openhands-sdk==1.58.2 openhands-tools==1.58.2
+	@touch $@
+
+openhands: .venv-openhands/ready
 
 setup: .venv/dev
 
@@ -83,4 +92,4 @@ golden: .venv/dev
 	for script in tests/golden/update_*.py; do $(BIN)/python $$script; done
 
 clean:
-	rm -rf .venv .venv-clients .node-clients build dist report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-openhands .node-clients build dist report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.environments import AGENTS, PYTHON, LiteLLM
+from tests.clients.environments import AGENTS, OPENHANDS, PYTHON, LiteLLM
 
 _skipped: list[str] = []
 
@@ -34,6 +34,14 @@ def pi() -> Path:
 def codex() -> Path:
     """The coding agent Codex: its script, for node."""
     return _agent("@openai/codex/bin/codex.js")
+
+
+@pytest.fixture(scope="session")
+def openhands() -> Path:
+    """A Python that has the OpenHands SDK and its tools."""
+    if not OPENHANDS.exists():
+        _skip("the OpenHands SDK is not installed: make openhands, with Python 3.12 or newer")
+    return OPENHANDS
 
 
 def _agent(name: str) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
+OPENHANDS = ROOT / ".venv-openhands" / "bin" / "python"
 AGENTS = ROOT / ".node-clients" / "node_modules"
 HERE = Path(__file__).parent
 #: Seconds that a program may take for a whole run.

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
@@ -37,9 +38,11 @@ sys.addaudithook(_near)
 
 import litellm  # noqa: E402 - behind the hook
 from minisweagent.agents.default import DefaultAgent  # noqa: E402
+from minisweagent.config import get_config_from_spec  # noqa: E402
 from minisweagent.environments.local import LocalEnvironment  # noqa: E402
 from minisweagent.models.litellm_model import LitellmModel  # noqa: E402
 from minisweagent.models.litellm_response_model import LitellmResponseModel  # noqa: E402
+from minisweagent.utils.serialize import recursive_merge  # noqa: E402
 
 _loop = asyncio.new_event_loop()
 
@@ -108,13 +111,25 @@ def mini(
     outputs: list[str] | None = None,
     environment: Json | None = None,
     responses: bool = False,
+    save: str = "",
+    instance: str = "",
 ) -> Json:
-    """A whole run of mini-swe-agent, in a recording's environment or in a real shell; how it ended."""
+    """A whole run of mini-swe-agent, in a recording's environment or in a real shell; how it ended.
+
+    save: the trajectory's file, saved as the program's batch mode saves that of `instance`.
+    """
     made = (LitellmResponseModel if responses else LitellmModel)(**model)
     shell = Recorded(outputs) if outputs is not None else LocalEnvironment(**(environment or {}))
     worker = DefaultAgent(made, shell, **agent)
     ending = worker.run(task)
+    if save:
+        worker.save(Path(save), {"info": ending, "instance_id": instance})
     return {"ending": ending, "calls": worker.n_calls, "messages": len(worker.messages)}
+
+
+def mini_config(specs: list[str]) -> Json:
+    """The configuration of mini-swe-agent out of these files, merged as its own programs do."""
+    return dict(recursive_merge(*[get_config_from_spec(spec) for spec in specs]))
 
 
 def left() -> list[str]:
@@ -123,7 +138,7 @@ def left() -> list[str]:
 
 
 DO: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (completion, acompletion, at_once, responses, messages, mini, left)
+    each.__name__: each for each in (completion, acompletion, at_once, responses, messages, mini, mini_config, left)
 }
 
 

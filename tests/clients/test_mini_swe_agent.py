@@ -25,12 +25,12 @@ SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 AS_IT_IS = {"observation_template": "{{ output.output }}"}
 
 
-def recording() -> Trajectory:
+def recording(calls: int = CALLS) -> Trajectory:
     """The recorded run, up to a call and then the one that hands in, which is its last."""
     run = recorded("mini-swe-agent", 1_000)
     *turns, last = run.turns
     return Trajectory(
-        id="mini", head=run.head, turns=(*turns[: CALLS - 1], renumbered(last, min(CALLS, len(run.turns))))
+        id="mini", head=run.head, turns=(*turns[: calls - 1], renumbered(last, min(calls, len(run.turns))))
     )
 
 
