@@ -223,6 +223,7 @@ def test_openhands(openhands: Path, tmp_path: Path, strategy: str, model: str) -
                 tmp_path / "home",
                 OPENAI_API_KEY="any",
                 LITELLM_LOCAL_MODEL_COST_MAP="True",
+                LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS="True",
                 OPENHANDS_SUPPRESS_BANNER="1",
                 LOG_LEVEL="ERROR",
                 **outside.environment(),
