@@ -36,7 +36,7 @@ from elision.lab.replay_summarizer import (
     measure_use,
 )
 from elision.lab.results import Control, Row, Series, Study
-from elision.lab.token_composition import measure_compositions
+from elision.lab.token_composition import Composition, measure_run, sum_compositions
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
@@ -248,7 +248,7 @@ def run_study(
         hindsight=settings.hindsight,
         recommended=_find_recommended(settings.candidates),
         turns=turns,
-        compositions=measure_compositions((runs[place] for place in sorted(done)), counting),
+        compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
     )
 
@@ -278,11 +278,15 @@ class CandidateOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """One run under every candidate. use: what a model was asked for it, also where the run was left out."""
+    """One run under every candidate. use: what a model was asked for it, also where the run was left out.
+
+    composition: what its tokens are; None where the run was left out.
+    """
 
     outcomes: list[CandidateOutcome]
     problems: list[Problem]
     use: SummarizerUse = field(default_factory=SummarizerUse)
+    composition: Composition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +416,8 @@ def replay_candidates(
             uses.append(measure_use(summarizer, result.failed_summaries))
         row = _build_row(run, candidate.label, result, best, turns.factors.get(candidate.label))
         outcomes.append(CandidateOutcome(row, _build_series(result)))
-    return RunOutcome(outcomes, problems, add_up_use(uses))
+    # Here, and not with the study: this process has counted the texts already.
+    return RunOutcome(outcomes, problems, add_up_use(uses), measure_run(run, counting))
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:

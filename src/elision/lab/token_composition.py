@@ -50,11 +50,12 @@ class Composition:
         )
 
 
-def measure_compositions(runs: Iterable[Trajectory], sizer: Sizer) -> tuple[Composition, ...]:
-    """Return one composition per format, by its name."""
+def sum_compositions(compositions: Iterable[Composition | None]) -> tuple[Composition, ...]:
+    """Return one composition per format, by its name; None is left out."""
     found: dict[str, list[Composition]] = defaultdict(list)
-    for run in runs:
-        found[run.format].append(measure_run(run, sizer))
+    for each in compositions:
+        if each is not None:
+            found[each.reader].append(each)
     return tuple(sum(found[name][1:], found[name][0]) for name in sorted(found))
 
 
