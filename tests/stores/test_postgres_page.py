@@ -88,7 +88,7 @@ def outputs(server: Server) -> int:
 
 def test_the_page_runs(server: Server, outputs: int) -> None:
     """Every output that the page shows is what its statements print; at its end the store is empty and in order."""
-    assert outputs == 4
+    assert outputs == 5
     store = open_store(server.build_url(user="agents").replace("/postgres?", "/agents?"))
     assert store.sessions() == []
     assert store.check() == []
@@ -100,7 +100,8 @@ def test_the_page_runs(server: Server, outputs: int) -> None:
 @pytest.mark.usefixtures("outputs")
 def test_who_reads_along_cannot_write(server: Server) -> None:
     """The grants of the page are enough for reading the tables for people, and for nothing else."""
-    for name in ("agent_context_turns", "agent_context_observations", "agent_context_sessions"):
+    tables = ("turns", "observations", "summaries", "transcript", "sessions")
+    for name in (f"agent_context_{each}" for each in tables):
         psql(server, f"select * from {name}", user="reader", database="agents")
         with pytest.raises(AssertionError, match=r"permission denied|cannot delete from view"):
             psql(server, f"delete from {name}", user="reader", database="agents")
@@ -119,6 +120,6 @@ def test_columns_and_options_are_explained(server: Server) -> None:
         ).fetchall()
     named = set(re.findall(r"`(\w+)`", page))
     assert {str(name) for (name,) in rows} - {"session_id", "touched"} <= named
-    options = re.findall(r"^\| `(schema|pool|timeout|fsync)` \|.* \| `?(\w+)`? \|$", page, re.MULTILINE)
+    options = re.findall(r"^\| `(schema|pool|timeout|fsync|turns)` \|.* \| `?(\w+)`? \|$", page, re.MULTILINE)
     assert len(options) == len(fields(PostgresAddress)) - 1
     assert parse_address(f"//host/db?{'&'.join('='.join(pair) for pair in options)}") == parse_address("//host/db")

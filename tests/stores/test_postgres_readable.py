@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from elision.errors import StoreError
 from elision.stores.postgres.address import parse_address
 from elision.stores.postgres.readable_tables import SHOWN
+from elision.stores.postgres.schema import MIGRATIONS, split_statements
 from elision.stores.postgres.store import PostgresStore
 from elision.stores.postgres.text_escapes import escape_name, make_readable
 from elision.stores.postgres.text_escapes import unescape_name as meant
@@ -21,7 +22,7 @@ from elision.stores.store_urls import open_store
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Clip, Mask, Summary
-from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.stores.postgres_server import make_fresh_url
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, new_session, read_log
@@ -165,14 +166,92 @@ def test_any_time_is_stored_and_shown_if_it_is_a_date(store: PostgresStore, at: 
     assert asked(store, b"select created_at from agent_context_turns") == [(expected,)]
 
 
-def test_long_texts_are_shown_by_their_beginning(store: PostgresStore) -> None:
-    """With their length, and where the whole is."""
+def open_postgres_store(url: str) -> PostgresStore:
+    opened = open_store(url)
+    assert isinstance(opened, PostgresStore)
+    return opened
+
+
+def test_short_texts_by_option() -> None:
+    """With `turns=short` texts are shown by their beginning, with their length, and where the whole is."""
     text = "line\n" * 5_000
+    store = open_postgres_store(f"{make_fresh_url()}&turns=short")
     begin_session(store, "s", add_turn(1, text, said=text))
     ((shown_text, chars, texts),) = asked(store, b"select text, chars, texts from agent_context_observations")
     assert (len(shown_text), chars, len(texts)) == (SHOWN, len(text), 1)
     assert text.startswith(shown_text.removesuffix("…"))
     assert asked(store, b"select encode(address, 'hex') from agent_context_texts") == [(texts[0],)]
+    assert asked(store, b"select action, observation from agent_context_turns") == [(None, None)]
+    store.close()
+
+
+LONG = "NUL \0, lone \ud800, 大小 🗿\n" * 4_000
+
+
+def test_turns_are_read_whole(store: PostgresStore) -> None:
+    """Reasoning, text, calls and results of any length, each character but those that PostgreSQL cannot hold."""
+    called = Action(id="a", name="bash", arguments='{"command": "' + "x" * 9_000 + '"}')
+    results = tuple(
+        Observation(action_id="a", tool="bash", content=make_content(text)) for text in (LONG, "", "b" * 50)
+    )
+    whole = Turn(
+        index=1, reasoning=LONG, content=make_content("so" + LONG), actions=(called,), observations=results, at=5.0
+    )
+    begin_session(store, "s", TurnAdded(whole))
+    ((reasoning, said, action, observation, at),) = asked(
+        store, b'select reasoning, said, action, observation, extract(epoch from "timestamp") from agent_context_turns'
+    )
+    assert (reasoning, said) == (make_readable(LONG), "so" + make_readable(LONG))
+    assert action == f"bash {called.arguments}"
+    assert observation == "\n\n".join([make_readable(LONG), "", "b" * 50])
+    assert at == 5
+    each = asked(store, b"select text from agent_context_observations order by position")
+    assert each == [(make_readable(LONG),), ("",), ("b" * 50,)]
+
+
+TRANSCRIPT = (
+    b"select turn, observation, placeholder, summary from agent_context_transcript where session = %s order by 1"
+)
+
+
+def test_what_is_sent_in_the_place_of_a_turn(store: PostgresStore) -> None:
+    """A placeholder, and the newest summary that covers the turn; in a fork those of before."""
+    begin_session(store, "s", add_turn(1, "one", "more"), add_turn(2, "two"), hidden((1, 1), (1, 2), call=3))
+    store.append("s", (hidden(call=3, covers=1), add_turn(3, "three")), after=3, at=1.0)
+    newer = PassDecided(call=4, reason="due", summary=Summary(covers=2, text="both", block="[both]"))
+    store.append("s", (newer,), after=5, at=1.0)
+    store.create(new_session("fork", parent="s", shared=5))
+    first = (1, "one\n\nmore", "[t1.1]\n\n[t1.2]")
+    assert asked(store, TRANSCRIPT, "s") == [(*first, "both"), (2, "two", None, "both"), (3, "three", None, None)]
+    assert asked(store, TRANSCRIPT, "fork") == [(*first, "all"), (2, "two", None, None), (3, "three", None, None)]
+    assert asked(store, b"select session, call, covers, block from agent_context_summaries order by 1, 2") == [
+        ("fork", 3, 1, "[all]"),
+        ("s", 3, 1, "[all]"),
+        ("s", 4, 2, "[both]"),
+    ]
+
+
+def test_rows_of_an_older_version_are_made_whole() -> None:
+    """Tables of version 3 are migrated when they are opened, and `compact` writes the whole texts."""
+    url = make_fresh_url()
+    store = open_postgres_store(f"{url}&turns=short")
+    begin_session(store, "s", add_turn(1, LONG), hidden(call=2, covers=1), amend_turn(1, "b" + LONG))
+    older = (
+        b"drop view agent_context_transcript, agent_context_observations",
+        b"drop table agent_context_summaries",
+        b'alter table agent_context_turns drop column action, drop column observation, drop column "timestamp"',
+        *split_statements(MIGRATIONS[1]),
+        b"update agent_context_schema set version = 3",
+    )
+    for statement in older:
+        store._database.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]
+    store.close()
+    store = open_postgres_store(url)
+    assert asked(store, TRANSCRIPT, "s") == [(1, None, None, None)]
+    store.compact()
+    assert asked(store, TRANSCRIPT, "s") == [(1, "b" + make_readable(LONG), None, "all")]
+    assert store.check() == []
+    store.close()
 
 
 def test_a_text_is_found_that_was_first_stored_as_something_else(store: PostgresStore) -> None:

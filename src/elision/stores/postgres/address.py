@@ -21,6 +21,7 @@ class PostgresAddress:
     schema:          where the tables are. pool_size: connections at most.
     timeout_seconds: after which a statement is given up; waiting for a connection has the same limit.
     allows_unsafe:   whether a server that runs with fsync = off is accepted.
+    shows_whole:     whether `agent_context_turns` has whole texts.
     """
 
     libpq: str = field(repr=False)
@@ -28,6 +29,7 @@ class PostgresAddress:
     pool_size: int = 4
     timeout_seconds: float = 30.0
     allows_unsafe: bool = False
+    shows_whole: bool = True
 
 
 def parse_address(rest: str) -> PostgresAddress:
@@ -48,10 +50,11 @@ def parse_address(rest: str) -> PostgresAddress:
         pool_size=int(_parse_number("pool", ours.get("pool", "4"), least=1, most=1_000)),
         timeout_seconds=_parse_number("timeout", ours.get("timeout", "30"), least=0.1, most=86_400),
         allows_unsafe=_parse_fsync(ours.get("fsync", "on")),
+        shows_whole=_parse_turns(ours.get("turns", "full")),
     )
 
 
-_OURS = ("schema", "pool", "timeout", "fsync")
+_OURS = ("schema", "pool", "timeout", "fsync", "turns")
 
 
 def _check_marks(head: str) -> None:
@@ -103,3 +106,9 @@ def _parse_fsync(text: str) -> bool:
     if text not in ("on", "off"):
         raise StoreError(f"fsync={text[:20]!r} in the PostgreSQL URL: on, or off to take a server that may lose data")
     return text == "off"
+
+
+def _parse_turns(text: str) -> bool:
+    if text not in ("full", "short"):
+        raise StoreError(f"turns={text[:20]!r} in the PostgreSQL URL: full, or short for texts of 2,000 characters")
+    return text == "full"

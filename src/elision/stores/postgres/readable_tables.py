@@ -1,6 +1,7 @@
 """What people read in `agent_context_turns`, and what is searched: made from events, not read back into them.
 
-Texts are shown up to SHOWN characters; the log holds them whole. `texts` of a result: addresses of what is kept apart.
+`reasoning`, `said`, `action` and `observation` are whole texts, unless the store's URL has `turns=short`. Texts inside
+JSON are shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any
 from elision.stores.excerpts import split_words
 from elision.stores.packing import LARGE, hash_text
 from elision.stores.postgres.text_escapes import escape_name, make_readable
+from elision.stores.turn_texts import join_actions, join_observations
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Text
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
-from elision.trajectory.plan import Clip, Mask
+from elision.trajectory.plan import Clip, Mask, Summary
 from elision.trajectory.turn import Action, Observation, Turn
 
-#: Characters of a text that the table shows.
+#: Characters of a text inside JSON that the tables show.
 SHOWN = 2_000
 #: What a bigint holds; the largest whole number in our tables. A position in a list of PostgreSQL is an integer.
 _BIGGEST = 2**63 - 1
@@ -37,14 +39,17 @@ class TableChange:
     parameters: Mapping[str, Any]
 
 
-def list_changes(event: Event, *, session: int, record: int, at: float) -> Iterator[TableChange]:
+def list_changes(
+    event: Event, *, session: int, record: int, at: float, shows_whole: bool = True
+) -> Iterator[TableChange]:
     """Yield what `event`, record `record` of session `session`, changes in the tables for people.
 
-    at: seconds since the epoch, for a turn without a time of its own.
+    at: seconds since the epoch, for a turn without a time of its own. shows_whole: whether texts are shown whole.
     """
     base = {"id": session, "record": record}
     if isinstance(event, TurnAdded | TurnAmended):
-        yield TableChange("put_turn", {**base, **_describe_turn(event.turn, event.node, at)})
+        texts = describe_texts(event.turn, shows_whole=shows_whole)
+        yield TableChange("put_turn", {**base, **_describe_turn(event.turn, event.node, at), **texts})
         yield TableChange("drop_words", {"id": session, "turn": event.turn.index})
         for position, (inside, parts) in enumerate(_split_turn(event.turn)):
             place = {"id": session, "turn": event.turn.index, "position": position}
@@ -57,10 +62,38 @@ def list_changes(event: Event, *, session: int, record: int, at: float) -> Itera
             yield from _list_edit_changes("clip", clip, edited)
         if event.summary is not None:
             yield TableChange("summarize", {**edited, "covers": event.summary.covers})
+            yield TableChange("put_summary", {**edited, **describe_summary(event.summary)})
     elif isinstance(event, UsageReported):
         usage = {"id": session, "call": event.call, "input": event.usage.prompt, "output": event.usage.output}
         yield TableChange("answer_turn", {**usage, "record": record})
         yield TableChange("answer_session", usage)
+
+
+def describe_texts(turn: Turn, *, shows_whole: bool = True) -> dict[str, str | None]:
+    """Return the texts of `turn` by column. Without `shows_whole` they are cut, and two columns are empty."""
+    if not shows_whole:
+        return {
+            "reasoning": _shorten_text(turn.reasoning),
+            "said": _shorten_text(turn.text),
+            "action": None,
+            "observation": None,
+        }
+    return {
+        "reasoning": make_readable(turn.reasoning),
+        "said": make_readable(turn.text),
+        "action": make_readable(join_actions(turn)),
+        "observation": make_readable(join_observations(turn)),
+    }
+
+
+def describe_summary(summary: Summary) -> dict[str, Any]:
+    """Return the columns of `summary`: what the model wrote, and the message that is sent."""
+    return {
+        "covers": min(summary.covers, _BIGGEST),
+        "summary": make_readable(summary.text),
+        "block": make_readable(summary.block),
+        "route": summary.route,
+    }
 
 
 def find_words_apart(event: Event) -> dict[bytes, str]:
@@ -86,8 +119,6 @@ def _describe_turn(turn: Turn, node: str, at: float) -> dict[str, Any]:
     return {
         "turn": turn.index,
         "node": escape_name(node),
-        "reasoning": _shorten_text(turn.reasoning),
-        "said": _shorten_text(turn.text),
         "actions": _encode_json([_describe_action(action) for action in turn.actions]),
         "observations": _encode_json([_describe_observation(each) for each in turn.observations]),
         "model": _shorten_text(turn.model),

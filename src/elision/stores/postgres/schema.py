@@ -9,7 +9,12 @@ from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_
 from elision.stores.postgres.statements import find_statement, read_script
 
 #: In order; migration n makes version n of version n - 1. A test proves that all of them make `postgres_schema.sql`.
-MIGRATIONS = ("postgres_0001_tables.sql", "postgres_0002_observations.sql", "postgres_0003_gateways.sql")
+MIGRATIONS = (
+    "postgres_0001_tables.sql",
+    "postgres_0002_observations.sql",
+    "postgres_0003_gateways.sql",
+    "postgres_0004_transcripts.sql",
+)
 FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)
 

@@ -12,20 +12,23 @@ from elision.stores.store import NewSession
 from elision.stores.store_errors import missing_session_error, short_parent_error
 
 
-def copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer) -> None:
-    """Fill session `id`, new and empty, with what `session` shares with its parent."""
+def copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer, *, shows_whole: bool) -> None:
+    """Fill session `id`, new and empty, with what `session` shares with its parent.
+
+    shows_whole: whether turns that have to be made again show whole texts.
+    """
     parent = cursor.execute(find_statement("parent"), {"session": escape_name(session.parent), "id": id}).fetchone()
     if parent is None:
         raise missing_session_error(session.parent)
     if session.shared > parent[1]:
         raise short_parent_error(session, parent[1])
     asked = {"id": id, "parent": parent[0], "shared": session.shared, "session": escape_name(session.key)}
-    for name in ("fork_log", "fork_uses", "fork_counts", "fork_turns", "fork_words"):
+    for name in ("fork_log", "fork_uses", "fork_counts", "fork_turns", "fork_words", "fork_summaries"):
         cursor.execute(find_statement(name), asked)
-    _restore_turns(cursor, session, id, packer)
+    _restore_turns(cursor, session, id, packer, shows_whole=shows_whole)
 
 
-def _restore_turns(cursor: Cursor, session: NewSession, id: int, packer: Packer) -> None:
+def _restore_turns(cursor: Cursor, session: NewSession, id: int, packer: Packer, *, shows_whole: bool) -> None:
     """Make turns that the parent amended or hid after the shared records again, from the log."""
     stale = cursor.execute(find_statement("fork_stale"), {"id": id}).fetchall()
     if not stale:
@@ -33,5 +36,5 @@ def _restore_turns(cursor: Cursor, session: NewSession, id: int, packer: Packer)
     decisions = cursor.execute(find_statement("fork_decisions"), {"id": id}).fetchall()
     positions = sorted([position for _, position in stale] + [position for (position,) in decisions])
     for position, event in read_records(cursor, id, positions).unpack_events(packer):
-        for row in list_changes(event, session=id, record=position, at=session.at):
+        for row in list_changes(event, session=id, record=position, at=session.at, shows_whole=shows_whole):
             cursor.execute(find_statement(row.statement), row.parameters)

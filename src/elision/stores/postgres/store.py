@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from elision.errors import ConflictError, CorruptError, StoreError
@@ -18,7 +19,7 @@ from elision.stores.packing import Blob, PackedEvent, Packer
 from elision.stores.postgres.address import parse_address
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.damage_check import find_damage
-from elision.stores.postgres.readable_tables import find_words_apart, list_changes
+from elision.stores.postgres.readable_tables import describe_summary, describe_texts, find_words_apart, list_changes
 from elision.stores.postgres.record_batches import RecordBatch, read_batches, read_records
 from elision.stores.postgres.schema import ensure_tables
 from elision.stores.postgres.session_fork import copy_records
@@ -32,7 +33,7 @@ from elision.stores.store_errors import (
     stale_writer_error,
 )
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
@@ -64,6 +65,7 @@ class PostgresStore:
         self._database = database
         self._local = threading.local()
         self._tokens: dict[object, uuid.UUID] = {}
+        self._shows_whole = database.address.shows_whole
 
     def create(self, session: NewSession) -> None:
         token = self._find_token(session)
@@ -80,7 +82,7 @@ class PostgresStore:
                 if cursor.execute(find_statement("created"), names).fetchone() is None:
                     raise session_exists_error(session)
             elif session.shared:
-                copy_records(cursor, session, row[0], self._packer)
+                copy_records(cursor, session, row[0], self._packer, shows_whole=self._shows_whole)
 
         self._remember_unsettled(session, token, lambda: self._database.write(work, patient=session.shared > 0))
 
@@ -219,6 +221,8 @@ class PostgresStore:
         return self._database.read(work, patient=True)
 
     def compact(self) -> int:
+        if self._shows_whole:
+            self._show_whole_turns()
         self._database.write(lambda cursor: cursor.execute(find_statement("sweep_all")), patient=True)
         before = self._count_disk_bytes()
         self._database.maintain(*_VACUUMS)
@@ -253,7 +257,7 @@ class PostgresStore:
             addresses = [blob.address for blob in record.blobs]
             row = (session, position, record.kind, record.turn, record.size, token, addresses, record.body)
             cursor.execute(find_statement("add_record"), row)
-            for change in list_changes(event, session=session, record=position, at=at):
+            for change in list_changes(event, session=session, record=position, at=at, shows_whole=self._shows_whole):
                 cursor.execute(find_statement(change.statement), change.parameters)
 
     def _recognize_written(self, cursor: Cursor, session: str, after: int, added: int, token: uuid.UUID) -> int:
@@ -319,6 +323,25 @@ class PostgresStore:
 
         return self._database.write(work, patient=True)
 
+    def _show_whole_turns(self) -> None:
+        """Write whole texts into the rows of turns, and the summaries, that an older version or `turns=short` cut."""
+        rows = self._database.read(lambda cursor: cursor.execute(find_statement("cut_sessions")).fetchall())
+        for (name,) in rows:
+            session = unescape_name(name)
+            for batch in read_batches(self._database, partial(_find_id, session=session), 0, self.length(session)):
+                self._database.write(partial(self._show_whole_batch, session=session, batch=batch), patient=True)
+
+    def _show_whole_batch(self, cursor: Cursor, session: str, batch: RecordBatch) -> None:
+        id = _find_id(cursor, session)
+        for position, event in batch.unpack_events(self._packer):
+            place = {"id": id, "record": position}
+            if isinstance(event, TurnAdded | TurnAmended):
+                texts = describe_texts(event.turn)
+                cursor.execute(find_statement("show_whole"), {**place, "turn": event.turn.index, **texts})
+            elif isinstance(event, PassDecided) and event.summary is not None:
+                summary = describe_summary(event.summary)
+                cursor.execute(find_statement("put_summary"), {**place, "call": event.call, **summary})
+
     def _count_stored_bytes(self) -> int:
         return self._database.read(lambda cursor: _read_number(cursor, "stored"), patient=True)
 
@@ -334,7 +357,15 @@ class PostgresStore:
         return packer
 
 
-_VACUUMS = ("vacuum_log", "vacuum_texts", "vacuum_uses", "vacuum_turns", "vacuum_words", "vacuum_sessions")
+_VACUUMS = (
+    "vacuum_log",
+    "vacuum_texts",
+    "vacuum_uses",
+    "vacuum_turns",
+    "vacuum_summaries",
+    "vacuum_words",
+    "vacuum_sessions",
+)
 
 
 def _collect_texts(events: Sequence[Event], packed: Sequence[PackedEvent]) -> list[tuple[Blob, str]]:

@@ -90,12 +90,17 @@ from agent_context_log cross join lateral unnest(texts) as address where session
 -- name: fork_turns
 insert into agent_context_turns (
     session_id, session, turn, record, touched, node, reasoning, said, actions, observations, model,
-    input_tokens, output_tokens, masked_at, summarized_at, created_at
+    input_tokens, output_tokens, masked_at, summarized_at, created_at, action, observation
 )
 select
     %(id)s, %(session)s, turn, record, touched, node, reasoning, said, actions, observations, model,
-    input_tokens, output_tokens, masked_at, summarized_at, created_at
+    input_tokens, output_tokens, masked_at, summarized_at, created_at, action, observation
 from agent_context_turns where session_id = %(parent)s and touched <= %(shared)s
+
+-- name: fork_summaries
+insert into agent_context_summaries (session_id, session, call, record, covers, summary, block, route)
+select %(id)s, %(session)s, call, record, covers, summary, block, route
+from agent_context_summaries where session_id = %(parent)s and record <= %(shared)s
 
 -- name: fork_words
 insert into agent_context_words (session_id, turn, position, words, texts)
@@ -151,21 +156,22 @@ values (%s, %s, %s, %s, %s, %s, %s, %s)
 -- name: put_turn
 insert into agent_context_turns (
     session_id, session, turn, record, touched, node, reasoning, said, actions, observations, model,
-    input_tokens, output_tokens, created_at
+    input_tokens, output_tokens, created_at, action, observation
 )
 select
     id, session, %(turn)s, %(record)s, %(record)s, %(node)s, %(reasoning)s, %(said)s, %(actions)s::jsonb,
     %(observations)s::jsonb, %(model)s,
     coalesce(%(input)s, case when answered_call = %(turn)s then answered_input end),
     coalesce(%(output)s, case when answered_call = %(turn)s then answered_output end),
-    to_timestamp(%(at)s)
+    to_timestamp(%(at)s), %(action)s, %(observation)s
 from agent_context_sessions where id = %(id)s
 on conflict (session_id, turn) do update set
     record = excluded.record, touched = excluded.touched, node = excluded.node, reasoning = excluded.reasoning,
     said = excluded.said, actions = excluded.actions, observations = excluded.observations, model = excluded.model,
     input_tokens = coalesce(excluded.input_tokens, agent_context_turns.input_tokens),
     output_tokens = coalesce(excluded.output_tokens, agent_context_turns.output_tokens),
-    masked_at = null, summarized_at = null, created_at = excluded.created_at
+    masked_at = null, summarized_at = null, created_at = excluded.created_at,
+    action = excluded.action, observation = excluded.observation
 
 -- name: drop_words
 delete from agent_context_words where session_id = %(id)s and turn = %(turn)s
@@ -196,6 +202,20 @@ where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observation
 -- name: summarize
 update agent_context_turns set summarized_at = %(call)s, touched = %(record)s
 where session_id = %(id)s and turn <= %(covers)s and summarized_at is null
+
+-- name: put_summary
+insert into agent_context_summaries (session_id, session, call, record, covers, summary, block, route)
+select id, session, %(call)s, %(record)s, %(covers)s, %(summary)s, %(block)s, %(route)s
+from agent_context_sessions where id = %(id)s
+on conflict (session_id, record) do nothing
+
+-- name: cut_sessions
+select distinct session from agent_context_turns where observation is null
+
+-- name: show_whole
+update agent_context_turns set
+    reasoning = %(reasoning)s, said = %(said)s, action = %(action)s, observation = %(observation)s
+where session_id = %(id)s and turn = %(turn)s and record = %(record)s
 
 -- name: answer_turn
 update agent_context_turns set input_tokens = %(input)s, output_tokens = %(output)s, touched = %(record)s
@@ -308,6 +328,7 @@ select
     + (select coalesce(sum(octet_length(packed) + octet_length(words) + 64), 0) from agent_context_texts)
     + (select coalesce(sum(pg_column_size(turns)), 0) from agent_context_turns as turns)
     + (select coalesce(sum(pg_column_size(words)), 0) from agent_context_words as words)
+    + (select coalesce(sum(pg_column_size(summaries)), 0) from agent_context_summaries as summaries)
 
 -- name: disk
 select coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)
@@ -325,6 +346,9 @@ vacuum (full) agent_context_uses
 
 -- name: vacuum_turns
 vacuum (full) agent_context_turns
+
+-- name: vacuum_summaries
+vacuum (full) agent_context_summaries
 
 -- name: vacuum_words
 vacuum (full) agent_context_words

@@ -1,0 +1,20 @@
+"""A turn as two texts, for people who read it with SQL: what was called, and what came back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from elision.trajectory.turn import Turn
+
+#: Between two results of one turn.
+RESULT_BREAK: Final = "\n\n"
+
+
+def join_actions(turn: Turn) -> str:
+    """Return the calls of `turn`, one a line: the tool and its arguments, as the model wrote them."""
+    return "\n".join(f"{action.name} {action.arguments}".strip() for action in turn.actions)
+
+
+def join_observations(turn: Turn) -> str:
+    """Return the results of `turn`, whole, with a blank line between two."""
+    return RESULT_BREAK.join(observation.text for observation in turn.observations)
