@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from elision.errors import CorruptError, StoreError
+from elision.errors import CorruptError, StoreError, UnknownHandle
 from elision.stores import sqlite_rows as rows
-from elision.stores import sqlite_search
+from elision.stores import sqlite_search, sqlite_transcripts
 from elision.stores.excerpts import split_words
 from elision.stores.packing import Packer
 from elision.stores.sqlite_check import find_damage
@@ -31,20 +32,25 @@ _INDEXED_AT_ONCE: Final = 1_024
 class SqliteStore:
     """Sessions in the file `path` (made with mode 0600 if it is not there; its folder must be).
 
-    busy_seconds: how long a writer waits while another process writes.
+    busy_seconds: how long a writer waits while another process writes. shows_turns: whether `agent_context_turns` and
+    its like are kept, for people who read the file with SQL. What they lack is written now.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, shows_turns: bool = False) -> None:
         self._file = SqliteFile(path, busy_seconds=busy_seconds)
         self._threads = threading.local()
         with self._file.use_connection() as connection:
             self._can_index = sqlite_search.can_index(connection)
+        self._shows_turns = shows_turns
+        if shows_turns:
+            self._show_all_turns()
 
     # --- logs ----------------------------------------------------------------------------------------------------
 
     def create(self, session: NewSession) -> None:
         with self._file.write_transaction() as connection:
             rows.create_session(connection, session)
+            self._show_turns(connection, session.key, session.shared, (), None)
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
         packer = self._get_packer()
@@ -53,6 +59,7 @@ class SqliteStore:
             rows.create_session(connection, session)
             if packed:
                 rows.append_records(connection, session.key, packed, session.shared, at)
+            self._show_turns(connection, session.key, session.shared, events, at)
         return session.shared + len(packed)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
@@ -62,6 +69,7 @@ class SqliteStore:
             return self._check_length(session, after)
         with self._file.write_transaction() as connection:
             rows.append_records(connection, session, packed, after, at)
+            self._show_turns(connection, session, after, events, at)
         return after + len(packed)
 
     def length(self, session: str) -> int:
@@ -170,6 +178,35 @@ class SqliteStore:
 
     def close(self) -> None:
         self._file.close()
+
+    # --- turns for people ----------------------------------------------------------------------------------------
+
+    def _show_all_turns(self) -> None:
+        """Make the tables, and bring them up to every log, a session at a time."""
+        with self._file.write_transaction() as connection:
+            sqlite_transcripts.create_tables(connection)
+            behind = sqlite_transcripts.list_sessions_behind(connection)
+        for key in map(rows.decode_key, behind):
+            with self._file.write_transaction() as connection, suppress(UnknownHandle):
+                self._show_turns(connection, key, 0, (), None)
+
+    def _show_turns(
+        self, connection: sqlite3.Connection, session: str, after: int, events: Sequence[Event], at: float | None
+    ) -> None:
+        """Show all records of `session`, of which `events` follow record `after`."""
+        if not self._shows_turns:
+            return
+        id, records, _ = rows.find_session(connection, session)
+
+        def read_events(shown: int) -> Iterator[tuple[int, Event]]:
+            if shown == after and after + len(events) == records:
+                yield from enumerate(events, start=after + 1)
+                return
+            span = rows.record_id(id, shown + 1), rows.record_id(id, records)
+            for record, body in connection.execute(rows.BODIES, span):
+                yield record - rows.record_id(id, 0), self._unpack_event(connection, body)
+
+        sqlite_transcripts.show_records(connection, id, session, records, read_events, at)
 
     # --- pieces --------------------------------------------------------------------------------------------------
 

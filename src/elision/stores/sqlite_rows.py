@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from elision.stores import sqlite_search
+from elision.stores import sqlite_search, sqlite_transcripts
 from elision.stores.packing import Blob, PackedEvent, hash_text
 from elision.stores.store import NewSession, SessionInfo
 from elision.stores.store_errors import (
@@ -122,6 +122,7 @@ def delete_session(connection: sqlite3.Connection, key: str) -> None:
     connection.execute(_DELETE_RECORDS, log)
     connection.execute(_DELETE_TURNS, (session,))
     connection.execute(_DELETE_SESSION, (session,))
+    sqlite_transcripts.delete_rows(connection, session)
     if indexed:
         # An index without content cannot take out one session's words; searches make it again, session by session.
         sqlite_search.drop_index(connection)

@@ -42,6 +42,8 @@ _FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-has
 def parse_path(rest: str, scheme: str) -> str:
     """Return the path after `scheme:`. Raises StoreError if there is none."""
     path = rest.removeprefix("///")
+    if scheme == "sqlite":
+        path, _ = _split_turns(path)
     if not path or path.startswith("//"):
         raise StoreError(f"{scheme}: no path in it; three slashes begin one from here, four an absolute one")
     return path
@@ -55,7 +57,15 @@ def _open_sqlite(rest: str) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
         raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
-    return SqliteStore(Path(path))
+    return SqliteStore(Path(path), shows_turns=_split_turns(rest)[1])
+
+
+def _split_turns(rest: str) -> tuple[str, bool]:
+    """Return `rest` without its option, and whether that is `?turns=full`. Raises StoreError for another value."""
+    path, mark, value = rest.partition("?turns=")
+    if mark and value not in ("full", "none"):
+        raise StoreError(f"turns={value[:20]!r} in the SQLite URL: full, or none for no tables of whole turns")
+    return path, value == "full"
 
 
 def _open_linear_hash(rest: str) -> Store:

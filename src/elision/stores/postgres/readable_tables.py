@@ -14,8 +14,8 @@ from typing import Any
 
 from elision.stores.excerpts import split_words
 from elision.stores.packing import LARGE, hash_text
-from elision.stores.postgres.text_escapes import escape_name, make_readable
-from elision.stores.turn_texts import join_actions, join_observations
+from elision.stores.postgres.text_escapes import escape_name
+from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Text
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported

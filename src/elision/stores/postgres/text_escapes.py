@@ -10,7 +10,6 @@ import re
 
 _ODD = re.compile("[\\\\\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(\\|0|u[0-9a-f]{4})")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_name(name: str) -> str:
@@ -24,11 +23,6 @@ def escape_name(name: str) -> str:
 def unescape_name(name: str) -> str:
     """Return what `escape_name` was given."""
     return _ESCAPE.sub(_unescape_character, name)
-
-
-def make_readable(text: str) -> str:
-    """Return `text` for people: a NUL is ␀, a lone surrogate is \ufffd."""
-    return _SURROGATE.sub("\ufffd", text.replace("\0", "␀"))
 
 
 def _escape_character(match: re.Match[str]) -> str:
