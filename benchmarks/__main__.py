@@ -18,6 +18,7 @@ from benchmarks import (
     stall,
     standstill,
     stores,
+    transcripts,
 )
 
 PEERS = "--peers"
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "standstill": standstill.main,
     "stores": stores.main,
     "load-limits": load_limits.main,
+    "transcripts": transcripts.main,
 }
 
 USAGE = f"python -m benchmarks [{PEERS}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"

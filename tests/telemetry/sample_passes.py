@@ -48,7 +48,9 @@ FULL = Diagnostics(
     summary_tokens=600,
     rewrites={"mask": 1, "summary": 1},
     costs=Costs(ours=0.5, raw=0.8, summarizer=0.02, recalls=0.01, billed=0.52),
-    savings=Savings(observation_tokens=40_000, hidden_tokens=33_000, masked=2, visible=6, covered=9),
+    savings=Savings(
+        observation_tokens=40_000, hidden_tokens=33_000, masked_tokens=12_000, masked=2, visible=6, covered=9
+    ),
     stop=Stop(guard="max_turns", limit=17, value=17),
     hint=StopHint(turns=5, why="all of them failed"),
     faults=(

@@ -37,7 +37,8 @@ def test_the_newest_pass() -> None:
     assert found["summary_tokens claude-sonnet-4-5"] == 0
     assert found["estimated_cost_usd claude-sonnet-4-5"] == 0.55
     assert found["turn_count claude-sonnet-4-5"] == 18
-    assert summed(FULL)["masked_observation_tokens claude-sonnet-4-5"] == 33_000
+    assert summed(FULL)["masked_observation_tokens claude-sonnet-4-5"] == 12_000
+    assert summed(FULL)["hidden_observation_tokens claude-sonnet-4-5"] == 33_000
 
 
 def test_what_a_pass_did() -> None:

@@ -181,12 +181,14 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     masked = (state.raw_track.tokens - state.count_raw_tokens_before(behind)) - (
         state.track.tokens - state.track.count_tokens_before(place)
     )
-    hidden = tally.tokens[state.covered_turns] + max(0, masked)
+    masked = max(0, masked)
+    hidden = tally.tokens[state.covered_turns] + masked
     total = tally.tokens[-1]
     covered = tally.observations[state.covered_turns]
     return Savings(
         observation_tokens=total,
         hidden_tokens=hidden,
+        masked_tokens=masked,
         masked=len(state.hidden),
         visible=tally.observations[-1] - len(state.hidden) - covered,
         covered=covered,

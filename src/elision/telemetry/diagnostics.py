@@ -103,10 +103,14 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """Observations so far, in tokens: in all, and what placeholders and summaries took off the view of this call."""
+    """Observations so far, in tokens: in all, and what placeholders and summaries took off the view of this call.
+
+    masked_tokens: of `hidden_tokens`, what placeholders and clips took off; summaries took off the rest.
+    """
 
     observation_tokens: int = 0
     hidden_tokens: int = 0
+    masked_tokens: int = 0
     masked: int = 0
     visible: int = 0
     covered: int = 0

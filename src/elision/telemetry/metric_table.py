@@ -41,7 +41,12 @@ TOKENS_OUT: Final = _make_gauge("agent_context_tokens_out", "tokens", "prompt of
 MASKED: Final = _make_gauge(
     "agent_context_masked_observation_tokens",
     "tokens",
-    "what placeholders and summaries take off the prompt of the newest call",
+    "what placeholders take off the prompt of the newest call",
+)
+HIDDEN_OBSERVATIONS: Final = _make_gauge(
+    "agent_context_hidden_observation_tokens",
+    "tokens",
+    "tool results that the prompt of the newest call leaves out, by placeholders and by summaries",
 )
 SUMMARY_TOKENS: Final = _make_gauge("agent_context_summary_tokens", "tokens", "size of the live summary; 0 for none")
 SUMMARY_CALLS: Final = _make_counter(
@@ -125,6 +130,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     TOKENS_IN,
     TOKENS_OUT,
     MASKED,
+    HIDDEN_OBSERVATIONS,
     SUMMARY_TOKENS,
     SUMMARY_CALLS,
     COST,

@@ -114,7 +114,8 @@ class Sampler:
         model = {"model": self._limit_model(diagnostics.model)}
         yield Sample(metric_table.TOKENS_IN, diagnostics.raw, model)
         yield Sample(metric_table.TOKENS_OUT, diagnostics.after, model)
-        yield Sample(metric_table.MASKED, diagnostics.savings.hidden_tokens, model)
+        yield Sample(metric_table.MASKED, diagnostics.savings.masked_tokens, model)
+        yield Sample(metric_table.HIDDEN_OBSERVATIONS, diagnostics.savings.hidden_tokens, model)
         yield Sample(metric_table.SUMMARY_TOKENS, diagnostics.summary_tokens, model)
         yield Sample(metric_table.COST, diagnostics.costs.ours, model)
         yield Sample(metric_table.TURNS, diagnostics.turns, model)
