@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Final
 
@@ -18,10 +17,6 @@ from elision.cli.console import open_console
 from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
-from elision.errors import BudgetError
-from elision.lab.forecast import CALLS, MEDIAN_CALLS, forecast_session, is_due_by_turns
-from elision.manager.context_options import Options
-from elision.trajectory.prices import Prices
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
@@ -40,40 +35,17 @@ def config(
     everything: Annotated[bool, typer.Option("--all", help="Settings that have their default, too.")] = False,
 ) -> None:
     """Show the settings in force and where each is from: environment, TOML file, preset or default."""
+    # The live engine runs for it, which the help does without.
+    from elision.cli.forecast_text import describe_forecast, forecast_json
+
     found = load_settings()
     if as_json:
-        typer.echo(json.dumps(_settings_json(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_settings_json(found, forecast_json(found)), indent=2, ensure_ascii=False))
         return
     console = open_console()
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
     console.print(Text(describe_forecast(found)))
     console.print(Text(_LEGEND, style="dim"))
-
-
-def describe_forecast(found: Settings) -> str:
-    """Return the sentence that says when the strategy in force is to be expected to act, and how large requests get."""
-    prices = _find_prices(found)
-    session = f"In a typical coding run of {MEDIAN_CALLS} calls at the prices of {prices.name}"
-    if not found.strategy.can_hide:
-        return f"{session}: {found.strategy.name} hides nothing, in any run."
-    try:
-        forecast = forecast_session(found.strategy, prices)
-    except BudgetError as error:
-        return f"{session}: {error}"
-    when = "at" if is_due_by_turns(found.strategy) else "about"
-    acts = []
-    if forecast.first_placeholder:
-        acts.append(f"first placeholder {when} call {forecast.first_placeholder}")
-    if forecast.first_summary:
-        acts.append(f"first summary {when} call {forecast.first_summary}")
-    if not acts:
-        acts.append(f"nothing is hidden within {CALLS} calls")
-    largest = f"largest request about {round(forecast.largest_tokens, -2):,} tokens"
-    return f"{session}: {', '.join(acts)}, {largest} (raw {round(forecast.raw_tokens, -2):,})."
-
-
-def _find_prices(found: Settings) -> Prices:
-    return Options(model=found.model or "", prices=found.prices).find_prices()
 
 
 def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
@@ -123,7 +95,7 @@ def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
     return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 
-def _settings_json(found: Settings) -> dict[str, object]:
+def _settings_json(found: Settings, forecast: Mapping[str, object] | None) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "summaries": found.describe_summarizer(),
@@ -137,15 +109,5 @@ def _settings_json(found: Settings) -> dict[str, object]:
             }
             for entry in found.entries
         ],
-        "forecast": _forecast_json(found),
+        "forecast": forecast,
     }
-
-
-def _forecast_json(found: Settings) -> dict[str, object] | None:
-    """Return what is to be expected of a typical coding run; None where it does not fit the budget."""
-    prices = _find_prices(found)
-    try:
-        forecast = forecast_session(found.strategy, prices)
-    except BudgetError:
-        return None
-    return {"prices": prices.name, "calls": MEDIAN_CALLS} | asdict(forecast)

@@ -16,7 +16,6 @@ from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
 from elision.cli.view_text import escape_controls
 from elision.config import TypedOption
-from elision.summarizers.factory import make_summarizer
 
 if TYPE_CHECKING:
     from elision.gateway.settings import GatewaySettings
@@ -105,6 +104,7 @@ def _run_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.server import serve_worker as serve_here
     from elision.gateway.settings import gateway_settings
     from elision.gateway.supervisor import supervise
+    from elision.summarizers.factory import make_summarizer
 
     settings = gateway_settings(**given)
     # A summarizer without a key, or an unknown one, must not be found out by the first session.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.setting_keys import KEYS, Key
@@ -19,11 +19,13 @@ from elision.strategies.guards import Guards
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
-from elision.summarizers.prompt_template import SummaryPrompt, load_prompt
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.logs import PassLog
 from elision.telemetry.samples import PassCollector
 from elision.trajectory.redact import DEFAULT, NO_REDACTION, Redaction
+
+if TYPE_CHECKING:
+    from elision.summarizers.prompt_template import SummaryPrompt
 
 #: The place of what nobody set.
 NOWHERE = "default"
@@ -231,6 +233,8 @@ def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]
 def _load_prompt(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> SummaryPrompt:
     """Read the files of prompt and example. Raises SettingError, which names setting, file, line and remedy."""
     try:
+        from elision.summarizers.prompt_template import load_prompt  # with the digest, which help does without
+
         return load_prompt(plain["summary_prompt"], plain["summary_example"])
     except SettingError as error:
         places = [found[name].place for name in ("summary_prompt", "summary_example") if name in found]
