@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
+
+if TYPE_CHECKING:
+    from elision.lab.replay_summarizer import SummarizerReport
 
 FORMAT = "elision.replay/1"
 
