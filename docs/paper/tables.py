@@ -84,12 +84,11 @@ def _compare_models(facts: PaperFacts) -> str:
                     f"${usd:.2f}",
                     f"${mean_usd(each):.4f}",
                     f"{solved:.1f} %",
-                    f"{count_solved(each)} of {len(facts.instances)} = "
-                    f"{100 * count_solved(each) / len(facts.instances):.1f} %",
+                    f"{100 * count_solved(each) / len(facts.instances):.1f} % ({count_solved(each)})",
                     str(len(each.runs)),
                 )
             )
-    heads = ("model", "strategy", "cost, published", "cost", "solved, published", "solved", "runs in the data")
+    heads = ("model", "strategy", "cost, published", "cost", "solved, published", "solved of 500", "runs in the data")
     return _write_table(heads, rows)
 
 
