@@ -18,7 +18,7 @@ import typer
 from typer.testing import CliRunner
 
 from elision.cli.serve import serve
-from elision.errors import ElisionError, SettingError
+from elision.errors import ElisionError, SettingError, SpecError
 from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
 from tests.gateway.serve_process import TIMEOUT_SECONDS, ServeProcess, start_serve
 
@@ -192,3 +192,16 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -
     done = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", **environ)
     assert done.exit_code == 1
     assert "nothing listens at http://127.0.0.1:1" in done.output
+
+
+@pytest.mark.parametrize("options", [[], ["--check"]])
+def test_a_summarizer_without_a_key_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """Not by the first session, whose requests would go out unchanged."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    error = run(tmp_path, monkeypatch, *options, AGENT_CONTEXT_SUMMARIZER="openai:gpt-5-mini").exception
+    assert isinstance(error, SpecError)
+    assert "no key for https://api.openai.com/v1" in str(error)
+    assert "set OPENAI_API_KEY" in str(error)

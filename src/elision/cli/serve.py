@@ -107,8 +107,7 @@ def _run_gateway(given: dict[str, Any]) -> int:
     from elision.summarizers.factory import make_summarizer
 
     settings = gateway_settings(**given)
-    # A summarizer without a key, or an unknown one, must not be found out by the first session.
-    make_summarizer(settings.library.summarizer, environment=os.environ, **settings.library.summarizer_options())
+    _check_summarizer(settings)
     listening = bind_socket(settings.host, settings.port)
     log_to_stderr(choose_form(settings.log))
     url = format_url(listening)
@@ -149,6 +148,11 @@ def _describe_limits(settings: GatewaySettings) -> str:
     return f"\nLimits:            {', '.join(limits)}; beyond them {beyond}"
 
 
+def _check_summarizer(settings: GatewaySettings) -> None:
+    """Raise SpecError or MissingExtra for a summarizer that cannot be asked: not the first session finds it out."""
+    make_summarizer(settings.library.summarizer, environment=os.environ, **settings.library.summarizer_options())
+
+
 def _describe_mode(settings: GatewaySettings) -> str:
     """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
     if settings.off:
@@ -163,6 +167,7 @@ def _check_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.settings import gateway_settings
 
     settings = gateway_settings(**given)
+    _check_summarizer(settings)
     console = open_console()
     print_settings(settings.library, console, everything=False)
     results = asyncio.run(run_checks(settings))
