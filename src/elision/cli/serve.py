@@ -104,7 +104,6 @@ def _run_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.server import serve_worker as serve_here
     from elision.gateway.settings import gateway_settings
     from elision.gateway.supervisor import supervise
-    from elision.summarizers.factory import make_summarizer
 
     settings = gateway_settings(**given)
     _check_summarizer(settings)
@@ -150,6 +149,8 @@ def _describe_limits(settings: GatewaySettings) -> str:
 
 def _check_summarizer(settings: GatewaySettings) -> None:
     """Raise SpecError or MissingExtra for a summarizer that cannot be asked: not the first session finds it out."""
+    from elision.summarizers.factory import make_summarizer  # help needs no summarizer
+
     make_summarizer(settings.library.summarizer, environment=os.environ, **settings.library.summarizer_options())
 
 
