@@ -46,6 +46,22 @@ def test_the_rule_of_thumb_is_beside_it() -> None:
     assert wording.describe_rule_of_thumb(replace(tuning(), rule_of_thumb="")) is None
 
 
+def test_the_break_even_is_against_the_default() -> None:
+    """Per run, and beside what summaries did to real runs; none where nothing is saved."""
+    found = tuning()
+    points = tuple(
+        replace(point, fit=replace(point.fit, runs=8, turns=400, late_usd=0.03, summaries=2))
+        if point.text == found.recommended
+        else point
+        for point in found.points
+    )
+    text = wording.describe_break_even(replace(found, points=points))
+    assert text is not None
+    assert text.startswith("Break-even: 5.0 extra turns a run (+10 %) would cost what it saves")
+    assert "13–18 %" in text
+    assert wording.describe_break_even(replace(found, recommended="masking")) is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

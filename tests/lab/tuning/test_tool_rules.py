@@ -23,7 +23,7 @@ def test_a_tool_whose_results_are_missed_stays_longer() -> None:
     run = make_run(1, 40, needed_after=14)
     uses = {use.tool: use for use in measure_tools([run], PRICES, SIZER)}
     assert uses["read"].missed > 0
-    rules = choose_tool_rules([uses["read"], ToolUse(tool="list", hidden_tokens=uses["read"].hidden_tokens)])
+    rules = choose_tool_rules([uses["read"], ToolUse(tool="list", hidden_tokens=uses["read"].hidden_tokens, runs=1)], 1)
     assert rules == (ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False))
 
 
@@ -45,18 +45,27 @@ def test_a_shell_is_divided_by_program() -> None:
 
 def test_small_and_lone_tools_get_no_rule() -> None:
     """A rule for the only tool is the window; one for little text changes little; three are enough."""
-    assert choose_tool_rules([ToolUse(tool="bash", hidden_tokens=100)]) == ()
-    uses = [ToolUse(tool=f"t{number}", hidden_tokens=1000) for number in range(6)]
-    assert len(choose_tool_rules(uses)) == MOST_RULES
-    assert choose_tool_rules([ToolUse(tool="big", hidden_tokens=990), ToolUse(tool="small", hidden_tokens=10)]) == (
-        ToolRule(tool="big", longer=False),
-    )
+    assert choose_tool_rules([ToolUse(tool="bash", hidden_tokens=100, runs=1)], 1) == ()
+    uses = [ToolUse(tool=f"t{number}", hidden_tokens=1000, runs=2) for number in range(6)]
+    assert len(choose_tool_rules(uses, 2)) == MOST_RULES
+    large, small = ToolUse(tool="big", hidden_tokens=990, runs=2), ToolUse(tool="small", hidden_tokens=10, runs=2)
+    assert choose_tool_rules([large, small], 2) == (ToolRule(tool="big", longer=False),)
+
+
+def test_what_occurs_in_one_of_several_runs_gets_no_rule() -> None:
+    """Nor does what is left of a shell when its programs are counted: its pattern would match them too."""
+    uses = [
+        ToolUse(tool="bash", args="cat *", hidden_tokens=100, runs=3),
+        ToolUse(tool="bash", hidden_tokens=100, runs=3),
+        ToolUse(tool="bash", args="make *", hidden_tokens=100, runs=1),
+    ]
+    assert [rule.args for rule in choose_tool_rules(uses, 3)] == ["cat *"]
 
 
 def test_a_name_that_no_file_could_show_gets_no_rule() -> None:
     """Names come from recordings: control characters and lone surrogates stay out of settings."""
-    uses = [ToolUse(tool=name, hidden_tokens=100) for name in ("a\x1b[2J", "b\ud800", "c\n", "read")]
-    assert [rule.tool for rule in choose_tool_rules(uses)] == ["read"]
+    uses = [ToolUse(tool=name, hidden_tokens=100, runs=1) for name in ("a\x1b[2J", "b\ud800", "c\n", "read")]
+    assert [rule.tool for rule in choose_tool_rules(uses, 1)] == ["read"]
 
 
 @given(st.text(), st.text())

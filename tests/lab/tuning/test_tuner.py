@@ -158,3 +158,15 @@ def test_the_default_is_always_replayed(small: Tuning) -> None:
     assert small.baseline.text == "masking"
     assert Masking() not in parse_space(["window=3", "family=masking"]).list_strategies()
     assert tune_runs(make_runs(3, turns=14), _settings("window=3", "family=masking", "rules=none")).baseline
+
+
+def test_nothing_outside_the_space_is_recommended() -> None:
+    """The references are shown beside it; a space of masking alone recommends masking."""
+    found = tune_runs(make_runs(3, turns=20), _settings("family=masking", "window=15", "gist=50", "rules=none"))
+    assert {found.recommended, *(point.text for point in found.frontier)} <= {
+        "masking",
+        "masking(window=15)",
+        "masking(schedule=every-turn, window=15)",
+        "masking(schedule=batched(10), window=15)",
+    }
+    assert any("preset swe-agent" in point.names for point in found.references)

@@ -43,9 +43,9 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
     console.print(build_points_table(tuning, console.width))
     print_paragraph(console, tuning_wording.describe_choice(tuning))
     print_paragraph(console, tuning_wording.write_verdict(tuning), style="bold" if tuning.is_confirmed() else "yellow")
-    rule = tuning_wording.describe_rule_of_thumb(tuning)
-    if rule:
-        print_paragraph(console, rule)
+    for text in (tuning_wording.describe_break_even(tuning), tuning_wording.describe_rule_of_thumb(tuning)):
+        if text:
+            print_paragraph(console, text)
     _print_texts(tuning, console)
     _print_tools(tuning, console)
     print_problems(tuning.problems, console)

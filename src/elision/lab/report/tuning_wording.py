@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
 from elision.lab.results import Row
 from elision.lab.tuning.tool_rules import ToolUse
-from elision.lab.tuning.tuning_result import TunedPoint, Tuning
+from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.rules import Rule
@@ -81,6 +81,21 @@ def write_verdict(tuning: Tuning) -> str:
     outcome = "It holds." if tuning.is_confirmed() else "It does not hold: keep the default, or give more runs."
     few = " So few runs prove little." if len(tuning.judge_runs) < FEW_RUNS else ""
     return f"{runs} it costs {costs} ({change}); {facts}. {outcome}{few}"
+
+
+def describe_break_even(tuning: Tuning) -> str | None:
+    """Return how many more turns a run would cost what the recommended point saves against the default; None where it
+    saves nothing."""
+    best, default = tuning.best.fit, tuning.baseline.fit
+    saved = default.usd - best.usd
+    if saved <= TINY or best.late_usd <= 0 or not best.runs:
+        return None
+    extra = saved / best.runs / best.late_usd
+    share = f" (+{figures.format_share(extra * best.runs / best.turns)})" if best.turns else ""
+    text = f"{figures.format_turns(extra)} extra turns a run{share} would cost what it saves against the default"
+    if best.summaries and not default.summaries:
+        return f"Break-even: {text}. Real summaries lengthened runs by 13–18 %: --space family=masking tries none."
+    return f"Break-even: {text}."
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
@@ -176,14 +191,20 @@ def list_tool_shares(tuning: Tuning) -> list[tuple[str, str, str, str]]:
     """Return the tools that matter: name, share of the hidden tokens, facts missed, and the rule that is tried."""
     whole = sum(use.hidden_tokens for use in tuning.tools)
     tried = {(tool.tool, tool.args): tool.longer for rules in tuning.space.rule_sets for tool in rules.tools}
-    return [_format_tool(use, whole, tried) for use in tuning.tools[:6] if whole]
+    divided = {use.tool for use in tuning.tools if use.args != "*"}
+    return [_format_tool(use, whole, tried, divided) for use in tuning.tools[:6] if whole]
 
 
-def _format_tool(use: ToolUse, whole: int, tried: Mapping[tuple[str, str], bool]) -> tuple[str, str, str, str]:
+def _format_tool(
+    use: ToolUse, whole: int, tried: Mapping[tuple[str, str], bool], divided: Collection[str]
+) -> tuple[str, str, str, str]:
     share = figures.format_share(use.hidden_tokens / whole)
     longer = tried.get((use.tool, use.args))
     rule = figures.NOTHING if longer is None else "twice the window" if longer else "half the window"
-    return describe_tool(use.tool, use.args), share, figures.format_count(use.missed), rule
+    name = describe_tool(use.tool, use.args)
+    if use.args == "*" and use.tool in divided:
+        name = f"{name}: others"
+    return name, share, figures.format_count(use.missed), rule
 
 
 def list_notes(tuning: Tuning) -> list[str]:

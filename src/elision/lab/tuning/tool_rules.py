@@ -63,19 +63,22 @@ def measure_tools(runs: Sequence[Trajectory], prices: Prices, sizer: Sizer) -> l
     by_tool = _sum_tallies(tallies, divided="")
     whole = sum(use.hidden_tokens for use in by_tool)
     if by_tool and by_tool[0].hidden_tokens > DIVIDED_SHARE * whole:
-        # A program that occurs in one run only says nothing about the next one.
-        programs = _sum_tallies(tallies, divided=by_tool[0].tool)
-        return [use for use in programs if use.args != "*" and use.runs >= min(2, len(runs))] + by_tool[1:]
+        return _sum_tallies(tallies, divided=by_tool[0].tool)
     return by_tool
 
 
-def choose_tool_rules(uses: Sequence[ToolUse]) -> tuple[ToolRule, ...]:
+def choose_tool_rules(uses: Sequence[ToolUse], runs: int) -> tuple[ToolRule, ...]:
     """Return a rule for each tool that matters: longer visible if its results are missed more often than the average
-    of all, for their size."""
+    of all, for their size.
+
+    runs: how many were measured. A program that occurs in one of several says nothing about the next run.
+    """
     whole = sum(use.hidden_tokens for use in uses)
     missed = sum(use.missed for use in uses)
+    divided = {use.tool for use in uses if use.args != "*"}
+    usable = [use for use in uses if use.runs >= min(2, runs) if use.args != "*" or use.tool not in divided]
     # Names come from the recordings: what a settings file or a terminal could not show gets no rule.
-    large = [use for use in uses if use.hidden_tokens > LEAST_SHARE * whole and f"{use.tool}{use.args}".isprintable()]
+    large = [use for use in usable if use.hidden_tokens > LEAST_SHARE * whole and f"{use.tool}{use.args}".isprintable()]
     if len(uses) < 2:
         return ()
     return tuple(

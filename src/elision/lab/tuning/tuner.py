@@ -120,7 +120,7 @@ def tune_runs(
     evaluations = open_evaluations(runs, settings.study_settings, version, study)
     prepared = prepare_runs(runs, settings.study_settings)
     uses = measure_tools([prepared.runs[place] for place in fit], settings.prices, settings.study_settings.sizer)
-    space = add_rule_sets(settings.space, choose_tool_rules(uses))
+    space = add_rule_sets(settings.space, choose_tool_rules(uses, len(fit)))
     work = _TuningWork(settings, space, prepared, evaluations, fit, judge, progress)
     finished = work.search(jobs)
     return work.build_result(loaded.problems, uses, str(study or ""), finished)
@@ -158,6 +158,7 @@ class _TuningWork:
         self.references = list_references()
         self.default = parse_strategy(describe_default())
         self.possible = space.list_strategies()
+        self.possible_set = frozenset(self.possible)
         self.is_exhaustive = len(self.possible) <= settings.trials
         self.proposed: dict[Strategy, None] = {}
         self.problems: list[Problem] = []
@@ -249,16 +250,26 @@ class _TuningWork:
             for strategy, row in rows.items()
             if row is not None
         ]
-        best = find_frontier([point.fit for point in points])
-        marked = [replace(point, on_frontier=is_best) for point, is_best in zip(points, best, strict=True)]
+        eligible = [point for point in points if self._is_eligible(point)]
+        best = dict(
+            zip((point.text for point in eligible), find_frontier([each.fit for each in eligible]), strict=True)
+        )
+        marked = [replace(point, on_frontier=best.get(point.text, False)) for point in points]
         named = [point for point in marked if point.names]
         others = [point for point in marked if not point.names]
         return [*named, *sorted(others, key=lambda point: (point.fit.usd, point.text))]
 
+    def _is_eligible(self, point: TunedPoint) -> bool:
+        """Return whether `point` may be recommended: what the user left out of the space may not, but for the
+        default."""
+        strategy = parse_strategy(point.text)
+        return strategy in self.possible_set or strategy == self.default
+
     def _choose(self) -> Strategy:
         points = self._list_points()
         default = next(point for point in points if "default" in point.names)
-        chosen = choose_point(points, default, self.settings.objective, self.settings.min_evidence)
+        eligible = [point for point in points if self._is_eligible(point)]
+        chosen = choose_point(eligible, default, self.settings.objective, self.settings.min_evidence)
         return parse_strategy(chosen.text)
 
     def build_result(self, problems: Sequence[Problem], uses: Sequence[ToolUse], study: str, finished: bool) -> Tuning:
