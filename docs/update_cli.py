@@ -16,8 +16,9 @@ _INTRODUCTION = """\
 # Command line
 
 `docs/update_cli.py` writes this page from `elision --help`. The guides show the commands at work:
-[replay](../start/replay.md), [view](../guides/view.md), [calibrate](../guides/calibrate.md),
-[prices](../concepts/prices.md), [settings](settings.md), [stores](../guides/stores.md).
+[replay](../start/replay.md), [tune](../guides/tuning.md), [view](../guides/view.md),
+[calibrate](../guides/calibrate.md), [prices](../concepts/prices.md), [settings](settings.md),
+[stores](../guides/stores.md).
 
 Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
 and with 130 if it was interrupted; `elision serve --check` with 1 where something failed that it tried. What could not

@@ -73,7 +73,7 @@ def elision(command: str, at: Path) -> Printed:
     assert arguments[0] == "elision"
     out, err, code = StringIO(), StringIO(), 0
     # One process: no worker is forked out of the tests.
-    jobs = ["--jobs", "1"] if arguments[1] == "replay" and not {"-j", "--jobs"} & {*arguments} else []
+    jobs = ["--jobs", "1"] if arguments[1] in ("replay", "tune") and not {"-j", "--jobs"} & {*arguments} else []
     with working_in(at), redirect_stdout(out), redirect_stderr(err), called_with([*arguments, *jobs]):
         try:
             main()

@@ -71,7 +71,7 @@ def test_the_break_even_is_against_the_default() -> None:
         ("hybrid(gist=100)", "hybrid 10/43/10, gist 100"),
         (RULED, "masking 10, read after 20"),
         ("masking(rules=[rule(superseded=true)])", "masking 10, stale first"),
-        ('masking(rules=[rule(tool="bash", args="cd * && cat *", after=5)])', "masking 10, cat after 5"),
+        ('masking(rules=[rule(tool="bash", args="cd * && cat *", after=5)])', "masking 10, cd && cat after 5"),
         ("masking(rules=[rule(after=2), rule(superseded=true)])", "masking 10, 2 rules"),
     ],
 )

@@ -58,7 +58,8 @@ def describe_choice(tuning: Tuning) -> str:
         )
     if tuning.objective == "cost":
         share = figures.format_share(tuning.min_evidence)
-        rule = f"within 1 % of the cheapest point that keeps {share} of the default's visible facts, the simplest"
+        kept = f"{share} of the default's visible facts" if tuning.min_evidence < 1 else "the default's visible facts"
+        rule = f"within 1 % of the cheapest point that keeps {kept}, the simplest"
     else:
         rule = "within 1 % of the most facts visible at no more than the default's cost, the simplest"
     facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
@@ -173,7 +174,7 @@ def describe_tool(tool: str, args: str) -> str:
     """Return what a rule matches, in few words: the tool, or the program of a shell."""
     if args == "*":
         return neutralize_text(tool) or "unnamed tool"
-    return neutralize_text(args.removeprefix("cd * && ").removesuffix(" *"))
+    return neutralize_text(args.replace("cd * && ", "cd && ").removesuffix(" *"))
 
 
 def choose_listed(tuning: Tuning) -> list[TunedPoint]:

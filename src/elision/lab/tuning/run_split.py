@@ -45,7 +45,10 @@ def _shuffle_by_format(runs: Sequence[Trajectory], seed: int) -> list[int]:
         places[run.format].append(place)
     generator = random.Random(seed)
     order: list[int] = []
-    for name in sorted(places):
+    names = sorted(places)
+    # Of formats with one run each, too, the seed decides which are judged.
+    generator.shuffle(names)
+    for name in names:
         # By file name: the folder that the user names may be another one tomorrow.
         within = sorted(places[name], key=lambda place: (runs[place].file.rpartition("/")[2], runs[place].id, place))
         generator.shuffle(within)
