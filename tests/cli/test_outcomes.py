@@ -113,6 +113,15 @@ def test_what_was_left_out(tmp_path: Path, benchmark: Path) -> None:
     assert "How runs of raw ended: Submitted 1." in text
 
 
+def test_different_instances(tmp_path: Path) -> None:
+    """Strategies that were run on different instances are not compared."""
+    table = tmp_path / "t.csv"
+    table.write_text("strategy,instance_id,cost,resolved\nraw,a,2,0\nmasking,b,1,1\n", encoding="utf-8")
+    text = printed(table)
+    assert "2 strategies without a common instance: their figures do not compare." in text
+    assert "Less raw" not in text
+
+
 def test_hostile_names(tmp_path: Path) -> None:
     """Text of a file is neither markup for the terminal nor for the page."""
     table = tmp_path / "t.csv"

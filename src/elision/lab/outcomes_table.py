@@ -78,7 +78,10 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
 
 
 def write_headline(study: OutcomeStudy) -> str:
-    """Return the best and the cheapest strategy in one sentence."""
+    """Return the best and the cheapest strategy in a sentence or two; of different instances nothing is compared."""
+    if len(study.strategies) > 1 and not study.shared:
+        count = format_count(len(study.strategies))
+        return f"{count} strategies without a common instance: their figures do not compare."
     rows = study.shared or study.strategies
     most = max(row.rate for row in rows)
     best = next(row for row in rows if row.rate == most)
@@ -137,8 +140,6 @@ def format_difference(each: PairedDifference) -> list[str]:
 
 def list_notes(study: OutcomeStudy) -> Iterator[str]:
     """Yield what a reader has to know: what has no partner, whose cost is not known, how runs ended."""
-    if len(study.strategies) > 1 and not study.shared:
-        yield "No instance was run under all strategies, so nothing is compared in pairs."
     yield from _list_cost_notes(study)
     for row in study.strategies:
         if row.endings:
