@@ -40,7 +40,7 @@ def build_picture(tuning: Tuning, ink: Ink) -> charts.Spec:
     """Return the picture in the colours of `ink`, with its legend and title, as Vega-Lite."""
     lines = [
         f"{tuning_wording.describe_scope(tuning)}.",
-        "Filled: runs to fit. Hollow: runs to judge. Grey: points that another one beats. Line: frontier.",
+        "Filled: runs to fit. Hollow: runs to judge. Ring: recommended. Grey: points that another one beats.",
         wording.describe_prices(tuning.prices),
         *describe_far_points(tuning),
     ]
@@ -141,6 +141,11 @@ def draw_frontier(tuning: Tuning, ink: Ink) -> charts.Spec:
             shape=shape,
             tooltip=tips,
         ),
+        _build_layer(
+            "best",
+            {"type": "point", "filled": False, "shape": "circle", "size": 420, "strokeWidth": 1.6, "color": ink.text},
+            [_build_value(point, point.fit, "fit", "") for point in shown if point.text == tuning.recommended],
+        ),
         {
             # The page's script, and `place_labels` for a picture, move these to where they hide nothing.
             "name": "labels",
@@ -166,15 +171,17 @@ def place_labels(spec: charts.Spec, ink: Ink) -> charts.Spec:
         return (value["share"] - left) / (right - left) * width, (high - value["recall"]) / (high - low) * height
 
     layers = {layer["name"]: layer for layer in spec["layer"]}
-    points = [find_place(value) for name in ("others", "judged", "points") for value in layers[name]["data"]["values"]]
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    points = [find_place(value) for name in ("judged", "points") for value in layers[name]["data"]["values"]]
+    marks = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
+    taken: list[tuple[float, float, float, float]] = []
     placed: list[charts.Spec] = []
     for value in layers["labels"]["data"]["values"]:
         if not value["label"]:
             continue
         x, y = find_place(value)
         boxes = [_measure_label(value["label"], x, y, *side) for side in _SIDES]
-        costs = [_count_hidden(box, taken) for box in boxes]
+        # Another label is worse to hide than a point.
+        costs = [_count_hidden(box, marks) + 5 * _count_hidden(box, taken) for box in boxes]
         best = costs.index(min(costs))
         taken.append(boxes[best])
         align, dx, dy = _SIDES[best]
@@ -188,7 +195,7 @@ def place_labels(spec: charts.Spec, ink: Ink) -> charts.Spec:
 #: Where a label may be: alignment, and its distance from its point in pixels; the best first.
 _SIDES: Final = tuple(
     (align, dx, dy)
-    for dy in (0, -16, 16, -30, 30)
+    for dy in (0, -16, 16, -30, 30, -46, 46, -62, 62)
     for align, dx in (("left", 10), ("right", -10), ("center", 0))
     if dy or align != "center"
 )

@@ -78,7 +78,7 @@ def _show_recommendation(tuning: Tuning) -> str:
 
 
 def _show_frontier(tuning: Tuning) -> str:
-    text = "Filled: runs to fit. Hollow: runs to judge. Grey: points that another one beats. Point at one to read it."
+    text = "Filled: runs to fit. Hollow: runs to judge. Ring: recommended. Grey: beaten. Point at one to read it."
     chart = place_chart("recall", "points: cost and facts still visible of every strategy tried")
     return wrap_section(
         "", "Cost against facts still visible", wrap_subtitle(" ".join([text, *describe_far_points(tuning)])), chart

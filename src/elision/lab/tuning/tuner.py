@@ -118,6 +118,8 @@ def tune_runs(
     runs = loaded.runs
     fit, judge = split_runs(runs, settings.judge_share, settings.seed)
     _check_lengths([runs[place] for place in fit], settings.space)
+    if len(settings.space.list_strategies()) > settings.trials:
+        load_optuna()  # Before the work: a missing extra must not cost its results.
     evaluations = open_evaluations(runs, settings.study_settings, version, study)
     prepared = prepare_runs(runs, settings.study_settings)
     uses = measure_tools([prepared.runs[place] for place in fit], settings.prices, settings.study_settings.sizer)
@@ -165,8 +167,6 @@ class _TuningWork:
         self.problems: list[Problem] = []
         self._progress = progress
         self._replays = 0
-        if not self.is_exhaustive:
-            load_optuna()  # Before the work: a missing extra must not cost its results.
 
     def search(self, jobs: int) -> bool:
         """Evaluate the references, the points of the search, and the best of them on the judge part. Return whether
