@@ -1,4 +1,4 @@
--- Whole texts, under the names that people look for; null in rows that an older version wrote, until `store compact`.
+-- Whole texts, under the names that people look for; null in rows that an older version wrote, until `store gc`.
 
 alter table agent_context_turns
     add column action text,
