@@ -88,7 +88,9 @@ def test_calls_are_counted() -> None:
 
 _RELATIVE = re.compile(r"^\s*from \.", re.MULTILINE)
 _FOLDERS = sorted(folder.name for folder in Path(__file__).parent.iterdir() if (folder / "__init__.py").is_file())
-_BARE = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(_FOLDERS)})\b", re.MULTILINE)
+#: `docs` has modules of its own beside the tests: `from docs.paper.facts import ...` is right.
+_OUTSIDE = {"docs"}
+_BARE = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(set(_FOLDERS) - _OUTSIDE)})\b", re.MULTILINE)
 
 
 def test_helpers_are_imported_in_one_way() -> None:

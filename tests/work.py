@@ -34,8 +34,8 @@ def assert_linear(work: Callable[[int], object], size: int, times: int = 16) -> 
 
 
 def _measure_seconds(work: Callable[[int], object], size: int) -> float:
-    """Processor seconds of this thread."""
-    gc.collect()
+    """Processor seconds of this thread, without the collector's."""
+    # Not collected before: that takes seconds where earlier tests left a large heap, and nothing collects meanwhile.
     gc.disable()
     try:
         begun = time.thread_time()
