@@ -21,6 +21,7 @@ UV = Path(sys.executable).with_name("uv")
 REPLAY = ("replay", str(RUN), "-s", "raw", "--no-hindsight")
 LIST = ("playback", str(RUN), "--list")
 PLAYBACK = ("playback", str(RUN), "--port", "0")
+TUNE = ("tune", str(RUN.parent), "--trials", "1", "--tokens", "estimate")
 CHECK = ("serve", "--check", "--store", "memory:")
 
 
@@ -79,11 +80,21 @@ def test_the_wheel_holds_one_package_and_one_command(wheel: Path) -> None:
     ("extra", "works", "missing"),
     [
         ("", [], {REPLAY: "cli", PLAYBACK: "cli", ("--version",): "cli"}),
-        ("cli", [REPLAY, LIST], {(*REPLAY, "--html", "report.html"): "report", PLAYBACK: "gateway", CHECK: "gateway"}),
+        (
+            "cli",
+            [REPLAY, LIST],
+            {
+                (*REPLAY, "--html", "report.html"): "report",
+                PLAYBACK: "gateway",
+                CHECK: "gateway",
+                TUNE: "tune",
+            },
+        ),
+        ("tune", [TUNE], {PLAYBACK: "gateway"}),
         ("report", [(*REPLAY, "--html", "report.html")], {PLAYBACK: "gateway"}),
         ("gateway", [LIST, REPLAY], {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"}),
     ],
-    ids=["no extra", "cli", "report", "gateway"],
+    ids=["no extra", "cli", "tune", "report", "gateway"],
 )
 def test_a_command_works_or_names_its_extra(
     extra: str,

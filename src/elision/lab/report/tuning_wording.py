@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
 from elision.lab.results import Row
@@ -95,8 +96,15 @@ def describe_break_even(tuning: Tuning) -> str | None:
     share = f" (+{figures.format_share(extra * best.runs / best.turns)})" if best.turns else ""
     text = f"{figures.format_turns(extra)} extra turns a run{share} would cost what it saves against the default"
     if best.summaries and not default.summaries:
-        return f"Break-even: {text}. Real summaries lengthened runs by 13–18 %: --space family=masking tries none."
+        return f"Break-even: {text}. {_describe_summary_effects()} --space family=masking tries none."
     return f"Break-even: {text}."
+
+
+def _describe_summary_effects() -> str:
+    """Return how summaries changed the turns of real runs, against masking: the range over the measured models."""
+    effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
+    low = figures.format_change(min(effects)).removesuffix(" %")
+    return f"With summaries real runs took {low} to {figures.format_change(max(effects))} turns, by model."
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
@@ -217,8 +225,8 @@ def list_notes(tuning: Tuning) -> list[str]:
     ]
     if any(point.fit.summaries for point in tuning.points):
         notes.append(
-            "Summaries are made without a model, and billed as the model call that they stand for. Real summaries"
-            " lengthened runs by 13–18 %."
+            "Summaries are made without a model, and billed as the model call that they stand for. "
+            + _describe_summary_effects()
         )
     if tuning.unfit:
         notes.append(f"{figures.format_plural(tuning.unfit, 'point')} left out: a run does not fit their budget.")
