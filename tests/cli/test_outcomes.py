@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from elision.cli.outcomes import outcomes
 from elision.errors import ElisionError, FormatError
+from elision.stores.store_urls import open_existing
 from tests.cli.stored import played
 from tests.cli.stored import url as store_url
 from tests.lab.outcome_files import TABLE, mini_traj, write_published, write_report
@@ -99,6 +101,22 @@ def test_a_store_and_its_trajectories(tmp_path: Path) -> None:
     ]
     # The agent's last call had no answer yet.
     assert "Calls without a reported usage, which count as free: 1." in text
+
+
+def test_a_password_of_a_store_is_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the JSON's files, nor in the command line of the page, nor in an error."""
+    played(tmp_path, "4f1c", 3)
+    held = store_url(tmp_path)
+    monkeypatch.setattr("elision.cli.outcomes.open_existing", lambda _: open_existing(held))
+    given = ("masking=postgresql://me:pw@host/agents", "--outcomes", write_report(tmp_path / "r.json", {"4f1c": True}))
+    monkeypatch.setattr(sys, "argv", ["elision", "outcomes", *map(str, given)])
+    json_file, html_file = tmp_path / "o.json", tmp_path / "o.html"
+    text = printed(*given, "--json", json_file, "--html", html_file)
+    written = [json_file.read_text(encoding="utf-8"), html_file.read_text(encoding="utf-8")]
+    assert all("postgresql://me:***@host/agents" in each for each in written)
+    twice = run(*given, given[0])
+    assert "me:***@host" in str(twice.exception)
+    assert not any("me:pw" in each for each in (*written, text, twice.output, str(twice.exception)))
 
 
 def test_what_was_left_out(tmp_path: Path, benchmark: Path) -> None:

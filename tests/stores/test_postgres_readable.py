@@ -255,6 +255,27 @@ def test_rows_of_an_older_version_are_made_whole() -> None:
     store.close()
 
 
+def test_a_session_that_is_deleted_meanwhile_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`compact` writes the whole texts of the sessions that are still there."""
+    url = make_fresh_url()
+    short = open_postgres_store(f"{url}&turns=short")
+    for key in ("gone", "s"):
+        begin_session(short, key, add_turn(1, LONG))
+    store = open_postgres_store(url)
+    length = store.length
+
+    def delete_first(session: str) -> int:
+        if session == "gone":
+            short.delete(session)
+        return length(session)
+
+    monkeypatch.setattr(store, "length", delete_first)
+    store.compact()
+    assert asked(store, TRANSCRIPT, "s") == [(1, make_readable(LONG), None, None)]
+    store.close()
+    short.close()
+
+
 def test_a_text_is_found_that_was_first_stored_as_something_else(store: PostgresStore) -> None:
     """A prompt that was kept before anybody could search it is found once it is observed."""
     text = "a needle in the prompt " * 40

@@ -126,6 +126,16 @@ def test_who_wrote_does_not_matter(tmp_path: Path) -> None:
     assert list_rows(path) == list_rows(path, "alone")
 
 
+def test_a_turn_has_no_time_of_a_later_turn(tmp_path: Path) -> None:
+    """What another process wrote before is shown without a time: nobody knows it any more."""
+    path = tmp_path / "a.db"
+    with closing(open_whole(path)) as store, closing(open_store(f"sqlite:///{path}")) as plain:
+        begin_session(plain, "s", add_turn(1, "one"))
+        store.append("s", (add_turn(2, "two"),), after=1, at=5.0)
+    times = ask(path, "select turn, timestamp from agent_context_turns order by turn")
+    assert times == [(1, None), (2, "1970-01-01T00:00:05+00:00")]
+
+
 def test_rows_go_with_their_session(tmp_path: Path) -> None:
     """Also where a store without the option deletes it."""
     path = tmp_path / "a.db"

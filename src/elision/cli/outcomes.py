@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from importlib.metadata import version
@@ -15,7 +13,8 @@ import typer
 
 from elision.cli.console import open_console
 from elision.cli.options import Model, Price, PriceSet, choose_prices
-from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
+from elision.config.setting_readers import conceal_password
 from elision.errors import FormatError, OutputError
 from elision.formats.source import derive_run_name
 from elision.lab import outcomes_page
@@ -109,7 +108,7 @@ def _load_runs(
         if _is_store(place):
             store = open_existing(place)
             try:
-                runs, trouble = load_stored_runs(store, place, name, namer, prices)
+                runs, trouble = load_stored_runs(store, conceal_password(place), name, namer, prices)
             finally:
                 store.close()
         else:
@@ -160,7 +159,7 @@ def _render_report(study: OutcomeStudy, kind: str) -> bytes:
         made_by = Provenance(
             version=version("elision"),
             date=date.today().isoformat(),
-            command=shlex.join(["elision", *sys.argv[1:]]),
+            command=describe_command(),
         )
         return encode_report(outcomes_page.build_page(study, made_by))
     return encode_report(json.dumps(study.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shlex
 import stat
 import sys
 import tempfile
@@ -13,7 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
+from elision.trajectory.redact import DEFAULT
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -24,6 +27,12 @@ OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "toml": (b"",),
     "out": (b'"format":"elision.', b'"format":"lacuna.'),
 }
+
+
+def describe_command() -> str:
+    """Return the command line as a report shows it: without the passwords that addresses in it have."""
+    command = shlex.join(["elision", *map(conceal_password, sys.argv[1:])])
+    return DEFAULT.redact_text(command)
 
 
 def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:

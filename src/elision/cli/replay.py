@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from elision.cli.console import open_console
 from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
@@ -32,7 +31,6 @@ from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 from elision.summarizers.answer_cache import find_default_folder
-from elision.trajectory.redact import DEFAULT
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -126,8 +124,7 @@ def replay(
     made_by = Provenance(
         version=version("elision"),
         date=date.today().isoformat(),
-        # An address may have a password in it.
-        command=DEFAULT.redact_text(shlex.join(["elision", *sys.argv[1:]])),
+        command=describe_command(),
         recorded=_list_recorded_models(loaded),
     )
     # The files first: a reader that closes our output must not cost them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 from datetime import date
@@ -18,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
 from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
 from elision.lab.dialect import check_dialect
@@ -116,9 +115,7 @@ def tune(
     with errors.status("reading"):
         loaded = load_runs(paths)
     result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, errors)
-    made_by = Provenance(
-        version=version("elision"), date=date.today().isoformat(), command=shlex.join(["elision", *sys.argv[1:]])
-    )
+    made_by = Provenance(version=version("elision"), date=date.today().isoformat(), command=describe_command())
     asked = {kind: path for kind, path in files.items() if path is not None and (kind != "toml" or result.finished)}
     # The files first: a reader that closes our output must not cost them.
     failure = _write_files(result, made_by, asked, errors)

@@ -206,7 +206,7 @@ class SqliteStore:
             for record, body in connection.execute(rows.BODIES, span):
                 yield record - rows.record_id(id, 0), self._unpack_event(connection, body)
 
-        sqlite_transcripts.show_records(connection, id, session, records, read_events, at)
+        sqlite_transcripts.show_records(connection, id, session, records, read_events, after=after, at=at)
 
     # --- pieces --------------------------------------------------------------------------------------------------
 

@@ -80,16 +80,24 @@ def list_sessions_behind(connection: sqlite3.Connection) -> list[bytes]:
 
 
 def show_records(
-    connection: sqlite3.Connection, id: int, session: str, records: int, read_events: ReadEvents, at: float | None
+    connection: sqlite3.Connection,
+    id: int,
+    session: str,
+    records: int,
+    read_events: ReadEvents,
+    *,
+    after: int,
+    at: float | None,
 ) -> None:
     """Bring the rows of session `id` up to its `records` records.
 
-    at: seconds since the epoch, for turns without a time of their own; None for none.
+    at: when the records after `after` were written, in seconds since the epoch, for turns without a time of their own;
+    None where nobody knows.
     """
     row = connection.execute(_PROGRESS, (id,)).fetchone()
     for record, event in read_events(row[0] if row else 0):
         base = {"id": id, "session": make_readable(session), "record": record}
-        for statement, parameters in _list_changes(event, base, at):
+        for statement, parameters in _list_changes(event, base, at if record > after else None):
             connection.execute(statement, parameters)
     connection.execute(_ADVANCE, (id, records))
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from elision.errors import ConflictError, CorruptError, StoreError
+from elision.errors import ConflictError, CorruptError, StoreError, UnknownHandle
 from elision.stores.excerpts import split_words
 from elision.stores.packing import Blob, PackedEvent, Packer
 from elision.stores.postgres.address import parse_address
@@ -327,9 +328,13 @@ class PostgresStore:
         """Write whole texts into the rows of turns, and the summaries, that an older version or `turns=short` cut."""
         rows = self._database.read(lambda cursor: cursor.execute(find_statement("cut_sessions")).fetchall())
         for (name,) in rows:
-            session = unescape_name(name)
-            for batch in read_batches(self._database, partial(_find_id, session=session), 0, self.length(session)):
-                self._database.write(partial(self._show_whole_batch, session=session, batch=batch), patient=True)
+            # It may be deleted meanwhile.
+            with suppress(UnknownHandle):
+                self._show_whole_session(unescape_name(name))
+
+    def _show_whole_session(self, session: str) -> None:
+        for batch in read_batches(self._database, partial(_find_id, session=session), 0, self.length(session)):
+            self._database.write(partial(self._show_whole_batch, session=session, batch=batch), patient=True)
 
     def _show_whole_batch(self, cursor: Cursor, session: str, batch: RecordBatch) -> None:
         id = _find_id(cursor, session)
