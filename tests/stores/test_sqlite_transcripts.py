@@ -71,6 +71,16 @@ def test_turns_are_read_whole(tmp_path: Path) -> None:
     ]
 
 
+def test_an_action_given_as_text_is_read_as_that_text(tmp_path: Path) -> None:
+    """As it is in a prompt string, too; a call of a tool with the same name is a call."""
+    path = tmp_path / "a.db"
+    given = Action(id="a", name="action", arguments='{"input": "cat \\"a b\\".py"}')
+    called = Action(id="b", name="action", arguments='{"input": 3}')
+    with closing(open_whole(path)) as store:
+        begin_session(store, "s", TurnAdded(Turn(index=1, actions=(given, called))))
+    assert ask(path, "select action from agent_context_turns") == [('cat "a b".py\naction {"input": 3}',)]
+
+
 #: A session in which everything happens, and what is read after it.
 EVENTS: list[Event] = [
     add_turn(1, "one", "more"),

@@ -26,7 +26,7 @@ from typing import Final
 from elision.dialects.render import describe_part
 from elision.trajectory.content import Content, Text
 from elision.trajectory.summary_block import remove_block_label
-from elision.trajectory.turn import TEXT_ACTION, Action, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import Segment
 
 #: Segments that belong to the request and not to the conversation, or that nobody recorded.
@@ -93,11 +93,8 @@ def _find_result(results: Sequence[Segment], action: Action) -> Segment | None:
 
 def _format_action(action: Action) -> str:
     """Return a call: the bare text where it was given as one, else the tool's name and its arguments as JSON."""
-    if action.name == TEXT_ACTION and list(action.decoded_arguments) == ["input"]:
-        text = action.decoded_arguments["input"]
-        if isinstance(text, str):
-            return text
-    return f"{action.name} {action.arguments}"
+    text = action.given_text
+    return f"{action.name} {action.arguments}" if text is None else text
 
 
 def _format_result(segment: Segment) -> str:

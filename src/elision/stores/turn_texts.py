@@ -14,8 +14,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def join_actions(turn: Turn) -> str:
-    """Return the calls of `turn`, one a line: the tool and its arguments, as the model wrote them."""
-    return "\n".join(f"{action.name} {action.arguments}".strip() for action in turn.actions)
+    """Return the calls of `turn`, one a line: the text that was given, or the tool and its arguments as written."""
+    texts = []
+    for action in turn.actions:
+        text = action.given_text
+        texts.append(f"{action.name} {action.arguments}".strip() if text is None else text)
+    return "\n".join(texts)
 
 
 def join_observations(turn: Turn) -> str:

@@ -64,6 +64,14 @@ class Action:
         """The arguments as a read-only mapping; {} if they are no JSON object."""
         return _decode_arguments(self.arguments)
 
+    @property
+    def given_text(self) -> str | None:
+        """The action where it was given as a text, in a turn by hand; None for a tool call."""
+        if self.name != TEXT_ACTION or list(self.decoded_arguments) != ["input"]:
+            return None
+        text = self.decoded_arguments["input"]
+        return text if isinstance(text, str) else None
+
 
 @lru_cache(maxsize=128)
 def _decode_arguments(arguments: str) -> Mapping[str, Any]:
