@@ -56,11 +56,11 @@ def test_other_options_are_refused(tmp_path: Path) -> None:
     """Evaluations at other prices cannot be compared: the error names what differs, and the mend."""
     path = tmp_path / "study.jsonl"
     _open(path)
-    with pytest.raises(SpecError, match=r"another prices \(anthropic\); give the same options, name another file"):
+    with pytest.raises(SpecError, match=r"other settings: prices \(anthropic\); give the same options"):
         _open(path, prices=find_price_set("openai"))
-    with pytest.raises(SpecError, match=r"another tokens \(o200k\)"):
+    with pytest.raises(SpecError, match=r"other settings: tokens \(o200k\)"):
         _open(path, tokens="estimate")
-    with pytest.raises(SpecError, match=r"another version \(Elision 0\.1\.0\)"):
+    with pytest.raises(SpecError, match=r"other settings: version \(Elision 0\.1\.0\)"):
         open_evaluations(RUNS, SETTINGS, "0.2.0", path)
 
 

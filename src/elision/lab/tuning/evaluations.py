@@ -124,8 +124,8 @@ def _check_header(path: Path, found: Mapping[str, Any], expected: Mapping[str, A
     names["version"] = f"Elision {theirs.get('version')}"
     was = ", ".join(f"{name} ({names.get(name)})" for name in changed)
     raise SpecError(
-        f"--study {path}: its evaluations were made with another {was}; give the same options, name another file, "
-        "or remove this one"
+        f"--study {path}: its evaluations were made with other settings: {was}; give the same options, "
+        "name another file, or remove this one"
     )
 
 
