@@ -49,7 +49,7 @@ def test_masking_against_raw(benchmark: Path) -> None:
     assert ["raw", "50", "28", "56.0", "%"] in [line[:5] for line in lines]
     assert [line[-3:] for line in lines if line[:2] == ["masking", "50"]] == [["$0.637", "$1.14", "66"]]
     assert "masking costs $0.637 a run, the least, and none solves more: 28 of 50 (56 %)." in text
-    assert "Less raw, on the same 50 instances" in text
+    assert "Differences from raw, on the same 50 instances" in text
     assert "−70.6 %" in text
 
 
@@ -60,6 +60,7 @@ def test_fits_the_terminal(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     assert "$0.571" in text
     assert "…" not in text
+    assert ("more column" in text) == (width < 140)
 
 
 def test_files(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_different_instances(tmp_path: Path) -> None:
     table.write_text("strategy,instance_id,cost,resolved\nraw,a,2,0\nmasking,b,1,1\n", encoding="utf-8")
     text = printed(table)
     assert "2 strategies without a common instance: their figures do not compare." in text
-    assert "Less raw" not in text
+    assert "Differences from raw" not in text
 
 
 def test_hostile_names(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -27,6 +27,8 @@ from elision.lab.report.names import neutralize_text, shorten_strategies
 
 #: Names that a line lists.
 _NAMED: Final = 5
+#: Heading of the first column.
+_FIRST: Final = "strategy"
 #: Columns, and which stays the longer (higher) where room is short.
 COLUMNS: Final = {
     "runs": 7,
@@ -56,7 +58,8 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
     console.print()
     names = shorten_strategies([row.strategy for row in study.strategies])
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
-    console.print(_build_table("strategy", COLUMNS, rows, console.width))
+    table, hidden = _build_table(COLUMNS, rows, console.width)
+    console.print(table)
     if study.differences and not study.is_same_set:
         console.print()
         count = len(study.shared[0].joined)
@@ -64,13 +67,19 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
             Text(f"The same on the {format_plural(count, 'instance')} that all strategies have", style="bold")
         )
         shared = [(names[row.strategy], format_cells(row)) for row in study.shared]
-        console.print(_build_table("strategy", COLUMNS, shared, console.width))
+        table, left_out = _build_table(COLUMNS, shared, console.width)
+        console.print(table)
+        hidden += left_out
     if study.differences:
         console.print()
         console.print(Text(describe_pairs(study), style="bold"))
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
-        console.print(_build_table("strategy", DIFFERENCES, pairs, console.width))
+        table, left_out = _build_table(DIFFERENCES, pairs, console.width)
+        console.print(table)
+        hidden += left_out
     notes = list(list_notes(study))
+    if hidden:
+        notes.insert(0, f"{format_plural(hidden, 'more column')} in a wider terminal, with --html and --json.")
     if notes:
         console.print()
     for note in notes:
@@ -106,7 +115,8 @@ def _describe_solved(row: StrategyOutcome) -> str:
 def describe_pairs(study: OutcomeStudy) -> str:
     """Return the heading of the differences."""
     first = study.differences[0]
-    return f"Less {neutralize_text(first.baseline)}, on the same {format_plural(first.instances, 'instance')}"
+    instances = format_plural(first.instances, "instance")
+    return f"Differences from {neutralize_text(first.baseline)}, on the same {instances}"
 
 
 def format_cells(row: StrategyOutcome) -> list[str]:
@@ -182,23 +192,23 @@ def _list_names(names: Sequence[str]) -> str:
     return neutralize_text(", ".join(names[:_NAMED])) + more
 
 
-def _build_table(first: str, titles: dict[str, int], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> Table:
-    """Return a table of as many whole columns as fit into `width` cells."""
+def _build_table(titles: Mapping[str, int], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> tuple[Table, int]:
+    """Return a table of as many whole columns as fit into `width` cells, and how many do not."""
     cells = [
         [title, *(row[place] for _, row in rows)]
         for place, title in enumerate(titles)
         if any(row[place] not in (NOTHING, "0 %") for _, row in rows)
     ]
     keep = [titles[column[0]] for column in cells]
-    room = width - width_of([first, *(name for name, _ in rows)])
+    room = width - width_of([_FIRST, *(name for name, _ in rows)])
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(first, no_wrap=True)
+    table.add_column(_FIRST, no_wrap=True)
     shown = choose_columns(cells, keep, room)
     for place in shown:
         table.add_column(cells[place][0].strip(), justify="right", no_wrap=True)
     for number, (name, _) in enumerate(rows, start=1):
         table.add_row(Text(name), *(Text(cells[place][number]) for place in shown))
-    return table
+    return table, len(cells) - len(shown)
 
 
 def _format_percent(share: float) -> str:
@@ -223,7 +233,7 @@ def _format_signed_share(value: float | None) -> str:
 
 def _format_points(share: float) -> str:
     """Return a difference of shares in percentage points."""
-    return f"{_format_sign(share)}{abs(share) * 100:.1f}"
+    return f"{_format_sign(share)}{abs(share) * 100:.1f} pp"
 
 
 def _format_range(interval: Interval | None, format_end: Callable[[float], str]) -> str:
