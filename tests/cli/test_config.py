@@ -74,13 +74,23 @@ def test_what_has_no_effect_is_said() -> None:
     assert "masking_window: used if the strategy masks by turns, as masking and hybrid do" in " ".join(text.split())
 
 
+_AS_RAW = "nothing is hidden, largest request about 49,700 tokens (raw 49,700)."
+
+
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [
         ("raw", "raw hides nothing, in any run."),
         ("paper-masking", "first placeholder at call 12, largest request about "),
         ("Paper-Hybrid", "first placeholder at call 12, first summary at call 44, largest request about "),
-        ("masking(window=200)", "nothing is hidden within 150 calls"),
+        (
+            "masking(window=200)",
+            f"{_AS_RAW} Nor in one of 150 calls.",
+        ),
+        (
+            "openhands",
+            f"{_AS_RAW} In a longer one: first summary about call ",
+        ),
         ("masking(budget=2000)", "system prompt, tools, task and the newest turn need"),
     ],
 )

@@ -22,15 +22,17 @@ def describe_forecast(found: Settings) -> str:
     except BudgetError as error:
         return f"{session}: {error}"
     when = "at" if is_due_by_turns(found.strategy) else "about"
-    acts = []
-    if forecast.first_placeholder:
-        acts.append(f"first placeholder {when} call {forecast.first_placeholder}")
-    if forecast.first_summary:
-        acts.append(f"first summary {when} call {forecast.first_summary}")
-    if not acts:
-        acts.append(f"nothing is hidden within {CALLS} calls")
+    acts = {"placeholder": forecast.first_placeholder, "summary": forecast.first_summary}
+    within = [f"first {act} {when} call {call}" for act, call in acts.items() if call and call <= MEDIAN_CALLS]
+    later = [f"first {act} {when} call {call}" for act, call in acts.items() if call and call > MEDIAN_CALLS]
     largest = f"largest request about {round(forecast.largest_tokens, -2):,} tokens"
-    return f"{session}: {', '.join(acts)}, {largest} (raw {round(forecast.raw_tokens, -2):,})."
+    words = ", ".join([*(within or ["nothing is hidden"]), largest])
+    text = f"{session}: {words} (raw {round(forecast.raw_tokens, -2):,})."
+    if later:
+        text += f" In a longer one: {', '.join(later)}."
+    elif not within:
+        text += f" Nor in one of {CALLS} calls."
+    return text
 
 
 def _find_prices(found: Settings) -> Prices:

@@ -67,7 +67,7 @@ def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
             first_summary = number
         if number <= MEDIAN_CALLS:
             largest = max(largest, view.tokens)
-            raw = HEAD_TOKENS + (number - 1) * (RESULT_TOKENS + SPOKEN_TOKENS)
+            raw = newest.raw_view.tokens
         elif first_placeholder and (first_summary or strategy.make_trigger() is None):
             break
         session.add_turn(_build_turn(number))
