@@ -116,6 +116,7 @@ def test_a_missing_hindsight_is_explained() -> None:
     """A dash in the column has a line below the table, unless it is raw's."""
     assert "– under × hindsight" in shown(study())
     assert "– under × hindsight" not in shown(study(("raw", "masking")))
+    assert "– under × hindsight" not in shown(study(), 80)  # The column has no room there.
 
 
 def test_everything_at_175() -> None:

@@ -71,7 +71,7 @@ def print_study(study: Study, console: Console) -> None:
     for text in (
         wording.write_recommendation(study),
         _describe_hidden_columns(study, console),
-        wording.explain_missing_hindsight(study),
+        _explain_hindsight(study, console),
         wording.describe_turns(study),
     ):
         if text:
@@ -210,7 +210,7 @@ def _print_controls(study: Study, console: Console) -> None:
 
 def _print_glossary(study: Study, console: Console) -> None:
     print_heading(console, "How to read this")
-    shown = {str(column.header).replace("\n", " ") for column in build_totals_table(study, console.width).columns}
+    shown = _list_headings(study, console)
     for word, meaning in wording.select_words(study):
         if wording.COLUMN_OF[word] in shown or word == wording.HINDSIGHT:
             print_paragraph(console, f"{word}: {meaning}.")
@@ -247,6 +247,17 @@ def _describe_hidden_columns(study: Study, console: Console) -> str | None:
     if not missing:
         return None
     return f"{figures.format_plural(missing, 'more column')} in a wider terminal, with --html and --json."
+
+
+def _explain_hindsight(study: Study, console: Console) -> str | None:
+    """Return why the column × hindsight has a dash or is not there; None where it has no room."""
+    if study.hindsight and HINDSIGHT not in _list_headings(study, console):
+        return None
+    return wording.explain_missing_hindsight(study)
+
+
+def _list_headings(study: Study, console: Console) -> set[str]:
+    return {str(column.header).replace("\n", " ") for column in build_totals_table(study, console.width).columns}
 
 
 def _clip_start(text: str, cells: int) -> str:
