@@ -345,6 +345,9 @@ class Session:
             summary, cost, plan = self._settle_summary(plan, answer, context)
         elif plan.is_model_free:
             summary = self._write_digest(plan, context)
+        elif plan.summarize_to:
+            # Nobody is asked now. Results that the summary would have covered are hidden as well.
+            plan = self._plan_masks_instead(plan.reason)
         if summary is None:
             plan = replace(plan, summarize_to=0)
         if summary is None and self._is_over_budget(plan, context):
@@ -425,6 +428,11 @@ class Session:
             return plan
         reason = f"deferred: thinking in turn {first} is bound to what stands in front of it"
         return Plan(masks=masks, clips=plan.clips, reason=reason)
+
+    def _plan_masks_instead(self, reason: str) -> Plan:
+        """Return a plan that masks everything pending in place of a summary, save what precedes bound thinking."""
+        first = self.terms.editable_from
+        return Plan(masks=self.policy.make_masks(key for key in self.policy.pending if key[0] >= first), reason=reason)
 
     def hold_view(self, reason: str, now: float | None = None, model: str = "") -> View:
         """Return the view as decided so far, after a pass that decides nothing."""
@@ -554,9 +562,12 @@ class Session:
             summary = self._accept_answer(plan, covers, parsed, call, context)
         except Exception as error:  # noqa: BLE001 - after an answer that cannot be used the breaker delays the next one
             reason = self._reject_answer(error, call, context.call)
-            # Above a strict threshold masking is better than nothing; else a failed summary changes nothing.
-            masks = self.policy.make_masks(self.policy.pending) if plan.is_urgent else ()
-            return None, cost, Plan(masks=masks, reason=f"summary rejected: {reason}")
+            reason = f"summary rejected: {reason}"
+            # Above a strict threshold, or where all is to be hidden, masking is better than nothing; else a failed
+            # summary changes nothing.
+            if plan.is_urgent or plan.reason == FORCED:
+                return None, cost, self._plan_masks_instead(reason)
+            return None, cost, Plan(reason=reason)
         self.breaker.record_success()
         self.bill.record_summary(cost)
         if covers < plan.summarize_to:

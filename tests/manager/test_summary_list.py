@@ -130,7 +130,7 @@ def test_nothing_to_cover_is_a_note() -> None:
 
 
 def test_a_failed_summary_is_a_note() -> None:
-    """Nothing is hidden by it, and the next attempt waits as after any failure."""
+    """Results are hidden all the same, as by `compact()`, and the next attempt waits as after any failure."""
 
     def refuse(request: SummaryRequest) -> str:
         return "I'm sorry, but I can't help with that."
@@ -141,9 +141,36 @@ def test_a_failed_summary_is_a_note() -> None:
     told = context.prepare(make_history("openai", 9)).diagnostics
     assert told.summarized is None
     assert told.notes[0].startswith("compact(summary=True): no summary: summary rejected: it is a refusal")
+    assert told.savings.masked == 9 - 2
+    walk(context, "openai", 10, 10)
     context.compact(summary=True)
-    again = context.prepare(make_history("openai", 10)).diagnostics
+    again = context.prepare(make_history("openai", 11)).diagnostics
     assert "an earlier one failed, and the next is asked for at call" in again.notes[0]
+    assert again.savings.masked == 11 - 2
+
+
+def test_what_is_to_be_hidden_waits_for_a_summary_in_the_background() -> None:
+    """A summary that is due is a part of what `compact()` hides: it enters as soon as it is there."""
+    may_write = threading.Event()
+
+    def write(request: SummaryRequest) -> SummaryResult:
+        may_write.wait(5)
+        return write_summary(request)
+
+    due = "hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=300)"
+    context = manage(strategy=due, summarizer=write, background=True)
+    walk(context, "openai", 0, 8)
+    assert context._summary_runner._job is None
+    context.compact()
+    assert context.prepare(make_history("openai", 9)).diagnostics.reason == "summary is being written"
+    job = context._summary_runner._job
+    assert job is not None
+    may_write.set()
+    job.future.result(5)
+    told = context.prepare(make_history("openai", 10)).diagnostics
+    assert told.reason == "forced"
+    assert told.summarized is not None
+    assert context.prepare(make_history("openai", 11)).diagnostics.reason != "forced"
 
 
 def test_in_the_background_it_enters_when_it_is_written() -> None:

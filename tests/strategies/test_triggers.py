@@ -240,6 +240,26 @@ def test_no_summary_can_be_sent() -> None:
     assert len(find_mask_calls(session)) > 30
 
 
+@pytest.mark.parametrize("editable_from", [1, 9, 15])
+def test_a_refused_summary_edits_nothing_before_bound_thinking(editable_from: int) -> None:
+    """A summary may cover thinking that is bound; masking in its place may not edit what precedes it."""
+    asked: list[int] = []
+
+    def refuse(request: SummaryRequest) -> str:
+        asked.append(request.turns[-1].index)
+        raise SummaryError("no")
+
+    session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
+    session.terms = replace(session.terms, editable_from=editable_from)
+    for item in steps(30):
+        run_pass(session.prepare_view(), refuse)
+        session.add_turn(item)
+    assert asked[-1] >= editable_from
+    masked = {turn for turn, _ in find_mask_calls(session)}
+    assert min(masked) == editable_from
+    assert len(masked) > 10
+
+
 def test_thresholds_are_the_provider_s_tokens() -> None:
     """Where the provider counts twice our tokens, `hard` is reached at half of them: figures are all on its scale."""
     sizes: list[int] = []

@@ -489,8 +489,11 @@ class CallPreparer:
             raise
         if branch.session.summary_obstacle:
             self._summary_note = f"compact(summary=True): no summary: {branch.session.summary_obstacle}"
+        newest = branch.session.newest_call
+        if newest is not None and newest.decided.reason == SUMMARY_BEING_WRITTEN:
             # What is being written in the background enters with the call that finds it ready.
-            self.must_summarize = branch.session.summary_obstacle == SUMMARY_BEING_WRITTEN
+            self.must_hide_all = self.must_hide_all or forced
+            self.must_summarize = self.must_summarize or summarized
         for event in branch.session.events[mark:]:
             if isinstance(event, SummaryFailed):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
