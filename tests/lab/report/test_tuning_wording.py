@@ -58,7 +58,7 @@ def test_the_break_even_is_against_the_default() -> None:
     text = wording.describe_break_even(replace(found, points=points))
     assert text is not None
     assert text.startswith("Break-even: 5.0 extra turns a run (+10 %) would cost what it saves")
-    assert "With summaries real runs took −18 to +18 % turns, by model." in text
+    assert "Summaries changed the turns of real runs by −18 to +18 %, by model." in text
     assert wording.describe_break_even(replace(found, recommended="masking")) is None
 
 

@@ -104,7 +104,7 @@ def _describe_summary_effects() -> str:
     """Return how summaries changed the turns of real runs, against masking: the range over the measured models."""
     effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
     low = figures.format_change(min(effects)).removesuffix(" %")
-    return f"With summaries real runs took {low} to {figures.format_change(max(effects))} turns, by model."
+    return f"Summaries changed the turns of real runs by {low} to {figures.format_change(max(effects))}, by model."
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
