@@ -189,6 +189,13 @@ def test_any_body(texts: list[str], tags: list[Any], tool: bool) -> None:
     assert all(each in (None, {"a": 1}, [1]) for each in kept)
 
 
+def test_escaped_names_are_tags_too() -> None:
+    """JSON lets every letter of a name be escaped."""
+    raw = b'{"messages": [{"role": "user", "content": "a", "\\u0074ags": ["x"]}]}'
+    assert json.loads(remove_body_tags(raw, "openai")) == {"messages": [{"role": "user", "content": "a"}]}
+    assert not may_have_tags(b'{"messages": [{"role": "user", "content": "\\u001b[1m \\u2019"}]}')
+
+
 def test_bodies_that_cannot_be_read() -> None:
     """They raise, and are forwarded as they came."""
     assert not may_have_tags(b'{"messages": [{"role": "user", "content": "\\"tags\\" and tags"}]}')

@@ -65,6 +65,7 @@ def test_an_answer_is_asked_for_once(tmp_path: Path) -> None:
     [
         {"kind": "anthropic"},
         {"base_url": "http://other:1/v1"},
+        {"base_url": "http://host:1/v1?api-version=2"},
         {"extra": {"reasoning_effort": "low"}},
         {"model": "m-2"},
         {"request": replace(REQUEST, text="Summarize!")},

@@ -5,6 +5,7 @@ Bodies that cannot hold a tag are recognized by a search of their bytes, and are
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from elision.dialects.message_tags import TAG_FIELDS, take_tags
@@ -14,11 +15,13 @@ from elision.gateway.request_body import RequestBody, decode_message
 from elision.gateway.routes import Api
 
 _FIELD_NAMES: Final = tuple(b'"%b"' % name.encode() for name in sorted(TAG_FIELDS))
+#: A letter, dot or underscore that JSON escapes without need: a name may be written so.
+_ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
 
 
 def may_have_tags(raw: bytes) -> bool:
     """Return whether a body, or a message of it, may have tags; False is certain."""
-    return any(name in raw for name in _FIELD_NAMES)
+    return any(name in raw for name in _FIELD_NAMES) or _ESCAPED_NAME_CHARACTER.search(raw) is not None
 
 
 def remove_body_tags(raw: bytes, api: Api) -> bytes:

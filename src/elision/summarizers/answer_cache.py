@@ -119,7 +119,9 @@ class CachedEndpoint:
         self.endpoint = endpoint
         self.cache = cache
         self.counts = AnswerCounts()
-        self._name = {"kind": kind, "url": strip_credentials(base_url), "extra": dict(extra or {})}
+        # The query too: some providers name the version of their API there. Only a hash of all this is kept.
+        query = urlsplit(base_url).query
+        self._name = {"kind": kind, "url": strip_credentials(base_url), "query": query, "extra": dict(extra or {})}
 
     def __repr__(self) -> str:
         return f"CachedEndpoint({self.endpoint!r}, {str(self.cache.folder)!r})"

@@ -86,7 +86,7 @@ def load_prompt(path: str | Path | None = None, example: str = OFF) -> SummaryPr
     shown = _load_example(example)
     if path is None:
         return SummaryPrompt(example=shown)
-    text = _read_text(Path(path))
+    text = _read_text(Path(path).expanduser())
     _check_markers(text, path)
     prompt = SummaryPrompt(template=text, example=shown)
     if shown and not prompt.has_marker("example"):
@@ -100,7 +100,7 @@ def _load_example(example: str) -> str:
             return ""
         case "on":
             return EXAMPLE
-    return _read_text(Path(example.strip()))
+    return _read_text(Path(example.strip()).expanduser())
 
 
 def _read_text(path: Path) -> str:

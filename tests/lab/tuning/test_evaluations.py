@@ -64,6 +64,17 @@ def test_other_options_are_refused(tmp_path: Path) -> None:
         open_evaluations(RUNS, SETTINGS, "0.2.0", path)
 
 
+@pytest.mark.parametrize("line", ['{"run": "a"}', "[1]", '{"run": "a", "strategy": "raw", "row": {"raw_usd": 1}}'])
+def test_a_line_of_another_version_is_named(tmp_path: Path, line: str) -> None:
+    """File, line and mend, instead of figures that lack something."""
+    path = tmp_path / "study.jsonl"
+    _open(path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    with pytest.raises(SpecError, match=r"study.jsonl, line 2: no evaluation .*; name another file"):
+        _open(path)
+
+
 def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
     """What a killed process was writing is made anew; all before it stays."""
     path = tmp_path / "study.jsonl"

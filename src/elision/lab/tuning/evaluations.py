@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from elision.errors import OutputError, SpecError
+from elision.errors import OutputError, SpecError, describe_error
 from elision.lab.results import Row, prices_json
 from elision.lab.study import StudySettings
 from elision.strategies.spec import describe_strategy
@@ -97,9 +98,16 @@ def open_evaluations(
         return evaluations
     _check_header(path, lines[0], header)
     known = set()
-    for line in lines[1:]:
-        known.add(line["run"])
-        evaluations.found[line["run"], line["strategy"]] = _decode_evaluation(line)
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            run, strategy, evaluation = line["run"], line["strategy"], _decode_evaluation(line)
+        except (KeyError, TypeError) as error:
+            raise SpecError(
+                f"--study {path}, line {number}: no evaluation of this version ({describe_error(error)}); "
+                "name another file, or remove this one"
+            ) from error
+        known.add(run)
+        evaluations.found[run, strategy] = evaluation
     mine = set(evaluations.digests)
     evaluations.reused = sum(run in mine for run, _ in evaluations.found)
     if known:
@@ -149,29 +157,24 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     if not ours:
         raise OutputError(f"--study {path}: is there already and is no study of elision tune; name another file")
     if len(whole) < len(content):
-        with _name_path(path), path.open("r+b") as file:
+        with _name_file_in_errors(path), path.open("r+b") as file:
             file.truncate(len(whole))
     return lines
 
 
 def _append_line(path: Path, value: Mapping[str, Any]) -> None:
     """A line in one write: several processes may share the file."""
-    with _name_path(path), path.open("ab", buffering=0) as file:
+    with _name_file_in_errors(path), path.open("ab", buffering=0) as file:
         file.write(json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n")
 
 
-class _name_path:  # noqa: N801 - a context manager that reads as what it does
+@contextmanager
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Raise the system's refusals as an OutputError that names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise OutputError(f"--study {self.path}: cannot be written ({error.strerror or error})") from error
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"--study {path}: cannot be written ({error.strerror or error})") from error
 
 
 def _encode_evaluation(evaluation: Evaluation) -> dict[str, Any]:
