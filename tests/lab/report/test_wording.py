@@ -175,13 +175,15 @@ def test_turns_by_default() -> None:
 
 
 def test_turns_as_measured_or_given() -> None:
-    """The factors, and the cheapest strategy with them: the headline stays."""
+    """The factors, and the cheapest strategy with them, which the headline adds if it is another one."""
     found = _assume(study((RAW, MASKING, HYBRID)), "measured")
     assert wording.describe_turns(found) == (
         "Turns as measured live with one model on 50 instances, against raw: masking −5 %; hybrid −8 %."
         " Lowest cost then: hybrid at $2.30."
     )
-    assert wording.write_headline(found) == wording.write_headline(study((RAW, MASKING, HYBRID)))
+    headline = wording.write_headline(study((RAW, MASKING, HYBRID)))
+    assert wording.write_headline(found) == f"{headline} With the turns as measured live, hybrid costs least: $2.30."
+    assert wording.write_headline(_assume(study((RAW, MASKING, HYBRID)), "")) == headline
     two = _assume(study((RAW, EVERY_TURN, MASKING)), f"{MASKING}=1.5,{EVERY_TURN}=2")
     assert wording.describe_turns(two) == (
         "Turns as assumed, against raw: masking (every turn) +100 %; masking +50 %. Lowest cost then: masking at $6.00."

@@ -101,12 +101,17 @@ def write_headline(study: Study) -> str:
         first = f"{name} costs {paid} instead of {raw} ({change})."
     else:
         first = f"{name} saves nothing here: it costs {paid}, and sending everything costs {raw} ({change})."
+    sentences = [first]
     rival = find_every_turn_rival(study, best)
-    if rival is None:
-        return first
-    return (
-        f"{first} {_name_rival(rival)} costs {figures.format_usd(rival.usd)} ({figures.format_change(rival.to_raw)})."
-    )
+    if rival is not None:
+        costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_raw)})"
+        sentences.append(f"{_name_rival(rival)} costs {costs}.")
+    cheapest = _find_cheapest_extended(study)
+    if study.turns.mode in ("measured", "given") and cheapest is not None and cheapest[0] != best.strategy:
+        basis = "as measured live" if study.turns.mode == "measured" else "as assumed"
+        name = shorten_strategies(study.strategies)[cheapest[0]]
+        sentences.append(f"With the turns {basis}, {name} costs least: {figures.format_usd(cheapest[1])}.")
+    return " ".join(sentences)
 
 
 def capitalize_word(name: str) -> str:
@@ -212,7 +217,12 @@ def describe_turns(study: Study) -> str | None:
             " --elongation measured prices those of one model."
         )
     what = "as measured live with one model on 50 instances" if study.turns.mode == "measured" else "as assumed"
-    return f"Turns {what}, against raw: {text}. {_name_cheapest_extended(study)}".rstrip()
+    described = f"Turns {what}, against raw: {text}."
+    cheapest = _find_cheapest_extended(study)
+    if cheapest is None:
+        return described
+    name = shorten_strategies(study.strategies)[cheapest[0]]
+    return f"{described} Lowest cost then: {name} at {figures.format_usd(cheapest[1])}."
 
 
 def _describe_factor(factor: TurnFactor) -> str:
@@ -228,12 +238,10 @@ def _list_without_factor(study: Study) -> list[str]:
     return [names[row.strategy] for row in _list_live_rows(study) if row.strategy not in study.turns.factors]
 
 
-def _name_cheapest_extended(study: Study) -> str:
-    extended = {row.strategy: row.extended_usd[0] for row in _list_live_rows(study) if row.extended_usd is not None}
-    if not extended:
-        return ""
-    best = min(extended, key=lambda label: extended[label])
-    return f"Lowest cost then: {shorten_strategies(study.strategies)[best]} at {figures.format_usd(extended[best])}."
+def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
+    """Return the strategy that costs least with the assumed turns, and its cost in USD; None where none are assumed."""
+    extended = [(row.strategy, row.extended_usd[0]) for row in _list_live_rows(study) if row.extended_usd is not None]
+    return min(extended, key=lambda pair: pair[1], default=None)
 
 
 def _describe_summary_effects() -> str:
