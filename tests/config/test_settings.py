@@ -578,6 +578,10 @@ def test_unlike_anything(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A broken, absent or doubtful file is an error that names it."""
     assert "elision.toml: Invalid value (at line 1" in refused(tmp_path, "max_turns = =")
+    twice = 'strategy = "raw"\nstrategy = "hybrid"'
+    assert "elision.toml:2: strategy is there twice; keep one of them" in refused(tmp_path, twice)
+    twice = "[gateway]\nport = 1\n[gateway]\nport = 2"
+    assert "elision.toml:3: [gateway] is there twice; keep one of them" in refused(tmp_path, twice)
     (tmp_path / "elision.toml").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in refused(tmp_path)
     assert "no.toml: cannot be read" in refused(tmp_path, CONFIG="no.toml")

@@ -147,10 +147,7 @@ def _read_file(environ: Mapping[str, str], folder: Path) -> Iterator[GivenSettin
     if path is None:
         return
     text = _read_text(path)
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{path}: {error}") from None
+    document = _parse_toml(text, path)
     inside = TABLE if path.name == PROJECT else ()
     for name, value in _read_table(document, path, named=named).items():
         if name == GATEWAY:
@@ -211,9 +208,21 @@ def _has_settings_table(project: Path) -> bool:
 
 
 def _parse_file(path: Path) -> dict[str, Any]:
+    return _parse_toml(_read_text(path), path)
+
+
+#: What the parser says of a key or table that is there twice, with the line of the second one.
+_TWICE: Final = re.compile(r"(?:Cannot overwrite|twice|Cannot mutate).*\(at line (\d+)")
+
+
+def _parse_toml(text: str, path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read_text(path))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        if twice := _TWICE.search(str(error)):
+            line = int(twice[1])
+            name = text.split("\n")[line - 1].partition("=")[0].strip()
+            raise SettingError(f"{path}:{line}: {name} is there twice; keep one of them") from None
         raise SettingError(f"{path}: {error}") from None
 
 
