@@ -212,7 +212,7 @@ def _parse_file(path: Path) -> dict[str, Any]:
 
 
 #: What the parser says of a key or table that is there twice, with the line of the second one.
-_TWICE: Final = re.compile(r"(?:Cannot overwrite|twice|Cannot mutate).*\(at line (\d+)")
+_TWICE: Final = re.compile(r"(?:Cannot overwrite|twice|Cannot mutate).*\(at (?:line (?P<line>\d+)|end of document)")
 
 
 def _parse_toml(text: str, path: Path) -> dict[str, Any]:
@@ -220,8 +220,9 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         if twice := _TWICE.search(str(error)):
-            line = int(twice[1])
-            name = text.split("\n")[line - 1].partition("=")[0].strip()
+            lines = text.rstrip().split("\n")
+            line = int(twice["line"] or len(lines))
+            name = lines[line - 1].partition("=")[0].strip()
             raise SettingError(f"{path}:{line}: {name} is there twice; keep one of them") from None
         raise SettingError(f"{path}: {error}") from None
 
