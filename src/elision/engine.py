@@ -335,9 +335,10 @@ class Session:
         wanted = self.policy.plan_pass(self.state, context, forced=forced)
         if summarized:
             wanted = self._plan_whole_summary(wanted, context)
-        wanted = self._avoid_summary(wanted)
+        # Only from here on: a replay asks the policy again, and does not know what could be edited then.
+        context = replace(context, editable_from=self.terms.editable_from)
+        wanted = self._defer_bound_edits(self._avoid_summary(wanted), context)
         plan = self._fit_plan(context, wanted, summaries=self._list_possible_summaries(context.call), strict=strict)
-        plan = self._defer_bound_edits(plan)
         summary = None
         cost = Bill()
         if plan.summarize_to and self._is_worth_asking(plan) and self.breaker.may_ask(context.call):
@@ -347,7 +348,7 @@ class Session:
             summary = self._write_digest(plan, context)
         elif plan.summarize_to:
             # Nobody is asked now. Results that the summary would have covered are hidden as well.
-            plan = self._plan_masks_instead(plan.reason)
+            plan = self._plan_masks_instead(plan.reason, context)
         if summary is None:
             plan = replace(plan, summarize_to=0)
         if summary is None and self._is_over_budget(plan, context):
@@ -418,9 +419,10 @@ class Session:
             return plan
         return replace(plan, summarize_to=0, masks=self.policy.make_masks(self.policy.pending))
 
-    def _defer_bound_edits(self, plan: Plan) -> Plan:
+    @staticmethod
+    def _defer_bound_edits(plan: Plan, context: DecisionContext) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
-        first = self.terms.editable_from
+        first = context.editable_from
         if first <= 1 or plan.summarize_to >= first:
             return plan
         masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
@@ -429,10 +431,9 @@ class Session:
         reason = f"deferred: thinking in turn {first} is bound to what stands in front of it"
         return Plan(masks=masks, clips=plan.clips, reason=reason)
 
-    def _plan_masks_instead(self, reason: str) -> Plan:
+    def _plan_masks_instead(self, reason: str, context: DecisionContext) -> Plan:
         """Return a plan that masks everything pending in place of a summary, save what precedes bound thinking."""
-        first = self.terms.editable_from
-        return Plan(masks=self.policy.make_masks(key for key in self.policy.pending if key[0] >= first), reason=reason)
+        return Plan(masks=self.policy.make_editable_masks(context), reason=reason)
 
     def hold_view(self, reason: str, now: float | None = None, model: str = "") -> View:
         """Return the view as decided so far, after a pass that decides nothing."""
@@ -546,7 +547,8 @@ class Session:
         asked = build_request(self.state, plan.summarize_to, limit, "extend" if route == "extend" else "fresh")
         # It is redacted just before the summary is written. That is work on all of the history, which would be wasted
         # while another summary is being written.
-        return replace(asked, redaction=self.redaction, is_urgent=plan.is_urgent)
+        # In shadow mode the view is not sent: the agent waits for nothing.
+        return replace(asked, redaction=self.redaction, is_urgent=plan.is_urgent and not self.shadow)
 
     def _settle_summary(
         self, plan: Plan, answer: SummaryAnswer, context: DecisionContext
@@ -566,7 +568,7 @@ class Session:
             # Above a strict threshold, or where all is to be hidden, masking is better than nothing; else a failed
             # summary changes nothing.
             if plan.is_urgent or plan.reason == FORCED:
-                return None, cost, self._plan_masks_instead(reason)
+                return None, cost, self._plan_masks_instead(reason, context)
             return None, cost, Plan(reason=reason)
         self.breaker.record_success()
         self.bill.record_summary(cost)
@@ -592,6 +594,9 @@ class Session:
             raise SummaryError(wrong, cause="malformed")
         if self.policy.server_calls.limit_summary(covers) < covers:
             wrong = f"it covers turns up to {covers}, and so a call of the provider's without its result"
+            raise SummaryError(wrong, cause="malformed")
+        if covers < context.editable_from:
+            wrong = f"it covers turns up to {covers}, and thinking in turn {context.editable_from} is bound to them"
             raise SummaryError(wrong, cause="malformed")
         limit = self._summary_limit(plan)
         room = self._measure_room(plan, covers, context)

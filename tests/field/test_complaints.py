@@ -85,6 +85,21 @@ def test_2_signed_thinking_stays_valid(way: str) -> None:
         play(run, EAGER, thinking="ignore", **options)
 
 
+@pytest.mark.parametrize("strategy", ["masking(window=3, gist=0)", FOLDING])
+def test_2_a_budget_leaves_signed_thinking_valid(strategy: str) -> None:
+    """Over its budget a view is made smaller only where no thinking is bound, and the diagnostics say it is not met."""
+    thinks = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+    terms = Terms(bound_thinking=True, clock=lambda: 0.0)
+    options: dict[str, Any] = {"terms": terms, "thinks": thinks, "model": "claude-opus-5-5", "thinking": "defer"}
+    limits: dict[str, Any] = {"token_budget": 6_000, "reserved_for_response": 100}
+    run = thoughtful(recorded(16))
+    played = play(run, strategy, over_budget="send", **limits, **options)
+    assert len(played.views) == 16
+    assert [fault.kind for fault in played.views[-1].diagnostics.faults] == ["budget"]
+    with pytest.raises(BudgetError, match="set thinking to native or drop_block"):
+        play(run, strategy, **limits, **options)
+
+
 @pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
 def test_3_pairs_stay_together(api: Any) -> None:
     """Orphaned calls and results killed sessions for good: each request passes a provider that refuses them."""

@@ -215,6 +215,31 @@ def test_above_hard_a_background_summary_is_waited_for(is_async: bool) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
+def test_in_shadow_mode_no_background_summary_is_waited_for(is_async: bool) -> None:
+    """The view above `hard` is not sent: the agent goes on, and a later call has the summary."""
+    finish = threading.Event()
+    written = threading.Event()
+
+    def write(request: SummaryRequest) -> str:
+        finish.wait(10)
+        written.set()
+        return "Files were read."
+
+    def prepare(context: ContextManager, steps: int) -> ContextView:
+        messages = make_history("openai", steps)
+        return asyncio.run(context.prepare_async(messages)) if is_async else context.prepare(messages)
+
+    with manager(URGENT, summarizer=write, background=True, shadow=True, store=MemoryStore()) as context:
+        view = prepare(context, 12)
+        assert (view.diagnostics.reason, view.diagnostics.faults) == ("summary is being written", ())
+        assert not written.is_set()
+        finish.set()
+        assert written.wait(10)
+        views = [prepare(context, steps) for steps in range(13, 20)]
+    assert any(view.diagnostics.summarized for view in views)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
 def test_above_hard_a_summary_that_never_ends_is_given_up(is_async: bool) -> None:
     """The time limit holds where a call waits for a background summary."""
     block = threading.Event()

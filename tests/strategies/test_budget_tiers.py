@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -434,3 +435,104 @@ def test_a_summary_with_the_user_s_old_words() -> None:
     """Words of the user that a block quotes count when it is weighed."""
     strategy = replace(budgeted(2_500), keep_user_tokens=0)
     run_session(strategy, talk(20, said=150), watch=fits)
+
+
+# -- thinking that is bound to what precedes it --------------------------------------------------------------------
+
+
+def edited_turns(session: Session) -> set[int]:
+    """The turns of which anything was masked or cut."""
+    return {edit.key[0] for event in decisions(session) for edit in (*event.masks, *event.clips)}
+
+
+def prepare_bound(
+    strategy: Masking | Hybrid,
+    editable_from: int,
+    number: int = 8,
+    *,
+    strict: bool = True,
+    newest: Turn | None = None,
+    summaries: bool = True,
+) -> Session:
+    """A session of `number` turns whose newest call must not edit turns before `editable_from`."""
+    session = begin_session(strategy, PLAIN)
+    for item in [*steps(number), *([newest] if newest else [])]:
+        session.add_turn(item)
+    session.terms = replace(session.terms, editable_from=editable_from, may_summarize=summaries)
+    run_pass(session.prepare_view(strict=strict), write_brief_summary)
+    return session
+
+
+@pytest.mark.parametrize("make", [budgeted, summarizing])
+def test_under_pressure_bound_turns_stay_and_the_newest_result_is_cut(
+    make: Callable[[int], Masking | Hybrid],
+) -> None:
+    """Every turn thinks: only the results of the newest one stand behind all thinking."""
+    newest = turn(9, (call(command="cat"), result(long_text(9, 60))))
+    session = prepare_bound(make(1_500), 9, newest=newest)
+    fits(session)
+    assert edited_turns(session) == {9}
+    assert not list_summaries(session)
+    assert decisions(session)[-1].reason == "over budget"
+
+
+def test_under_pressure_what_follows_bound_thinking_is_masked() -> None:
+    """The agent thought in turn 5 for the last time: later results are masked down to the window."""
+    session = prepare_bound(budgeted(1_300), 5, 9, summaries=False)
+    fits(session)
+    assert edited_turns(session)
+    assert min(edited_turns(session)) == 5
+
+
+def test_under_pressure_a_summary_covers_the_turn_that_thinks() -> None:
+    """The thinking goes with its turn, so nothing that stays is bound to what the summary replaces."""
+    for make in (budgeted, summarizing):
+        session = prepare_bound(make(700), 4, 12)
+        fits(session)
+        assert list_summaries(session)
+        assert all(covers >= 4 for _, covers in list_summaries(session))
+        assert min(edited_turns(session), default=4) >= 4
+
+
+@pytest.mark.parametrize("make", [budgeted, summarizing])
+def test_a_budget_that_bound_thinking_breaks_is_named(make: Callable[[int], Masking | Hybrid]) -> None:
+    """The caller reads why nothing more is hidden, and what helps; else the smallest allowed view is sent."""
+    with pytest.raises(BudgetError, match="thinking in turn 8 is bound to the results before it") as caught:
+        prepare_bound(make(700), 8)
+    assert "drop_block" in str(caught.value)
+    session = prepare_bound(make(700), 8, strict=False)
+    assert str(session.budget_error) == str(caught.value)
+    assert edited_turns(session) <= {8}
+    assert not list_summaries(session)
+
+
+def test_a_soft_threshold_masks_nothing_that_is_bound() -> None:
+    """Relief before the limit is reached keeps to the same turns."""
+    soft = replace(budgeted(1_900, soft=0.5), window=2)
+    free, bound = prepare_bound(soft, 1, 10), prepare_bound(soft, 4, 10)
+    assert decisions(free)[-1].reason == decisions(bound)[-1].reason == "soft threshold"
+    assert (min(edited_turns(free)), min(edited_turns(bound))) == (1, 4)
+    assert not edited_turns(prepare_bound(soft, 10, 10))
+
+
+@given(
+    number=st.integers(1, 12),
+    first=st.integers(1, 12),
+    tokens=st.integers(300, 2_500),
+    summaries=st.booleans(),
+    refused=st.booleans(),
+    may_summarize=st.booleans(),
+)
+def test_no_budget_makes_an_edit_before_bound_thinking(
+    *, number: int, first: int, tokens: int, summaries: bool, refused: bool, may_summarize: bool
+) -> None:
+    """Whatever the budget, and whether or not a summary is written, a call edits only what may be edited."""
+    session = begin_session((summarizing if summaries else budgeted)(tokens), PLAIN)
+    for item in steps(number):
+        session.add_turn(item)
+    first = min(first, number)
+    session.terms = replace(session.terms, editable_from=first, may_summarize=may_summarize)
+    with contextlib.suppress(BudgetError):
+        run_pass(session.prepare_view(strict=False), refuses if refused else write_brief_summary)
+    assert min(edited_turns(session), default=first) >= first
+    assert all(covers >= first for _, covers in list_summaries(session))

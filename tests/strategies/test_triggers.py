@@ -12,7 +12,8 @@ from elision.errors import SummaryError
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.events import PassDecided
+from elision.summarizers.summary_result import SummaryResult
+from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.usage import Usage
 from tests.properties.builders import (
@@ -258,6 +259,18 @@ def test_a_refused_summary_edits_nothing_before_bound_thinking(editable_from: in
     masked = {turn for turn, _ in find_mask_calls(session)}
     assert min(masked) == editable_from
     assert len(masked) > 10
+
+
+def test_a_background_summary_that_leaves_newer_thinking_is_refused() -> None:
+    """It was asked for before the agent thought again: that thinking is bound to what it would replace."""
+    session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
+    for item in steps(20):
+        session.add_turn(item)
+    session.terms = replace(session.terms, editable_from=9)
+    run_pass(session.prepare_view(), lambda _: SummaryResult(text="Turns were done.", covers=8))
+    assert not list_summaries(session)
+    (failed,) = (event for event in session.events if isinstance(event, SummaryFailed))
+    assert "thinking in turn 9 is bound" in failed.reason
 
 
 def test_thresholds_are_the_provider_s_tokens() -> None:

@@ -42,7 +42,8 @@ def fit_to_budget(
     """Return `plan` if it fits the budget, else a plan that does.
 
     The tiers, in order: mask everything pending; summarize all but the strategy's tail, if it has summaries; mask down
-    to `min_window`; the model-free digest, in fewer words if need be; clip the newest results.
+    to `min_window`; the model-free digest, in fewer words if need be; clip the newest results. No tier edits what
+    precedes `context.editable_from`; `plan` must not either.
 
     Raises BudgetError if nothing makes the view fit; the candidates are then those of before. With `strict` False the
     smallest plan is returned instead.
@@ -52,7 +53,7 @@ def fit_to_budget(
         return plan
     budget = policy.options.budget or Budget()
     if fits_budget(policy, state, context, plan):
-        return _relieve_softly(policy, state, plan, usable, budget)
+        return _relieve_softly(policy, state, context, plan, usable, budget)
     if strict:
         measure_floor(state, usable, context.count_entering_tokens(hides=True))
     before = frozenset(policy.pending)
@@ -65,17 +66,20 @@ def fit_to_budget(
         raise
 
 
-def _relieve_softly(policy: Policy, state: State, plan: Plan, usable: int, budget: Budget) -> Plan:
-    """Return `plan`, or above the soft threshold, where `plan` does nothing, one that masks everything pending.
+def _relieve_softly(
+    policy: Policy, state: State, context: DecisionContext, plan: Plan, usable: int, budget: Budget
+) -> Plan:
+    """Return `plan`, or above the soft threshold, where `plan` does nothing, one that masks all that may be edited.
 
     It masks only if that frees a share of the threshold. Else every call would mask one more result, and rewrite the
     cache.
     """
     if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
         return plan
-    if policy.pending_tokens < (1 - budget.low) * budget.soft * usable or not policy.pending:
+    masks = policy.make_editable_masks(context)
+    if policy.count_editable_tokens(context) < (1 - budget.low) * budget.soft * usable or not masks:
         return plan
-    return Plan(masks=policy.make_masks(policy.pending), reason="soft threshold")
+    return Plan(masks=masks, reason="soft threshold")
 
 
 def _plan_tiers(
@@ -91,7 +95,7 @@ def _plan_tiers(
     """Return a plan that fits, tier by tier; see `fit_to_budget`."""
     # The target is below the limit: at the limit every next call would hide a little more (design 3, low watermark).
     target = int(usable * budget.low)
-    masked = _plan_masks(policy)
+    masked = _plan_masks(policy, context)
     tokens = _count_after_plan(policy, state, context, masked)
     if tokens <= target:
         return masked
@@ -101,7 +105,7 @@ def _plan_tiers(
         summarized = _plan_own_summary(policy, covers, limit)
         left = _count_after_plan(policy, state, context, summarized)
         if left > target and tokens - left >= least_freed:
-            _mask_down(policy, state, context.call, left - target, budget.min_window, after=covers)
+            _mask_down(policy, state, context, left - target, budget.min_window, after=covers)
             summarized = _plan_own_summary(policy, covers, limit)
             left = _count_after_plan(policy, state, context, summarized)
             if left <= usable:
@@ -109,9 +113,9 @@ def _plan_tiers(
         elif left <= target:
             return summarized
     entering = context.count_entering_tokens(hides=True)
-    excess = state.track.tokens - policy.pending_tokens + entering - target
-    _mask_down(policy, state, context.call, excess, budget.min_window)
-    masked = _plan_masks(policy)
+    excess = state.track.tokens - policy.count_editable_tokens(context) + entering - target
+    _mask_down(policy, state, context, excess, budget.min_window)
+    masked = _plan_masks(policy, context)
     if _count_after_plan(policy, state, context, masked) <= target:
         return masked
     for limit in _list_summary_limits(policy, state, context, covers, target):
@@ -139,7 +143,10 @@ def _plan_tiers(
         clipped.append((tokens, plan))
     tokens, smallest = min(clipped, key=lambda tokens_and_plan: tokens_and_plan[0])
     if strict:
-        raise _budget_error("with every result of the newest turn cut the view still needs", tokens, usable)
+        cut = "with every result of the newest turn cut the view still needs"
+        if context.editable_from > state.covered_turns + 1:
+            raise _bound_budget_error(context.editable_from, cut, tokens, usable)
+        raise _budget_error(cut, tokens, usable)
     return smallest
 
 
@@ -165,6 +172,16 @@ def _budget_error(what: str, needed: int, usable: int) -> BudgetError:
     )
 
 
+def _bound_budget_error(turn: int, what: str, needed: int, usable: int) -> BudgetError:
+    return BudgetError(
+        f"thinking in turn {turn} is bound to the results before it, so they stay whole; "
+        f"{what} {needed} tokens, but only {usable} are usable: raise the budget, "
+        "choose a model with a larger window, or set thinking to native or drop_block if the model allows it",
+        needed=needed,
+        usable=usable,
+    )
+
+
 def _count_after_plan(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> int:
     """Return the tokens of the view once `plan` is done."""
     if plan.summarize_to:
@@ -176,32 +193,30 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
     return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
 
 
-def _plan_masks(policy: Policy) -> Plan:
-    """Return a plan that masks everything pending."""
-    return Plan(masks=policy.make_masks(policy.pending), reason="over budget")
+def _plan_masks(policy: Policy, context: DecisionContext) -> Plan:
+    """Return a plan that masks everything pending that may be edited."""
+    return Plan(masks=policy.make_editable_masks(context), reason="over budget")
 
 
-def _mask_down(policy: Policy, state: State, call: int, excess: int, least: int, after: int = 0) -> None:
+def _mask_down(policy: Policy, state: State, context: DecisionContext, excess: int, least: int, after: int = 0) -> None:
     """Add younger observations to the candidates, oldest first, until masking them frees `excess` tokens.
 
     least: newest turns that stay unmasked. after: the turn after which observations are added.
     """
     before = policy.pending_tokens
-    keys = sorted(key for key in state.observation_places if after < key[0] < call - least)
+    first = max(after + 1, context.editable_from)
+    keys = sorted(key for key in state.observation_places if first <= key[0] < context.call - least)
     for key in keys:
         if policy.pending_tokens - before >= excess:
             return
-        policy.add_candidate(state, key, call)
+        policy.add_candidate(state, key, context.call)
 
 
 def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:
     """Return the newest turn outside the strategy's tail; 0 if the strategy has no summaries, or nothing to cover."""
     if policy.trigger is None:
         return 0
-    covers = policy.server_calls.limit_summary(policy.trigger.find_last_outside_tail(state, context.call))
-    if covers > state.covered_turns:
-        return covers
-    return 0
+    return policy.find_coverable(state, context, policy.trigger.find_last_outside_tail(state, context.call))
 
 
 def _list_summary_limits(
@@ -227,8 +242,8 @@ def _plan_digest(policy: Policy, state: State, context: DecisionContext, target:
     """Return a plan that covers as few turns as bring the view to `target`, or all but the newest `least` turns."""
     newest = context.call - 1
     for tail in (10, 5, 2, least):
-        covers = policy.server_calls.limit_summary(newest - max(tail, least))
-        if covers <= state.covered_turns:
+        covers = policy.find_coverable(state, context, newest - max(tail, least))
+        if not covers:
             continue
         offer = policy.estimate_summary(state, context, covers)
         if offer is not None and (offer.view_tokens <= target or tail == least):
@@ -241,8 +256,8 @@ def _plan_short_digest(
     policy: Policy, state: State, context: DecisionContext, target: int, usable: int, least: int
 ) -> Iterator[Plan]:
     """Yield plans that cover all but the newest `least` turns in fewer words than usual, the longest digest first."""
-    covers = policy.server_calls.limit_summary(context.call - 1 - least)
-    if covers <= state.covered_turns:
+    covers = policy.find_coverable(state, context, context.call - 1 - least)
+    if not covers:
         return
     most = policy.options.summary_max_tokens
     wanted = policy.limit_summary_tokens(state, context, covers, target)

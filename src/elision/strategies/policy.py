@@ -293,6 +293,24 @@ class Policy:
         """Return the candidates of `keys` as masks, in the order of the view."""
         return tuple(Mask(key, self.pending[key].text) for key in sorted(keys))
 
+    def make_editable_masks(self, context: DecisionContext) -> tuple[Mask, ...]:
+        """Return all candidates that may be edited as masks, in the order of the view."""
+        return self.make_masks(key for key in self.pending if key[0] >= context.editable_from)
+
+    def count_editable_tokens(self, context: DecisionContext) -> int:
+        """Return the tokens that masking all candidates that may be edited would save."""
+        if context.editable_from <= 1:
+            return self.pending_tokens
+        return sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] >= context.editable_from)
+
+    def find_coverable(self, state: State, context: DecisionContext, turn: int) -> int:
+        """Return the newest turn up to `turn` that a new summary may end with; 0 if there is none."""
+        covers = self.server_calls.limit_summary(turn)
+        # Thinking that stays is bound to what a summary would replace.
+        if covers > state.covered_turns and covers >= context.editable_from:
+            return covers
+        return 0
+
     def _collect_due(self, state: State, call: int) -> None:
         # Also what became due at calls that were not made here: an adopted history has turns without calls.
         for due in range(self._learned_call + 1, call + 1):
@@ -357,7 +375,9 @@ class Policy:
         """
         limit = limit or self.options.summary_max_tokens
         tokens = self._count_with_summary(state, context, covers, limit)
-        if tokens - context.count_entering_tokens(hides=True) >= state.track.tokens - self.pending_tokens:
+        if tokens - context.count_entering_tokens(hides=True) >= state.track.tokens - self.count_editable_tokens(
+            context
+        ):
             return None
         if state.last_view is None:
             sent_length = len(state.track.segments)
