@@ -442,7 +442,9 @@ def test_a_summary_with_the_user_s_old_words() -> None:
 
 def edited_turns(session: Session) -> set[int]:
     """The turns of which anything was masked or cut."""
-    return {edit.key[0] for event in decisions(session) for edit in (*event.masks, *event.clips)}
+    keys = [mask.key for event in decisions(session) for mask in event.masks]
+    keys += [clip.key for event in decisions(session) for clip in event.clips]
+    return {turn for turn, _ in keys}
 
 
 def prepare_bound(
