@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,9 @@ import typer
 
 from elision.cli.console import open_console
 from elision.cli.options import Model, Price, PriceSet, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
 from elision.config.setting_readers import conceal_password
-from elision.errors import FormatError, OutputError
+from elision.errors import FormatError
 from elision.formats.source import derive_run_name
 from elision.lab import outcomes_page
 from elision.lab.outcomes import InstanceRun, OutcomeStudy, join_outcomes
@@ -92,7 +93,8 @@ def outcomes(
         namer = InstanceNamer(found.instances, asked)
         loaded, problems = _load_runs(runs, namer, by, prices)
     study = join_outcomes(loaded, found, baseline=baseline or "", seed=seed, problems=problems)
-    failure = _write_files(study, {kind: path for kind, path in files.items() if path is not None})
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    failure = write_reports(wanted, partial(_render_report, study), open_console(stderr=True))
     print_study(study, open_console(stderr="-" in map(str, files.values())))
     if failure is not None:
         raise failure
@@ -139,17 +141,6 @@ def _is_store(text: str) -> bool:
 
 def _list_files(arguments: Iterable[str]) -> list[Path]:
     return [Path(place) for _, place in map(_split_name, arguments) if not _is_store(place)]
-
-
-def _write_files(study: OutcomeStudy, asked: Mapping[str, Path]) -> OutputError | None:
-    """Write each of `asked` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
-    failure = None
-    for kind, path in asked.items():
-        refusal = write_report(path, _render_report(study, kind))
-        if refusal is None and str(path) != "-":
-            open_console(stderr=True).print(f"wrote {path}", markup=False, highlight=False)
-        failure = failure or refusal
-    return failure
 
 
 def _render_report(study: OutcomeStudy, kind: str) -> bytes:

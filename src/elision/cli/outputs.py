@@ -9,10 +9,12 @@ import shlex
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from rich.console import Console
 
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
@@ -100,6 +102,20 @@ def write_report(path: Path, content: bytes) -> OutputError | None:
     except OutputError as error:
         return error
     return None
+
+
+def write_reports(files: Mapping[str, Path], render: Callable[[str], bytes], log: Console) -> OutputError | None:
+    """Write each of `files` (kind -> path), and name it on `log`; `render` makes the content of a kind.
+
+    Returns the first refusal, which costs neither the other files nor what is printed afterwards.
+    """
+    failure = None
+    for kind, path in files.items():
+        refusal = write_report(path, render(kind))
+        if refusal is None and str(path) != "-":
+            log.print(f"wrote {path}", markup=False, highlight=False)
+        failure = failure or refusal
+    return failure
 
 
 def _check_writable(kind: str, path: Path) -> None:

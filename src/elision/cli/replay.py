@@ -6,8 +6,8 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +18,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from elision.cli.console import open_console
 from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
-from elision.errors import FormatError, OutputError, SpecError
+from elision.errors import FormatError, SpecError
 from elision.lab.dialect import check_dialect
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
@@ -128,7 +128,7 @@ def replay(
         recorded=_list_recorded_models(loaded),
     )
     # The files first: a reader that closes our output must not cost them.
-    failure = _write_files(result, made_by, asked, errors) if result.rows else None
+    failure = write_reports(asked, partial(_render_report, result, made_by), errors) if result.rows else None
     output = errors if "-" in map(str, asked.values()) else open_console()
     terminal.print_study(result, output)
     if result.rows:
@@ -234,17 +234,6 @@ class _ProgressLog:
 
     def _print(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
-
-
-def _write_files(result: Study, made_by: Provenance, files: Mapping[str, Path], log: Console) -> OutputError | None:
-    """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
-    failure = None
-    for kind, path in files.items():
-        refusal = write_report(path, _render_report(result, made_by, kind))
-        if refusal is None and str(path) != "-":
-            log.print(f"wrote {path}", markup=False, highlight=False)
-        failure = failure or refusal
-    return failure
 
 
 def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, cast
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
 from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_report
+from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
 from elision.lab.dialect import check_dialect
@@ -118,7 +118,7 @@ def tune(
     made_by = Provenance(version=version("elision"), date=date.today().isoformat(), command=describe_command())
     asked = {kind: path for kind, path in files.items() if path is not None and (kind != "toml" or result.finished)}
     # The files first: a reader that closes our output must not cost them.
-    failure = _write_files(result, made_by, asked, errors)
+    failure = write_reports(asked, partial(_render_report, result, made_by), errors)
     print_tuning(result, errors if "-" in map(str, asked.values()) else open_console())
     if failure is not None:
         raise failure
@@ -160,17 +160,6 @@ class _TuneLog:
         if tenth > self._tenth:
             self._tenth = tenth
             print(f"replayed {progress.finished} of at most {progress.every}", file=sys.stderr, flush=True)
-
-
-def _write_files(result: Tuning, made_by: Provenance, files: Mapping[str, Path], log: Console) -> OutputError | None:
-    """Write each of `files` (kind -> path) and return the first refusal: it costs neither the others nor the table."""
-    failure = None
-    for kind, path in files.items():
-        refusal = write_report(path, _render_report(result, made_by, kind))
-        if refusal is None and str(path) != "-":
-            log.print(f"wrote {path}", markup=False, highlight=False)
-        failure = failure or refusal
-    return failure
 
 
 def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
