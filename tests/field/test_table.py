@@ -19,7 +19,7 @@ its table (P), and the 25 complaints, most painful first (C).
 | P12 | gateways: provider usage falsified, responses rebuilt and broken | field/test_gateways.py::test_usage_is_the_provider_s, gateway/recalling/test_response_merger.py::test_without_recall_the_bytes_are_the_same, gateway/recalling/test_response_merger.py::test_the_providers_own_client_reads_one_answer |
 | P13 | 4 characters per token: CJK off, tools and system not counted, images flat | test_field.py::test_an_estimate_is_called_one, test_field.py::test_tools_system_and_images_count, field/test_complaints.py::test_14_counts_are_the_provider_s, field/test_complaints.py::test_23_images_count_and_are_kept |
 | C1 | pruning breaks the prompt cache and the bill goes up | field/test_complaints.py::test_1_the_bill_does_not_go_up |
-| C2 | edited history makes signed thinking invalid | field/test_complaints.py::test_2_signed_thinking_stays_valid, manager/test_outgoing_request.py::test_bound_thinking_is_left_to_the_server |
+| C2 | edited history makes signed thinking invalid | field/test_complaints.py::test_2_signed_thinking_stays_valid, field/test_complaints.py::test_2_a_budget_leaves_signed_thinking_valid, manager/test_outgoing_request.py::test_bound_thinking_is_left_to_the_server |
 | C3 | orphaned calls and results kill a session | field/test_complaints.py::test_3_pairs_stay_together, manager/test_requests.py::test_nothing_is_introduced |
 | C4 | goals, rules and constraints get lost | field/test_complaints.py::test_4_goals_rules_and_constraints_stay |
 | C5 | compaction loops, passes that shrink nothing | field/test_complaints.py::test_5_no_pass_shrinks_nothing, test_field.py::test_a_budget_that_is_broken_makes_progress |
