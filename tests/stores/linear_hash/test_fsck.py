@@ -149,15 +149,18 @@ def test_a_repair_takes_what_is_only_in_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_repair_keeps_what_can_be_read(tmp_path: Path, seed: int) -> None:
-    """Pages of any kind are damaged: what is left is a prefix of each log, but for texts noted as lost."""
+    """Pages of any kind are damaged: what is left is a prefix of each log, but for texts noted as lost.
+
+    Where keys lie differs from store to store, so a bit may be in a page that nothing uses: then nothing is missing.
+    """
     fill_store(tmp_path)
     whole, rng = everything(tmp_path), random.Random(seed)
     size = (tmp_path / "pages").stat().st_size
     for _ in range(rng.randrange(1, 4)):
         flip_bit(tmp_path / "pages", rng.randrange(size))
     done = repair(tmp_path)
-    assert done.lost
     left, noted = everything(tmp_path), 0
+    assert done.lost or left == whole
     for key, events in left.items():
         if key.startswith("recovered"):
             continue
