@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any, Final
 
 from elision.lab.outcomes import OutcomeStudy, StrategyOutcome
@@ -22,8 +19,16 @@ from elision.lab.outcomes_table import (
 )
 from elision.lab.report.charts import FONT, SCHEMA, Spec, make_standalone
 from elision.lab.report.figures import format_plural
-from elision.lab.report.names import neutralize_text, shorten_strategies
-from elision.lab.report.palette import COLOURS, PAPER, Ink, assign_looks, build_css
+from elision.lab.report.names import shorten_strategies
+from elision.lab.report.page_shell import (
+    PageParts,
+    build_table,
+    escape_text,
+    fill_page,
+    list_provenance,
+    wrap_section,
+)
+from elision.lab.report.palette import COLOURS, PAPER, Ink, assign_looks
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import load_vega
 
@@ -31,33 +36,6 @@ from elision.lab.report.vega import load_vega
 _SCALE: Final = 2.0
 _WIDTH: Final = 720
 _HEIGHT: Final = 380
-_PAGE: Final = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<header>
-<p class="brand">Elision outcomes</p>
-<h1>$headline</h1>
-</header>
-<main>
-$body
-</main>
-<footer>
-<dl>$footer</dl>
-<p>This file is complete: the page sends no request.</p>
-</footer>
-</body>
-</html>
-""")
 
 
 def draw_picture(study: OutcomeStudy) -> bytes:
@@ -72,13 +50,17 @@ def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
 
     made_by: what the page says of its making; None leaves that out.
     """
-    headline = write_headline(study)
-    return _PAGE.substitute(
-        title=escape(f"Elision outcomes: {headline}"),
-        style=_build_style(),
-        headline=escape(headline),
-        body="\n".join(_build_sections(study)),
-        footer="" if made_by is None else _show_provenance(made_by),
+    lines = [] if made_by is None else _describe_making(made_by)
+    instances = max(len(row.joined) for row in study.strategies)
+    count = format_plural(len(study.strategies), "strategy", "strategies")
+    return fill_page(
+        PageParts(
+            brand="Elision outcomes",
+            headline=write_headline(study),
+            scope=f"{count}, at most {format_plural(instances, 'instance')} each",
+            sections=[*_build_sections(study)],
+            footer=list_provenance(lines),
+        )
     )
 
 
@@ -179,29 +161,24 @@ def _list_figures(row: StrategyOutcome) -> dict[str, float]:
     }
 
 
-def _build_style() -> str:
-    text = files("elision.lab.report").joinpath("page.css").read_text(encoding="utf-8")
-    text = text.replace("--light-slots: 0;", build_css(dark=False)).replace("--dark-slots: 0;", build_css(dark=True))
-    # The picture is drawn once: its colours follow the page's scheme by these variables.
-    return text + ".picture svg{max-width:100%;height:auto}"
-
-
 def _build_sections(study: OutcomeStudy) -> Iterator[str]:
     names = shorten_strategies([row.strategy for row in study.strategies])
     if any(row.mean_usd is not None for row in study.strategies):
-        yield _wrap_section("Cost against solve rate", f'<div class="picture">{_draw_svg(study)}</div>')
+        yield wrap_section("costs", "Cost against solve rate", f'<div class="picture">{_draw_svg(study)}</div>')
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
-    yield _wrap_section("Strategies", _build_table("strategy", list(COLUMNS), rows))
+    yield wrap_section("strategies", "Strategies", _build_table("strategy", list(COLUMNS), rows))
     if study.shared and not study.is_same_set:
         count = format_plural(len(study.shared[0].joined), "instance")
         shared = [(names[row.strategy], format_cells(row)) for row in study.shared]
-        yield _wrap_section(f"The {count} that all strategies have", _build_table("strategy", list(COLUMNS), shared))
+        yield wrap_section(
+            "strategies", f"The {count} that all strategies have", _build_table("strategy", list(COLUMNS), shared)
+        )
     if study.differences:
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
-        yield _wrap_section(describe_pairs(study), _build_table("strategy", list(DIFFERENCES), pairs))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in list_notes(study))
+        yield wrap_section("strategies", describe_pairs(study), _build_table("strategy", list(DIFFERENCES), pairs))
+    notes = "".join(f"<li>{escape_text(note)}</li>" for note in list_notes(study))
     if notes:
-        yield _wrap_section("Notes", f"<ul>{notes}</ul>")
+        yield wrap_section("notes", "Notes", f"<ul>{notes}</ul>")
 
 
 def _draw_svg(study: OutcomeStudy) -> str:
@@ -215,21 +192,17 @@ def _draw_svg(study: OutcomeStudy) -> str:
     return svg
 
 
-def _wrap_section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
-
-
 def _build_table(first: str, titles: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    head = "".join(f'<th scope="col">{escape(title.strip())}</th>' for title in (first, *titles))
-    body = "".join(
-        f'<tr><th scope="row">{escape(neutralize_text(name))}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, cells in rows
+    return build_table(
+        [escape_text(title.strip()) for title in (first, *titles)],
+        [
+            f'<tr><th scope="row">{escape_text(name)}</th>'
+            + "".join(f"<td>{escape_text(cell)}</td>" for cell in cells)
+            + "</tr>"
+            for name, cells in rows
+        ],
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _show_provenance(made_by: Provenance) -> str:
-    lines = [("Made by", f"Elision {made_by.version} on {made_by.date}"), ("Command", made_by.command)]
-    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(neutralize_text(value))}</dd>" for name, value in lines)
+def _describe_making(made_by: Provenance) -> list[tuple[str, str]]:
+    return [("Made by", f"Elision {made_by.version} on {made_by.date}"), ("Command", made_by.command)]

@@ -111,7 +111,7 @@ def _show_provenance(study: Study, made_by: Provenance | None) -> str:
             f"{neutralize_text(study.prices.name)} ({source})" if source else neutralize_text(study.prices.name),
         ),
     ]
-    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
+    return page_shell.list_provenance(lines)
 
 
 def _show_tiles(study: Study) -> str:

@@ -60,7 +60,9 @@ def fill_page(parts: PageParts) -> str:
         interruption=f'<p class="warning">{escape_text(parts.warning)}</p>' if parts.warning else "",
         body="\n".join(parts.sections),
         footer=parts.footer,
-        data=embed_json({} if parts.data is None else parts.data),
+        data=""
+        if parts.data is None
+        else f'<script type="application/json" id="study">{embed_json(parts.data)}</script>',
         scripts=_quote_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
     )
 
@@ -132,6 +134,11 @@ def build_table(titles: Iterable[str], rows: Iterable[str]) -> str:
     """Return a table. titles, rows: markup."""
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def list_provenance(lines: Iterable[tuple[str, str]]) -> str:
+    """Return the footer of a page: what, and how it is. Empty values are left out. lines: text."""
+    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
 
 
 def escape_text(text: str) -> str:

@@ -11,6 +11,7 @@ from elision.lab.report.page_shell import (
     build_table,
     escape_text,
     fill_page,
+    list_provenance,
     place_chart,
     wrap_section,
     wrap_subtitle,
@@ -152,7 +153,7 @@ def _show_provenance(tuning: Tuning, made_by: Provenance) -> str:
         ("Recorded as", made_by.recorded),
         ("Prices", neutralize_text(tuning.prices.name)),
     ]
-    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
+    return list_provenance(lines)
 
 
 def _collect_data(tuning: Tuning) -> dict[str, object]:
