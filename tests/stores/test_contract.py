@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
-from elision.stores.store import AtomicCreate, NewSession, NonBlockingLength, SessionInfo, Store
+from elision.stores.store import NewSession, NonBlockingLength, SessionInfo, Store
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, TurnAdded
 from elision.trajectory.turn import Action, Observation, Turn
@@ -100,8 +100,6 @@ def test_a_taken_key_is_a_conflict(store: Store) -> None:
 
 def test_a_session_that_begins_with_its_first_records(store: Store) -> None:
     """Both are there, or neither; where it shares a log, its own records stand behind what it shares."""
-    if not isinstance(store, AtomicCreate):
-        pytest.skip("this store begins a session first")
     assert store.create_with_events(new_session("s", family="team", at=1.0), (add_turn(1), add_turn(2)), at=2.0) == 2
     assert (read_log(store), store.info("s").begun, store.info("s").changed) == ([add_turn(1), add_turn(2)], 1.0, 2.0)
     assert store.create_with_events(new_session("t", parent="s", shared=1), (add_turn(2, "other"),), at=3.0) == 2
@@ -464,6 +462,7 @@ def test_threads_race_for_one_session(store: Store) -> None:
 
 CLOSED: dict[str, Callable[[Store], object]] = {
     "create": lambda store: store.create(new_session("t")),
+    "create_with_events": lambda store: store.create_with_events(new_session("t"), (add_turn(1),), at=1.0),
     "append": lambda store: store.append("s", (add_turn(2),), after=1, at=1.0),
     "length": lambda store: store.length("s"),
     "events": lambda store: list(store.events("s")),

@@ -14,6 +14,7 @@ from elision.errors import ElisionError
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
+from elision.trajectory.events import Event
 from tests.stores.implementations import DURABLE, STORES
 from tests.stores.session_logs import add_turn, amend_turn, new_session
 
@@ -23,6 +24,8 @@ families = st.sampled_from(["f", "g"])
 nodes = st.sampled_from(["", "n1", "n2", "n3", "n4"])
 texts = st.text(alphabet="abcAB _é\0\ud800", max_size=8) | st.sampled_from(["abc " * 200, "B" * 600])
 times = st.integers(0, 9).map(float)
+#: Few, so that one comes again, at its place and at others, with the same records and with others.
+batches = st.sampled_from([b"", *(bytes([number]) * 16 for number in range(4))])
 
 
 class Comparison(RuleBasedStateMachine):
@@ -36,6 +39,8 @@ class Comparison(RuleBasedStateMachine):
         self.place = self.fresh(Path(self.folder.name))
         self.store: Store = open_store(self.place)
         self.model = MemoryStore()
+        #: What was appended so far, as it was given.
+        self.appends: list[tuple[str, tuple[Event, ...], int, bytes]] = []
 
     @staticmethod
     def fresh(folder: Path) -> str:
@@ -65,27 +70,55 @@ class Comparison(RuleBasedStateMachine):
         self.same("create", new_session(key, parent=parent, shared=shared, at=at))
         return key
 
-    @rule(key=made, results=st.lists(texts, max_size=3), node=nodes, at=times, amend=st.booleans(), late=st.booleans())
-    def append(self, key: str, results: list[str], node: str, at: float, amend: bool, late: bool) -> None:
+    def same_append(self, key: str, events: tuple[Event, ...], after: int, at: float, batch: bytes) -> None:
+        """Call both, and remember it."""
+        self.appends.append((key, events, after, batch))
+        self.same("append", key, events, after=after, at=at, batch=batch)
+
+    @rule(
+        key=made,
+        results=st.lists(texts, max_size=3),
+        node=nodes,
+        at=times,
+        amend=st.booleans(),
+        late=st.booleans(),
+        batch=batches,
+    )
+    def append(self, key: str, results: list[str], node: str, at: float, amend: bool, late: bool, batch: bytes) -> None:
         try:
             info = self.model.info(key)
         except ElisionError:
-            self.same("append", key, (add_turn(1),), after=0, at=at)
+            self.same_append(key, (add_turn(1),), 0, at, batch)
             return
         if amend and info.turns:
             event = amend_turn(info.turns, *results, node=node)
         else:
             event = add_turn(info.turns + 1, *results, node=node)  # type: ignore[assignment]
-        self.same("append", key, (event,), after=info.records - late, at=at)
+        self.same_append(key, (event,), info.records - late, at, batch)
 
-    @rule(key=made, results=st.lists(texts, max_size=2), at=times)
-    def append_several(self, key: str, results: list[str], at: float) -> None:
+    @rule(key=keys, parent=keys, shared=st.integers(0, 3), results=st.lists(texts, max_size=2), at=times, batch=batches)
+    def begin(self, key: str, parent: str, shared: int, results: list[str], at: float, batch: bytes) -> None:
+        session = new_session(key, parent=parent, shared=shared, at=at)
+        events = [add_turn(shared + number, result) for number, result in enumerate(results, start=1)]
+        self.same("create_with_events", session, events, at=at, batch=batch)
+        self.appends.append((key, tuple(events), shared, batch))
+
+    @rule(data=st.data(), at=times)
+    def repeat(self, data: st.DataObject, at: float) -> None:
+        """Any append again, whatever became of its session; where it was written with an id it changes nothing."""
+        if not self.appends:
+            return
+        key, events, after, batch = data.draw(st.sampled_from(self.appends))
+        self.same("append", key, events, after=after, at=at, batch=batch)
+
+    @rule(key=made, results=st.lists(texts, max_size=2), at=times, batch=batches)
+    def append_several(self, key: str, results: list[str], at: float, batch: bytes) -> None:
         try:
             info = self.model.info(key)
         except ElisionError:
             return
-        events = [add_turn(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3)]
-        self.same("append", key, events, after=info.records, at=at)
+        events = tuple(add_turn(info.turns + step, *results, node=f"n{step}") for step in (1, 2, 3))
+        self.same_append(key, events, info.records, at, batch)
 
     @rule(key=made, query=texts, limit=st.integers(0, 5))
     def search(self, key: str, query: str, limit: int) -> None:

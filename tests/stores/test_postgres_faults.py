@@ -95,6 +95,9 @@ def test_a_deletion_whose_answer_is_lost_is_done(proxy: Proxy) -> None:
     store.close()
 
 
+BATCH = bytes(range(16))
+
+
 def test_the_callers_second_try_of_an_unknown_append_is_recognised(proxy: Proxy) -> None:
     """If even the store cannot find out, the same append once more is acknowledged, and not written twice."""
     store = opened(shared_server().make_fresh_url(host=proxy.folder))
@@ -104,9 +107,9 @@ def test_the_callers_second_try_of_an_unknown_append_is_recognised(proxy: Proxy)
     proxy.server_folder = Path("/nowhere")
     events: tuple[Event, ...] = (add_turn(2, "y" * 600), RequestSent(call=3, at=None, model="m", tokens=1))
     with pytest.raises(StoreError, match="server runs"):
-        store.append("s", events, after=1, at=2.0)
+        store.append("s", events, after=1, at=2.0, batch=BATCH)
     proxy.server_folder = refusing
-    assert store.append("s", events, after=1, at=2.0) == 3
+    assert store.append("s", events, after=1, at=2.0, batch=BATCH) == 3
     assert read_log(store) == [add_turn(1), *events]
     with pytest.raises(ConflictError):
         store.append("s", events, after=1, at=2.0)

@@ -181,7 +181,7 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(2\); update elision"):
+    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(3\); update elision"):
         SqliteStore(path)
 
 

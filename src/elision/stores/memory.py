@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
 from elision.stores.excerpts import split_words
 from elision.stores.packing import measure_event
 from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
@@ -31,6 +32,8 @@ class _MemoryLog:
     sizes: list[int] = field(default_factory=list)
     turns: dict[int, Turn] = field(default_factory=dict)
     nodes: dict[int, str] = field(default_factory=dict)
+    #: Number of an append's first record -> what is kept of its id.
+    marks: dict[int, bytes] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -45,25 +48,27 @@ class MemoryStore:
 
     def create(self, session: NewSession) -> None:
         with self._lock:
-            self._check_open()
-            if session.key in self._logs:
-                raise session_exists_error(session)
-            log = _MemoryLog(session, session.at)
-            if session.shared:
-                parent = self._find_log(session.parent)
-                if session.shared > len(parent.events):
-                    raise short_parent_error(session, len(parent.events))
-                self._add_events(log, parent.events[: session.shared], parent.sizes[: session.shared])
-            self._logs[session.key] = log
+            self._create_log(session)
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
+        sizes = list(map(measure_event, events))
+        with self._lock:
+            self._check_open()
+            if self._is_written(session.key, events, session.shared, batch):
+                return session.shared + len(events)
+            return self._write_events(self._create_log(session), events, sizes, at, batch)
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
+        sizes = list(map(measure_event, events))
         with self._lock:
             log = self._find_log(session)
-            if len(log.events) != after:
+            if len(log.events) == after:
+                return self._write_events(log, events, sizes, at, batch)
+            if not self._is_written(session, events, after, batch):
                 raise stale_writer_error(session, len(log.events), after)
-            self._add_events(log, events, list(map(measure_event, events)))
-            log.changed = at if events else log.changed
-            return len(log.events)
+            return after + len(events)
 
     def length(self, session: str) -> int:
         with self._lock:
@@ -168,6 +173,38 @@ class MemoryStore:
             self._logs.clear()
             self._places.clear()
             self._closed = True
+
+    def _create_log(self, session: NewSession) -> _MemoryLog:
+        self._check_open()
+        if session.key in self._logs:
+            raise session_exists_error(session)
+        log = _MemoryLog(session, session.at)
+        if session.shared:
+            parent = self._find_log(session.parent)
+            if session.shared > len(parent.events):
+                raise short_parent_error(session, len(parent.events))
+            self._add_events(log, parent.events[: session.shared], parent.sizes[: session.shared])
+        self._logs[session.key] = log
+        return log
+
+    def _is_written(self, session: str, events: Sequence[Event], after: int, batch: bytes) -> bool:
+        """Return whether an earlier call wrote `events` as `batch`. Raises StoreError if it wrote others."""
+        log = self._logs.get(session)
+        if log is None:
+            return False
+        mark = log.marks.get(after + 1)
+        return recognize_append(session, batch, mark, events, lambda: log.events[after : after + len(events)])
+
+    def _write_events(
+        self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int], at: float, batch: bytes
+    ) -> int:
+        """Append `events`; return the new length."""
+        if events:
+            if batch:
+                log.marks[len(log.events) + 1] = pack_batch_mark(batch, len(events))
+            self._add_events(log, events, sizes)
+            log.changed = at
+        return len(log.events)
 
     def _add_events(self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int]) -> None:
         log.events.extend(events)

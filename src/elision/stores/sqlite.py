@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from elision.errors import CorruptError, StoreError, UnknownHandle
+from elision.errors import ConflictError, CorruptError, StoreError, UnknownHandle
 from elision.stores import sqlite_rows as rows
 from elision.stores import sqlite_search, sqlite_transcripts
+from elision.stores.batch_ids import check_batch_id
 from elision.stores.excerpts import split_words
 from elision.stores.packing import Packer
 from elision.stores.sqlite_check import find_damage
@@ -52,24 +53,34 @@ class SqliteStore:
             rows.create_session(connection, session)
             self._show_turns(connection, session.key, session.shared, (), None)
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
         packer = self._get_packer()
         packed = [packer.pack(event) for event in events]
+        after = session.shared
         with self._file.write_transaction() as connection:
+            if batch and rows.has_append(connection, session.key, packed, after, batch, packer.decompress):
+                return after + len(packed)
             rows.create_session(connection, session)
             if packed:
-                rows.append_records(connection, session.key, packed, session.shared, at)
-            self._show_turns(connection, session.key, session.shared, events, at)
-        return session.shared + len(packed)
+                rows.append_records(connection, session.key, packed, after, at, batch)
+            self._show_turns(connection, session.key, after, events, at)
+        return after + len(packed)
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
         packer = self._get_packer()
         packed = [packer.pack(event) for event in events]
         if not packed:
             return self._check_length(session, after)
         with self._file.write_transaction() as connection:
-            rows.append_records(connection, session, packed, after, at)
-            self._show_turns(connection, session, after, events, at)
+            try:
+                rows.append_records(connection, session, packed, after, at, batch)
+            except ConflictError:
+                if not rows.has_append(connection, session, packed, after, batch, packer.decompress):
+                    raise
+            else:
+                self._show_turns(connection, session, after, events, at)
         return after + len(packed)
 
     def length(self, session: str) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from elision.stores import sqlite_search, sqlite_transcripts
+from elision.stores.batch_ids import pack_batch_mark, recognize_append
 from elision.stores.packing import Blob, PackedEvent, hash_text
 from elision.stores.store import NewSession, SessionInfo
 from elision.stores.store_errors import (
@@ -46,7 +47,8 @@ FOOTPRINT: Final = """
       (SELECT count(*) FROM (SELECT DISTINCT session, turn FROM turns)), (SELECT count(*) FROM texts)
     FROM sessions"""
 
-_RECORD: Final = "INSERT INTO records (id, body, texts, raw_bytes) VALUES (?, ?, ?, ?)"
+_RECORD: Final = "INSERT INTO records (id, body, texts, raw_bytes, batch) VALUES (?, ?, ?, ?, ?)"
+_MARK: Final = "SELECT batch FROM records WHERE id = ?"
 BODY: Final = "SELECT body FROM records WHERE id = ?"
 BODIES: Final = "SELECT id, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
 _COPY_RECORDS: Final = """
@@ -164,17 +166,50 @@ def parse_session_row(row: Sequence[Any]) -> SessionInfo:
 
 
 def append_records(
-    connection: sqlite3.Connection, key: str, packed: Sequence[PackedEvent], after: int, at: float
+    connection: sqlite3.Connection, key: str, packed: Sequence[PackedEvent], after: int, at: float, batch: bytes
 ) -> None:
-    """Write records after record `after`. Raises UnknownHandle, ConflictError."""
+    """Write records after record `after`. Raises UnknownHandle, ConflictError.
+
+    batch: id of the append, b"" for none.
+    """
     newest = max(record.turn for record in packed)
     raw_bytes = sum(record.size for record in packed)
     done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, encode_key(key), after))
     session, records, _ = find_session(connection, key)
     if not done.rowcount:
         raise stale_writer_error(key, records, after)
+    mark = pack_batch_mark(batch, len(packed)) or None
     for position, record in enumerate(packed, start=after + 1):
-        _write_record(connection, session, position, record)
+        _write_record(connection, session, position, record, mark)
+        mark = None
+
+
+def has_append(
+    connection: sqlite3.Connection,
+    key: str,
+    packed: Sequence[PackedEvent],
+    after: int,
+    batch: bytes,
+    decompress: Callable[[bytes], bytes],
+) -> bool:
+    """Return whether the append `batch` wrote these records after record `after`.
+
+    Raises StoreError if it wrote others.
+    """
+    found = connection.execute(_FOUND, (encode_key(key),)).fetchone()
+    if found is None or after < 0:
+        return False
+    first = record_id(found[0], after + 1)
+    row = connection.execute(_MARK, (first,)).fetchone()
+    if row is None:
+        return False
+
+    def read_bodies() -> list[bytes]:
+        bodies = connection.execute(BODIES, (first, first + len(packed) - 1))
+        return [decompress(body) for _, body in bodies]
+
+    given = [decompress(record.body) for record in packed]
+    return recognize_append(key, batch, row[0], given, read_bodies)
 
 
 def list_turn_records(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
@@ -200,11 +235,13 @@ def iterate_newest_turns(
             yield record
 
 
-def _write_record(connection: sqlite3.Connection, session: int, position: int, record: PackedEvent) -> None:
+def _write_record(
+    connection: sqlite3.Connection, session: int, position: int, record: PackedEvent, mark: bytes | None
+) -> None:
     for blob in record.blobs:
         _keep_text(connection, blob)
     texts = b"".join(blob.address for blob in record.blobs) or None
-    connection.execute(_RECORD, (record_id(session, position), record.body, texts, record.size))
+    connection.execute(_RECORD, (record_id(session, position), record.body, texts, record.size, mark))
     if record.turn:
         connection.execute(_TURN, (session, record.turn, position, _shorten_node(record.node)))
 

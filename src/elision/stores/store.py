@@ -2,7 +2,8 @@
 
 A store is sync, may be used by several threads, and knows nothing of strategies: it keeps events in order and finds
 turns, observations and words in them again. `after` in `append` is a compare-and-swap: a writer that has not seen the
-newest record gets a ConflictError and nothing is written.
+newest record gets a ConflictError and nothing is written. A writer that does not know whether its append was written,
+because the answer was lost, repeats it with the same `batch`: it is written once.
 
 A fork is a session whose log begins with a copy of its parent's; large texts of both are stored once.
 """
@@ -126,10 +127,22 @@ class Store(Protocol):
         """
         ...
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        """Do `create`, and `append` after what is shared, or neither; return the new length. Raises as both do.
+
+        Where an earlier call with the same `batch` wrote `events`, nothing changes, and it returns the same length.
+        """
+        ...
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         """Write `events` after record `after` (0: the log is empty), all or none, durably; return the new length.
 
-        at: seconds since the epoch. Raises ConflictError if the log does not end at `after`; no events, no change.
+        at: seconds since the epoch. batch: 16 bytes that no other append has (`make_batch_id`), b"" for none. Where an
+        earlier call with the same `batch` wrote `events` after record `after`, nothing changes, and it returns the
+        same length, whatever was appended since and by whom. The id is kept as long as the record.
+
+        Raises ConflictError if the log does not end at `after`; StoreError if `batch` wrote other events there. No
+        events, no change.
         """
         ...
 
@@ -214,13 +227,4 @@ class KeepsSecret(Protocol):
 
     def keep_secret(self, fresh: bytes) -> bytes:
         """Keep `fresh`, unless a secret is kept already; return the one that is kept. Raises StoreError."""
-        ...
-
-
-@runtime_checkable
-class AtomicCreate(Protocol):
-    """A store that begins a session and writes its first records atomically, with one sync."""
-
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        """Do `create`, and `append` after what is shared, or neither; return the new length. Raises as both do."""
         ...

@@ -35,6 +35,13 @@ def stale_writer_error(session: str, records: int, after: int) -> ConflictError:
     )
 
 
+def reused_batch_error(session: str, batch: bytes) -> StoreError:
+    return StoreError(
+        f"session {_quote_key(session)} has other records of the append {batch.hex()}; "
+        "repeat an append with the same records, or give it an id of its own"
+    )
+
+
 def closed_store_error(place: str) -> StoreError:
     return StoreError(f"{place}: the store is closed; open it again")
 

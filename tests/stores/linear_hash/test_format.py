@@ -38,7 +38,7 @@ def test_the_meta_page(tmp_path: Path) -> None:
     """Every field at its offset."""
     pages, _ = written(tmp_path)
     assert struct.unpack_from("<I2sB", pages) == (zlib.crc32(pages[4:PAGE], 0), b"LH", 1)
-    assert struct.unpack_from("<8sIIQQ", pages, 32) == (b"LACUNALH", 1, PAGE, FILE_ID, 2)
+    assert struct.unpack_from("<8sIIQQ", pages, 32) == (b"LACUNALH", 2, PAGE, FILE_ID, 2)
     assert struct.unpack_from("<II", pages, 64) == (0, 0)
     assert struct.unpack_from("<III", pages, 72) == (len(pages) // PAGE, 0, 0)
     assert struct.unpack_from("<Q", pages, 84) == (2,)
@@ -92,10 +92,10 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     """With its number."""
     pages, _ = written(tmp_path)
     newer = bytearray(pages)
-    struct.pack_into("<I", newer, 40, 2)
+    struct.pack_into("<I", newer, 40, 3)
     struct.pack_into("<I", newer, 0, zlib.crc32(newer[4:PAGE], 0))
     (tmp_path / "pages").write_bytes(newer)
-    with pytest.raises(CorruptError, match="format 2"):
+    with pytest.raises(CorruptError, match="format 3"):
         Writer(OsFile(tmp_path / "pages", writable=True), OsFile(tmp_path / "log", writable=True))
 
 

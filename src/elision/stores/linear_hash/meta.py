@@ -9,7 +9,9 @@ from typing import Final
 from elision.errors import CorruptError
 from elision.stores.linear_hash.layout import BODY, META, PAGE, make_page
 
-VERSION: Final = 1
+VERSION: Final = 2
+#: Formats that are read. In format 1 no log record has the id of an append.
+_READ_VERSIONS: Final = (1, VERSION)
 #: The product's name when the format was made; a file keeps it, so that every store opens.
 _MAGIC: Final = b"LACUNALH"
 #: magic, version, page size, file id, LSN, level, split, pages, first free page, free pages, records, record bytes,
@@ -88,8 +90,10 @@ def read_meta(page: bytes | bytearray) -> Meta:
     magic, version, size, *numbers, directories = _FIELDS.unpack_from(page, BODY)
     if magic != _MAGIC:
         raise CorruptError("page 0 is no meta page of a linear-hash store")
-    if version != VERSION or size != PAGE:
-        raise CorruptError(f"the store is of format {version} with pages of {size} bytes; this version reads {VERSION}")
+    if version not in _READ_VERSIONS or size != PAGE:
+        raise CorruptError(
+            f"the store is of format {version} with pages of {size} bytes; this version reads up to {VERSION}"
+        )
     return Meta(
         **dict(zip(_SCALARS, numbers, strict=True)),
         cells=list(struct.unpack_from(f"<{CELL_LISTS}I", page, _AT_CELLS)),

@@ -5,7 +5,7 @@
 | `g` | totals of the store | |
 | `c` slot | the session's id | |
 | `s` id | counts and times of a session | its names, as JSON |
-| `l` id number | turn and size of a log record | the packed event |
+| `l` id number | turn and size of a log record; of an append's first one its id (`batch_ids`) | the packed event |
 | `t` id turn | where the turn stands in the log, and its observations (`TurnRecord`) | what the head has no room for |
 | `b` SHA-256 | references, size | the packed text |
 | `n` name | | the sessions and turns that have this history |
@@ -162,14 +162,22 @@ def unpack_session(head: bytes, value: bytes) -> SessionRecord:
     return SessionRecord(new=new, records=records, newest=newest, raw_bytes=raw_bytes, changed=changed, slot=slot)
 
 
-def pack_log_head(turn: int, size: int) -> bytes:
-    """Pack a log record's head. turn: the index that it adds or amends, 0 for none. size: bytes before packing."""
-    return _LOG.pack(turn, size)
+def pack_log_head(turn: int, size: int, mark: bytes = b"") -> bytes:
+    """Pack a log record's head.
+
+    turn: the index that it adds or amends, 0 for none. size: bytes before packing. mark: of the append that it begins.
+    """
+    return _LOG.pack(turn, size) + mark
 
 
 def unpack_log_head(head: bytes) -> tuple[int, int]:
-    turn, size = _unpack(_LOG, head)
+    turn, size = _unpack(_LOG, head[: _LOG.size])
     return turn, size
+
+
+def unpack_batch_mark(head: bytes) -> bytes:
+    """Return what a log record's head keeps of the append that it begins; b"" for none."""
+    return head[_LOG.size :]
 
 
 def pack_text_head(references: int, size: int) -> bytes:

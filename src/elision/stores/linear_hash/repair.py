@@ -35,6 +35,7 @@ from elision.stores.linear_hash.records import (
     log_key,
     read_number,
     text_key,
+    unpack_batch_mark,
     unpack_log_head,
     unpack_session,
 )
@@ -186,7 +187,7 @@ class _Repair:
         read = parse_line(record.value, size, self._packer)
         missing = {address.hex() for address in read.texts if not self._has_text(scratch, address)}
         if not missing:
-            return read
+            return replace(read, mark=unpack_batch_mark(record.head))
         self._add_loss(f"session {found.new.key!r}", f"{len(missing)} texts of record {number} are lost")
         value = _note_missing(json.loads(self._packer.decompress(record.value)), missing)
         body = self._packer.compress(json.dumps(value, separators=(",", ":")).encode())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elision.errors import CorruptError
+from elision.stores.batch_ids import pack_batch_mark, recognize_append
 from elision.stores.linear_hash.draft import Draft, TableState
 from elision.stores.linear_hash.records import (
     NODE,
@@ -23,6 +24,7 @@ from elision.stores.linear_hash.records import (
     session_key,
     slot_key,
     turn_key,
+    unpack_batch_mark,
     unpack_holders,
     unpack_log_head,
     unpack_session,
@@ -44,7 +46,7 @@ class LogLine:
     """One record of a log as the table needs it.
 
     turn: the index it adds or amends, 0 for none. observations: that turn's large ones. texts: all large texts in it.
-    masks: (turn, position, placeholder) of what it hides.
+    masks: (turn, position, placeholder) of what it hides. mark: what is kept of the id of the append that it begins.
     """
 
     body: bytes
@@ -54,6 +56,7 @@ class LogLine:
     texts: frozenset[bytes]
     observations: tuple[ObservationRecord, ...]
     masks: tuple[tuple[int, int, str], ...]
+    mark: bytes = b""
 
 
 def parse_line(body: bytes, size: int, packer: Packer) -> LogLine:
@@ -104,10 +107,14 @@ def begin_session(draft: Draft, fresh: SessionRecord) -> SessionRecord:
     return fresh
 
 
-def append_events(draft: Draft, key: str, events: Sequence[Event], *, after: int, at: float, packer: Packer) -> int:
-    """Add `events`; return the new length. Raises ConflictError."""
+def append_events(
+    draft: Draft, key: str, events: Sequence[Event], *, after: int, at: float, batch: bytes, packer: Packer
+) -> int:
+    """Add `events`; return the new length. batch: id of the append, b"" for none. Raises ConflictError."""
     found = find_session(draft, key)
     if found.records != after:
+        if events and has_append(draft, key, events, after=after, batch=batch, packer=packer):
+            return after + len(events)
         raise stale_writer_error(key, found.records, after)
     if not events:
         return after
@@ -117,9 +124,29 @@ def append_events(draft: Draft, key: str, events: Sequence[Event], *, after: int
         packed = packer.pack(event)
         texts += sum(map(draft.add_reference, packed.blobs))
         lines.append(parse_line(packed.body, packed.size, packer))
+    lines[0] = replace(lines[0], mark=pack_batch_mark(batch, len(lines)))
     draft.set_totals(draft.totals().add(texts=texts))
     extend_log(draft, replace(found, changed=at), lines)
     return after + len(events)
+
+
+def has_append(
+    state: TableState, key: str, events: Sequence[Event], *, after: int, batch: bytes, packer: Packer
+) -> bool:
+    """Return whether the append `batch` wrote `events` after record `after`. Raises StoreError if it wrote others."""
+    if not batch or after < 0:
+        return False
+    identifier = hash_name(key)
+    head = state.head(log_key(identifier, after + 1))
+    if head is None:
+        return False
+
+    def read_bodies() -> list[bytes]:
+        numbers = range(after + 1, after + len(events) + 1)
+        return [packer.decompress(read_line(state, identifier, number, packer).body) for number in numbers]
+
+    given = [packer.decompress(packer.pack(event).body) for event in events]
+    return recognize_append(key, batch, unpack_batch_mark(head), given, read_bodies)
 
 
 def delete_session(draft: Draft, key: str, packer: Packer) -> None:
@@ -174,7 +201,7 @@ def extend_log(draft: Draft, found: SessionRecord, lines: Sequence[LogLine]) -> 
     """Append `lines` to a session's log; return the session as it is then. Callers count references to texts."""
     turns = 0
     for number, each in enumerate(lines, start=found.records + 1):
-        draft.put(log_key(found.id, number), pack_log_head(each.turn, each.size), each.body)
+        draft.put(log_key(found.id, number), pack_log_head(each.turn, each.size, each.mark), each.body)
         if each.turn:
             turns += _place_turn(draft, found, number, each)
         for index, position, placeholder in each.masks:

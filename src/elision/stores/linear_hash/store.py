@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.errors import CorruptError, StoreError
+from elision.stores.batch_ids import check_batch_id
 from elision.stores.excerpts import split_words
 from elision.stores.linear_hash import session_changes
 from elision.stores.linear_hash.audit import audit_records
@@ -75,16 +76,24 @@ class LinearHashStore:
         with self._open_draft() as draft:
             session_changes.create_session(draft, session, self._packer)
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
+        after = session.shared
+        packer = self._packer
         with self._open_draft() as draft:
-            session_changes.create_session(draft, session, self._packer)
+            if session_changes.has_append(draft, session.key, events, after=after, batch=batch, packer=packer):
+                return after + len(events)
+            session_changes.create_session(draft, session, packer)
             return session_changes.append_events(
-                draft, session.key, events, after=session.shared, at=at, packer=self._packer
+                draft, session.key, events, after=after, at=at, batch=batch, packer=packer
             )
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
         with self._open_draft() as draft:
-            return session_changes.append_events(draft, session, events, after=after, at=at, packer=self._packer)
+            return session_changes.append_events(
+                draft, session, events, after=after, at=at, batch=batch, packer=self._packer
+            )
 
     def flush(self) -> None:
         """Make every append so far durable; of use with `group` above 1."""

@@ -1,20 +1,23 @@
 """The protocol in PostgreSQL: a log that is the truth, and tables made from it for people and for searching.
 
 An append is one transaction of two round trips: the session's row is claimed if it still ends where the writer thinks,
-which also keeps other writers out, and everything else follows in one go with the commit. Every append has a token, so
-that a commit whose answer was lost is recognised when it is tried again, by the store or by its caller.
+which also keeps other writers out, and everything else follows in one go with the commit. Every record has the token
+of its append, which is the append's id where it has one. So a commit whose answer was lost is recognized when it is
+tried again, by the store or by its caller.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from elision.errors import ConflictError, CorruptError, StoreError, UnknownHandle
+from elision.errors import CorruptError, StoreError, UnknownHandle
+from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
 from elision.stores.excerpts import split_words
 from elision.stores.packing import Blob, PackedEvent, Packer
 from elision.stores.postgres.address import parse_address
@@ -38,10 +41,6 @@ from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
-T = TypeVar("T")
-
-#: Calls whose outcome is not known that are remembered, in case they come again.
-_UNSETTLED = 1_000
 #: Commits that survive a crash of the server.
 _DURABLE = frozenset({"on", "remote_apply"})
 #: Turns that a search looks at in one go.
@@ -59,59 +58,60 @@ def open_postgres(rest: str) -> PostgresStore:
     return PostgresStore(database)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Append:
+    """One append as it is written and recognized. token: its id, or a new one for this call."""
+
+    session: str
+    events: Sequence[Event]
+    packed: Sequence[PackedEvent]
+    after: int
+    at: float
+    token: uuid.UUID
+
+    @property
+    def length(self) -> int:
+        return self.after + len(self.packed)
+
+
 class PostgresStore:
     """Sessions in the tables that `database` reaches; any number of processes at once."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._local = threading.local()
-        self._tokens: dict[object, uuid.UUID] = {}
         self._shows_whole = database.address.shows_whole
 
     def create(self, session: NewSession) -> None:
-        token = self._find_token(session)
+        token = uuid.uuid4()
+        self._database.write(partial(self._create_session, session=session, token=token), patient=session.shared > 0)
 
-        def work(cursor: Cursor) -> None:
-            names = {"session": escape_name(session.key), "token": token}
-            origin = {
-                "family": escape_name(session.family),
-                "parent": escape_name(session.parent),
-                "relation": session.relation,
-            }
-            row = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
-            if row is None:
-                if cursor.execute(find_statement("created"), names).fetchone() is None:
-                    raise session_exists_error(session)
-            elif session.shared:
-                copy_records(cursor, session, row[0], self._packer, shows_whole=self._shows_whole)
-
-        self._remember_unsettled(session, token, lambda: self._database.write(work, patient=session.shared > 0))
-
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        if not events:
-            return self._check_length(session, after)
-        packed = [self._packer.pack(event) for event in events]
-        texts = _collect_texts(events, packed)
-        call = (session, after, tuple(record.body for record in packed))
-        token = self._find_token(call)
-        claim = {
-            "session": escape_name(session),
-            "after": after,
-            "added": len(events),
-            "at": at,
-            "turn": max(record.turn for record in packed),
-            "size": sum(record.size for record in packed),
-        }
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        append = self._make_append(session.key, events, session.shared, at, batch)
+        # Not the append's own: a fork's copies have it.
+        creation = uuid.uuid4()
 
         def work(cursor: Cursor) -> int:
-            row = cursor.execute(find_statement("claim"), claim).fetchone()
-            if row is None:
-                return self._recognize_written(cursor, session, after, len(events), token)
-            _check_durability(row[1], self._database.name)
-            self._write_records(cursor, row[0], after, token, events, packed, texts, at)
-            return after + len(events)
+            if not self._has_append(cursor, append):
+                self._create_session(cursor, session, creation)
+                if events:
+                    self._write_append(cursor, append)
+            return append.length
 
-        return self._remember_unsettled(call, token, lambda: self._database.write(work))
+        return self._database.write(work, patient=session.shared > 0)
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        if not events:
+            check_batch_id(batch)
+            return self._check_length(session, after)
+        append = self._make_append(session, events, after, at, batch)
+
+        def work(cursor: Cursor) -> int:
+            if not self._write_append(cursor, append) and not self._has_append(cursor, append):
+                raise stale_writer_error(session, _find_row(cursor, session)[7], after)
+            return append.length
+
+        return self._database.write(work)
 
     def length(self, session: str) -> int:
         return self.info(session).records
@@ -237,61 +237,90 @@ class PostgresStore:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write_records(
-        self,
-        cursor: Cursor,
-        session: int,
-        after: int,
-        token: uuid.UUID,
-        events: Sequence[Event],
-        packed: Sequence[PackedEvent],
-        texts: Sequence[tuple[Blob, str]],
-        at: float,
-    ) -> None:
+    def _make_append(self, session: str, events: Sequence[Event], after: int, at: float, batch: bytes) -> _Append:
+        """Return an append to `session`, packed. Raises StoreError for an id that is none."""
+        check_batch_id(batch)
+        return _Append(
+            session=session,
+            events=events,
+            packed=[self._packer.pack(event) for event in events],
+            after=after,
+            at=at,
+            token=uuid.UUID(bytes=batch) if batch else uuid.uuid4(),
+        )
+
+    def _create_session(self, cursor: Cursor, session: NewSession, token: uuid.UUID) -> None:
+        """Begin a session, with a copy of what it shares, unless the call with `token` did. Raises ConflictError."""
+        names = {"session": escape_name(session.key), "token": token}
+        origin = {
+            "family": escape_name(session.family),
+            "parent": escape_name(session.parent),
+            "relation": session.relation,
+        }
+        row = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
+        if row is None:
+            if cursor.execute(find_statement("created"), names).fetchone() is None:
+                raise session_exists_error(session)
+        elif session.shared:
+            copy_records(cursor, session, row[0], self._packer, shows_whole=self._shows_whole)
+
+    def _write_append(self, cursor: Cursor, append: _Append) -> bool:
+        """Write an append; return False where the log does not end at its place."""
+        claim = {
+            "session": escape_name(append.session),
+            "after": append.after,
+            "added": len(append.packed),
+            "at": append.at,
+            "turn": max(record.turn for record in append.packed),
+            "size": sum(record.size for record in append.packed),
+        }
+        row = cursor.execute(find_statement("claim"), claim).fetchone()
+        if row is None:
+            return False
+        _check_durability(row[1], self._database.name)
+        self._write_records(cursor, row[0], append)
+        return True
+
+    def _write_records(self, cursor: Cursor, session: int, append: _Append) -> None:
         """Write everything of an append but its claim."""
-        for blob, words in texts:
+        for blob, words in _collect_texts(append.events, append.packed):
             cursor.execute(find_statement("add_text"), (blob.address, blob.size, blob.packed, words))
             if words:
                 cursor.execute(find_statement("add_words_of_text"), (words, blob.address))
             cursor.execute(find_statement("add_use"), (blob.address, session))
-        for position, (event, record) in enumerate(zip(events, packed, strict=True), start=after + 1):
+        pairs = zip(append.events, append.packed, strict=True)
+        for position, (event, record) in enumerate(pairs, start=append.after + 1):
             addresses = [blob.address for blob in record.blobs]
-            row = (session, position, record.kind, record.turn, record.size, token, addresses, record.body)
+            row = (session, position, record.kind, record.turn, record.size, append.token, addresses, record.body)
             cursor.execute(find_statement("add_record"), row)
-            for change in list_changes(event, session=session, record=position, at=at, shows_whole=self._shows_whole):
+            changes = list_changes(event, session=session, record=position, at=append.at, shows_whole=self._shows_whole)
+            for change in changes:
                 cursor.execute(find_statement(change.statement), change.parameters)
 
-    def _recognize_written(self, cursor: Cursor, session: str, after: int, added: int, token: uuid.UUID) -> int:
-        """Return the new length if an earlier try of this append, whose answer was lost, was committed.
+    def _has_append(self, cursor: Cursor, append: _Append) -> bool:
+        """Return whether an earlier try of this append, whose answer was lost, was committed.
 
-        Raises ConflictError if it was another writer.
+        Raises StoreError if it wrote other records.
         """
-        row = _find_row(cursor, session)
-        parameters = {"id": row[0], "after": after, "added": added, "token": token}
-        if _read_number(cursor, "claimed", parameters) == added:
-            return after + added
-        raise stale_writer_error(session, row[7], after)
+        place = {
+            "session": escape_name(append.session),
+            "after": append.after,
+            "added": len(append.packed),
+            "token": append.token,
+        }
+        rows = cursor.execute(find_statement("claimed"), place).fetchall()
+        if not rows or rows[0][0] != append.after + 1:
+            return False
+        batch = append.token.bytes
+        given = [self._packer.decompress(record.body) for record in append.packed]
+        stored = [self._packer.decompress(body) for _, body in rows]
+        return recognize_append(append.session, batch, pack_batch_mark(batch, len(rows)), given, lambda: stored)
 
     def _check_length(self, session: str, after: int) -> int:
         length = self.length(session)
         if length != after:
             raise stale_writer_error(session, length, after)
         return length
-
-    def _find_token(self, call: object) -> uuid.UUID:
-        """Return a new token, or that of the same call before, if its outcome is unknown."""
-        return self._tokens.pop(call, None) or uuid.uuid4()
-
-    def _remember_unsettled(self, call: object, token: uuid.UUID, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except ConflictError:
-            raise
-        except StoreError:
-            if len(self._tokens) >= _UNSETTLED:
-                self._tokens.clear()
-            self._tokens[call] = token
-            raise
 
     # --- reading ------------------------------------------------------------------------------------------------
 

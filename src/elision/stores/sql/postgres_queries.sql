@@ -79,8 +79,10 @@ select id from agent_context_sessions where session = %(session)s and token = %(
 
 -- name: fork_log
 insert into agent_context_log (session_id, position, kind, turn, size, token, texts, body)
-select %(id)s, position, kind, turn, size, token, texts, body
-from agent_context_log where session_id = %(parent)s and position <= %(shared)s
+select %(id)s, position, kind, turn, size, fork.token, texts, body
+from agent_context_log
+join agent_context_sessions as fork on fork.id = %(id)s
+where session_id = %(parent)s and position <= %(shared)s
 
 -- name: fork_uses
 insert into agent_context_uses (address, session_id)
@@ -137,8 +139,10 @@ where session = %(session)s and records = %(after)s
 returning id, current_setting('synchronous_commit')
 
 -- name: claimed
-select count(*) from agent_context_log
-where session_id = %(id)s and position > %(after)s and position <= %(after)s + %(added)s and token = %(token)s
+select position, body from agent_context_log
+where session_id = (select id from agent_context_sessions where session = %(session)s)
+    and position > %(after)s and position <= %(after)s + %(added)s + 1 and token = %(token)s
+order by position
 
 -- name: add_text
 insert into agent_context_texts (address, size, packed, words) values (%s, %s, %s, %s) on conflict do nothing

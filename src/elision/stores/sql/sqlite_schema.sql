@@ -1,4 +1,4 @@
--- The schema of version 2: what a new file gets, and what all migrations of an older one lead to.
+-- The schema of version 3: what a new file gets, and what all migrations of an older one lead to.
 
 CREATE TABLE sessions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- never given out twice: the search index may still hold words of a deleted one
@@ -20,7 +20,8 @@ CREATE TABLE records (
   id INTEGER PRIMARY KEY,               -- session * 2^32 + number (1, 2, ...)
   body BLOB NOT NULL,
   texts BLOB,                           -- addresses of its large texts, 32 bytes each
-  raw_bytes INTEGER NOT NULL
+  raw_bytes INTEGER NOT NULL,
+  batch BLOB                            -- of the first record of an append with an id: the id, and how many records
 );
 
 -- Every form that a turn ever had; the one with the greatest number is the turn.

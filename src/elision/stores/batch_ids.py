@@ -1,0 +1,54 @@
+"""Ids of appends: with one, a store recognizes an append that is repeated because its answer was lost.
+
+A store keeps 20 bytes with the first record of an append that has an id: the id and the number of its records. They are
+kept as long as the record. A fork has the records that it shares without these ids.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from elision.errors import StoreError
+from elision.stores.store_errors import reused_batch_error
+
+_T = TypeVar("_T")
+
+_ID_BYTES: Final = 16
+_MARK: Final = struct.Struct(">16sI")
+
+
+def make_batch_id() -> bytes:
+    """Return a new id for one append."""
+    return uuid.uuid4().bytes
+
+
+def check_batch_id(batch: bytes) -> None:
+    """Raise StoreError unless `batch` has 16 bytes, or none."""
+    if len(batch) not in (0, _ID_BYTES):
+        raise StoreError(f"a batch id has {_ID_BYTES} bytes, not {len(batch)}; `make_batch_id` makes one")
+
+
+def pack_batch_mark(batch: bytes, records: int) -> bytes:
+    """Return what is kept with the first of `records` records; b"" where they have no id."""
+    if not batch:
+        return b""
+    return _MARK.pack(batch, records)
+
+
+def recognize_append(
+    session: str, batch: bytes, mark: bytes | None, given: Sequence[_T], read: Callable[[], Sequence[_T]]
+) -> bool:
+    """Return whether the append `batch` wrote the record that is kept with `mark`.
+
+    given: the records of this call, in a form in which equal records are equal; none are never recognized. read: returns
+    as many stored ones. Raises StoreError where `batch` wrote other records there.
+    """
+    if not given or not batch or not mark or mark[:_ID_BYTES] != batch:
+        return False
+    _, records = _MARK.unpack(mark)
+    if records != len(given) or list(read()) != list(given):
+        raise reused_batch_error(session, batch)
+    return True
