@@ -18,13 +18,13 @@ class FailingStore(MemoryStore):
         self.is_down = False
         self.refused_writes = 0
 
-    def create(self, session: NewSession) -> None:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         self._check()
-        super().create(session)
+        return super().create_with_events(session, events, at=at, batch=batch)
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         self._check()
-        return super().append(session, events, after=after, at=at)
+        return super().append(session, events, after=after, at=at, batch=batch)
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         self._check()
@@ -44,14 +44,15 @@ class UnreliableStore(MemoryStore):
         super().__init__()
         self.plan = list(plan)
 
-    def create(self, session: NewSession) -> None:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         how = self._take_outcome()
-        super().create(session)
+        length = super().create_with_events(session, events, at=at, batch=batch)
         self._raise_if_lost(how)
+        return length
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         how = self._take_outcome()
-        length = super().append(session, events, after=after, at=at)
+        length = super().append(session, events, after=after, at=at, batch=batch)
         self._raise_if_lost(how)
         return length
 

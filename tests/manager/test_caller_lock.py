@@ -31,14 +31,14 @@ class Gated(MemoryStore):
         self.waits = False
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         self.inside += 1
         self.most = max(self.most, self.inside)
         try:
             if self.waits:
                 self.begun.set()
                 assert self.go.wait(PATIENCE)
-            return super().append(session, events, after=after, at=at)
+            return super().append(session, events, after=after, at=at, batch=batch)
         finally:
             self.inside -= 1
 

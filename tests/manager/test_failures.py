@@ -434,8 +434,8 @@ class Losing(FailingStore):
 
     losing = False
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
-        length = super().append(session, events, after=after, at=at)
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        length = super().append(session, events, after=after, at=at, batch=batch)
         if self.losing:
             raise StoreError("the connection was lost")
         return length
@@ -457,8 +457,8 @@ class LosingBeginnings(SqliteStore):
 
     losing = False
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
-        length = super().create_with_events(session, events, at=at)
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        length = super().create_with_events(session, events, at=at, batch=batch)
         if self.losing:
             raise StoreError("the connection was lost")
         return length
@@ -541,11 +541,11 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
     class Slow(MemoryStore):
         slow = False
 
-        def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
             if self.slow:
                 entered.set()
                 gate.wait(10)
-            return super().append(session, events, after=after, at=at)
+            return super().append(session, events, after=after, at=at, batch=batch)
 
     store = Slow()
     context = manager(store=store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.stores.store_urls import open_store
 from elision.strategies.policy import Policy
-from elision.trajectory.events import SessionOpened
+from elision.trajectory.events import Event, SessionOpened
 from elision.trajectory.state import State
 from tests.manager.agents import LONG, SHAPES, make_history
 
@@ -364,9 +365,11 @@ def test_many_forks_of_one_history_try_few_names() -> None:
     class Counting(MemoryStore):
         tried = 0
 
-        def create(self, session: NewSession) -> None:
+        def create_with_events(
+            self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b""
+        ) -> int:
             self.tried += 1
-            super().create(session)
+            return super().create_with_events(session, events, at=at, batch=batch)
 
     store = Counting()
     context = manager(store)

@@ -10,6 +10,7 @@ import pytest
 from elision.errors import CallbackError, StoreError, SummaryError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
@@ -23,10 +24,15 @@ class Failing(MemoryStore):
 
     error: Exception | None = None
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         if self.error is not None:
             raise self.error
-        return super().append(session, events, after=after, at=at)
+        return super().create_with_events(session, events, at=at, batch=batch)
+
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        if self.error is not None:
+            raise self.error
+        return super().append(session, events, after=after, at=at, batch=batch)
 
 
 def fail(*_: Any) -> Any:

@@ -214,10 +214,10 @@ def test_a_session_that_was_deleted_begins_again() -> None:
 class Hasty(MemoryStore):
     """Another writer is always faster."""
 
-    def append(self, session: str, events: Any, *, after: int, at: float) -> int:
+    def append(self, session: str, events: Any, *, after: int, at: float, batch: bytes = b"") -> int:
         if after:
             super().append(session, [UsageReported(call=1, usage=events_usage())], after=after, at=at)
-        return super().append(session, events, after=after, at=at)
+        return super().append(session, events, after=after, at=at, batch=batch)
 
 
 def events_usage() -> Any:

@@ -12,6 +12,7 @@ import pytest
 
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
 from elision.trajectory.events import Event, UsageReported
 from tests.manager.agents import SHAPES, make_history
 from tests.manager.stores import FailingStore
@@ -162,10 +163,12 @@ def test_a_settling_that_is_cancelled_is_waited_for() -> None:
     begun, go = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
-        def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+        def create_with_events(
+            self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b""
+        ) -> int:
             begun.set()
             go.wait(20)
-            return super().append(session, events, after=after, at=at)
+            return super().create_with_events(session, events, at=at, batch=batch)
 
     store = Slow()
 

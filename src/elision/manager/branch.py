@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from elision.engine import Session
 from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
-from elision.stores.store import AtomicCreate, NewSession, Relation, Store
+from elision.stores.batch_ids import make_batch_id
+from elision.stores.store import NewSession, Relation, Store
 from elision.strategies.guards import Guards, RunWatch
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
@@ -40,6 +40,29 @@ class TurnTotals:
         del self.observations[-1], self.tokens[-1], self.compositions[-1]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAttempt:
+    """One write to a log. However often it is repeated, it is written once.
+
+    new: the session, which is created where `creates` says so. after: records that are in the store before it. at:
+    seconds since the epoch. batch: its id.
+    """
+
+    new: NewSession
+    creates: bool
+    events: tuple[Event, ...]
+    after: int
+    at: float
+    batch: bytes = field(default_factory=make_batch_id)
+
+    def write(self, store: Store) -> None:
+        """Write it, unless it is in the store. Raises ConflictError where others wrote before it, StoreError."""
+        if self.creates:
+            store.create_with_events(self.new, self.events, at=self.at, batch=self.batch)
+        else:
+            store.append(self.new.key, self.events, after=self.after, at=self.at, batch=self.batch)
+
+
 @dataclass(slots=True)
 class SessionBranch:
     """A log and its session.
@@ -52,8 +75,7 @@ class SessionBranch:
     unverified:       begun without a look into the store, which failed. The next pass looks.
     diverged:         other processes wrote to the log, and their records were read. The history may differ by now.
     may_rename:       whether the next free key is used where this one is taken, as it always is for a fork.
-    pending_attempts: what was to be written at each attempt since the store failed, without those that a later attempt
-                      only added to.
+    attempt:          the write whose outcome is not known, because the store failed. Nothing is written before it.
     store_error:      why the store failed last; "" while it serves.
     """
 
@@ -66,7 +88,7 @@ class SessionBranch:
     saved_events: int = 0
     exists: bool = False
     store_error: str = ""
-    pending_attempts: list[list[Event]] = field(default_factory=list)
+    attempt: WriteAttempt | None = None
     turns_counted: int = 0
     unverified: bool = False
     diverged: bool = False
@@ -84,91 +106,39 @@ class SessionBranch:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether the log has records to write. A session without calls and turns is not worth creating."""
+        """Whether there is something to write. A session without calls and turns is not worth creating."""
         state = self.session.state
-        return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
+        is_worth_it = self.exists or bool(state.calls or state.turns)
+        return self.attempt is not None or (bool(self.unsaved) and is_worth_it)
 
     def save(self, store: Store, at: float) -> None:
-        """Write all unsaved records durably.
+        """Write all unsaved records durably, after an attempt that is still open was settled.
 
-        at: seconds since the epoch. Raises ConflictError where another process wrote, StoreError where the store fails.
+        A new branch whose key is taken uses the next free one where it may. at: seconds since the epoch. Raises
+        ConflictError where another process wrote; StoreError where the store fails, and then the attempt stays open.
         """
-        try:
-            if not self.exists:
-                self._create_session(store, at)
-            if unsaved := self.unsaved:
-                self.saved_events = store.append(self.key, unsaved, after=self.saved_events, at=at)
-        except ConflictError:
-            raise
-        except BaseException:
-            self._note_attempt()
-            raise
-        self.store_error = ""
-        self.pending_attempts = []
-
-    def _note_attempt(self) -> None:
-        """Remember what was to be written: the store may have it, and only its answer was lost."""
-        unsaved = self.unsaved
-        if unsaved:
-            others = [attempt for attempt in self.pending_attempts if not _begins_with(unsaved, attempt)]
-            self.pending_attempts = [*others, unsaved]
-
-    def is_own_write(self, stored: Sequence[Event]) -> bool:
-        """Return whether one of our attempts wrote `stored`, which the store has after the saved records."""
-        if not stored or not self.pending_attempts:
-            return False
-        # An attempt whose events all begin the unsaved ones is not remembered by itself.
-        return list(stored) in self.pending_attempts or _begins_with(self.unsaved, stored)
-
-    def find_own_write(self, store: Store) -> list[Event]:
-        """Return what an earlier attempt wrote although its answer was lost; [] if none did, or others wrote.
-
-        Raises StoreError.
-        """
-        if not self.pending_attempts:
-            return []
-        stored = list(store.events(self.key, self.saved_events))
-        return stored if self.is_own_write(stored) else []
-
-    def _create_session(self, store: Store, at: float) -> None:
-        """Create the session in the store. A branch whose key is taken uses the next free one."""
-        while True:
+        assert self.attempt is None
+        while self.unsaved or not self.exists:
+            self.attempt = WriteAttempt(
+                new=self.new, creates=not self.exists, events=tuple(self.unsaved), after=self.saved_events, at=at
+            )
             try:
-                self._create_once(store, at)
+                self.attempt.write(store)
             except ConflictError:
-                if not has_session(store, self.key):
+                self.attempt = None
+                if self.exists or not self.takes_free_key or not has_session(store, self.key):
                     raise
-                may_rename = self.may_rename or self.new.relation in ("fork", "replaced")
-                if self._was_created(store, may_rename=may_rename):
-                    self.exists = True
-                    return
-                if self.find_own_write(store):
-                    # The caller continues after what was written.
-                    self.exists = True
-                    raise
-                if not may_rename:
-                    raise
-                self.new = replace(self.new, key=next_branch_key(self.new.key))
+                self.new = replace(self.new, key=next_branch_key(self.key))
             else:
+                self.saved_events += len(self.attempt.events)
+                self.attempt = None
                 self.exists = True
-                return
+        self.store_error = ""
 
-    def _was_created(self, store: Store, *, may_rename: bool) -> bool:
-        """Return whether an earlier attempt created the session although its answer was lost, and it is still empty.
-
-        may_rename: whether another key would do. Then the session must be ours for certain.
-        """
-        info = store.info(self.key)
-        if not self.pending_attempts or info.records != self.new.shared:
-            return False
-        return not may_rename or (info.family, info.begun) == (self.new.family, self.new.at)
-
-    def _create_once(self, store: Store, at: float) -> None:
-        # The class is asked: a store that fails may raise at every access to the object.
-        if issubclass(type(store), AtomicCreate):
-            self.saved_events = cast("AtomicCreate", store).create_with_events(self.new, self.unsaved, at=at)
-        else:
-            store.create(self.new)
+    @property
+    def takes_free_key(self) -> bool:
+        """Whether another key does as well where a session of this one is there already."""
+        return self.may_rename or self.new.relation in ("fork", "replaced")
 
     def count_new_turns(self) -> None:
         """Add the turns since the last call to the guards and totals."""
@@ -216,10 +186,6 @@ class SessionBranch:
                 break
             events.append(event)
         return events
-
-
-def _begins_with(events: Sequence[Event], first: Sequence[Event]) -> bool:
-    return list(events[: len(first)]) == list(first)
 
 
 def map_nodes(events: Sequence[Event]) -> dict[int, str]:

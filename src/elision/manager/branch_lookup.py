@@ -176,7 +176,7 @@ class BranchLookup:
         """Give a new branch a key that no session has, so that the key stays true however late it is written."""
         if not self.is_shared:
             return branch
-        if branch.may_rename or branch.new.relation in ("fork", "replaced"):
+        if branch.takes_free_key:
             try:
                 while has_session(self.store, branch.key):
                     branch.new = replace(branch.new, key=next_branch_key(branch.key))

@@ -421,7 +421,7 @@ class CallPreparer:
         forced = self.must_hide_all, self.must_summarize
         failed = self._catch_up_error
         self._catch_up_error = None
-        if failed is None and (branch.store_error or branch.pending_attempts):
+        if failed is None and (branch.store_error or branch.attempt is not None):
             failed = yield from self._try_write(branch, now)
         if failed is not None:
             return self._hold_view(branch, failed, model, now)
@@ -541,16 +541,14 @@ class CallPreparer:
 
         now: seconds since the epoch. Raises ConflictError where others write faster, StoreError, UnknownHandle.
         """
+        yield from self._settle_attempt(branch)
         if branch.exists and not branch.unsaved and self._is_current(branch):
             return
         for _ in range(WRITE_TRIES):
             stored: list[Event] | None = yield StoreCall(lambda: write_or_read_others(branch, self.store, now))
             if stored is None:
                 return
-            if branch.is_own_write(stored):
-                self._rebase_on_stored(branch, stored)
-            else:
-                apply_others(branch, stored, self.make_session, self.options.effective_guards)
+            apply_others(branch, stored, self.make_session, self.options.effective_guards)
         raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
 
     def _is_current(self, branch: SessionBranch) -> bool:
@@ -592,35 +590,39 @@ class CallPreparer:
         return None
 
     def write_branch(self, branch: SessionBranch, now: float | None = None) -> Generator[StoreCall, Any, None]:
-        """Write the unsaved records; after those of an earlier attempt where only its answer was lost.
+        """Write the unsaved records.
 
         now: seconds since the epoch; the clock's if None. Raises StoreError, ConflictError where others wrote.
         """
         at = self.options.clock() if now is None else now
-        try:
-            yield StoreCall(lambda: branch.save(self.store, at))
-            return
-        except ConflictError:
-            stored: list[Event] = yield StoreCall(lambda: branch.find_own_write(self.store))
-            if not stored:
-                raise
-        self._rebase_on_stored(branch, stored)
+        yield from self._settle_attempt(branch)
         yield StoreCall(lambda: branch.save(self.store, at))
 
-    def _rebase_on_stored(self, branch: SessionBranch, stored: list[Event]) -> None:
-        """Continue after `stored`, which an earlier attempt of ours wrote.
+    def _settle_attempt(self, branch: SessionBranch) -> Generator[StoreCall, Any, None]:
+        """Repeat the write whose outcome is not known; the log continues after it. Raises StoreError.
 
-        The unsaved records that `stored` begins with are not repeated; the others come after it.
+        A decision that was taken back because its answer was lost is in the log then, and counts.
         """
+        attempt = branch.attempt
+        if attempt is None:
+            return
+        try:
+            yield StoreCall(lambda: attempt.write(self.store))
+        except ConflictError:
+            # Others were first, so it was never written. Whoever writes or reads next finds their records.
+            branch.attempt = None
+            return
+        branch.attempt = None
+        branch.exists = True
         unsaved = branch.unsaved
         same = 0
-        while same < min(len(stored), len(unsaved)) and stored[same] == unsaved[same]:
+        while same < min(len(attempt.events), len(unsaved)) and attempt.events[same] == unsaved[same]:
             same += 1
-        saved = branch.session.events[: branch.saved_events]
-        branch.replace_session(self.make_session([*saved, *stored, *unsaved[same:]]))
-        branch.saved_events += len(stored)
-        branch.ledger = None
-        branch.pending_attempts = []
+        if same < len(attempt.events):
+            saved = branch.session.events[: branch.saved_events]
+            branch.replace_session(self.make_session([*saved, *attempt.events, *unsaved[same:]]))
+            branch.ledger = None
+        branch.saved_events += len(attempt.events)
 
     def restore_from_log(self, branch: SessionBranch) -> None:
         """Rebuild the session of `branch`, whose preparation was broken off, without the unfinished decision."""

@@ -77,7 +77,6 @@ def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFa
     branch.saved_events += len(theirs)
     branch.exists = True
     branch.store_error = ""
-    branch.pending_attempts = []
     branch.diverged = True
     for event in unsaved:
         if isinstance(event, _NOTE_EVENTS):

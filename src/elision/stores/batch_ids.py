@@ -43,8 +43,8 @@ def recognize_append(
 ) -> bool:
     """Return whether the append `batch` wrote the record that is kept with `mark`.
 
-    given: the records of this call, in a form in which equal records are equal; none are never recognized. read: returns
-    as many stored ones. Raises StoreError where `batch` wrote other records there.
+    given: the records of this call, in a form in which equal records are equal. read: returns as many stored ones.
+    Where `given` is empty the answer is False. Raises StoreError where `batch` wrote other records there.
     """
     if not given or not batch or not mark or mark[:_ID_BYTES] != batch:
         return False
