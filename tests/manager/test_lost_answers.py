@@ -23,6 +23,8 @@ from elision.manager.drivers import run_steps
 from elision.manager.preparation import CallPreparer
 from elision.manager.shared_log import apply_others
 from elision.manager.summary_worker import SummaryRunner
+from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
@@ -143,6 +145,86 @@ def test_whichever_try_was_written(before: int, down: int) -> None:
         view = context.prepare(make_history("openai", steps))
     assert not view.diagnostics.faults
     assert [turn.index for turn in store.turns("s")] == list(range(1, 16))
+
+
+class OneOfTwo(UnreliableStore):
+    """The store of one process of two: it fails on its own, and has the records of both."""
+
+    def __init__(self, other: UnreliableStore | None = None) -> None:
+        super().__init__()
+        if other is not None:
+            self._logs, self._places, self._lock = other._logs, other._places, other._lock
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1),  # who serves the call
+            st.lists(st.sampled_from(["ok", "down", "lost"]), max_size=4),  # how its next writes end
+            st.sampled_from(sorted(DOORS)),
+        ),
+        min_size=3,
+        max_size=14,
+    ),
+    st.sampled_from([EAGER, FOLDING]),
+    st.booleans(),
+)
+def test_two_writers_in_any_order_make_one_history(
+    calls: list[tuple[int, list[str], str]], strategy: str, write_behind: bool
+) -> None:
+    """Whoever serves a call and whenever an answer is lost: one session, every turn once, and a third that reads the
+    log sends what both send."""
+    first = OneOfTwo()
+    stores = [first, OneOfTwo(first)]
+    options: dict[str, Any] = {"family": "team", "write_behind": write_behind}
+    contexts = [manager(strategy, store=store, **options) for store in stores]
+    # A session without turns has no name by which the other could find it.
+    contexts[0].prepare(make_history("openai", 1))
+    assert contexts[0].settle() is None
+    for steps, (who, plan, door) in enumerate(calls, start=2):
+        stores[who].plan = list(plan)
+        view = contexts[who].prepare(make_history("openai", steps))
+        assert "engine" not in {fault.kind for fault in view.diagnostics.faults}
+        DOORS[door](contexts[who], make_history("openai", steps))
+        if write_behind:
+            # What one of them keeps for later, the other cannot know.
+            stores[who].plan.clear()
+            assert contexts[who].settle() is None
+    for store in stores:
+        store.plan.clear()
+    last = make_history("openai", len(calls) + 2)
+    for context in contexts:
+        assert context.settle() is None
+        assert context.prepare(last).diagnostics.faults == ()
+        assert context.settle() is None
+    assert {info.key for info in first.sessions()} == {"s"}
+    assert [turn.index for turn in first.turns("s")] == list(range(1, len(calls) + 3))
+    views = [context.prepare(last).messages for context in [*contexts, manager(strategy, store=first, **options)]]
+    assert json.dumps(views[0]) == json.dumps(views[1]) == json.dumps(views[2])
+
+
+def test_a_repeated_write_changes_nothing() -> None:
+    """Each write of a session is made twice, and each first answer is lost: the log is that of a store that answers."""
+
+    class Doubled(MemoryStore):
+        """It does everything twice and returns the second answer."""
+
+        def create_with_events(
+            self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b""
+        ) -> int:
+            super().create_with_events(session, events, at=at, batch=batch)
+            return super().create_with_events(session, events, at=at, batch=batch)
+
+        def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+            super().append(session, events, after=after, at=at, batch=batch)
+            return super().append(session, events, after=after, at=at, batch=batch)
+
+    stores = MemoryStore(), Doubled()
+    for store in stores:
+        with manager(FOLDING, store=store, clock=lambda: 1.0) as context:
+            for steps in range(12):
+                assert context.prepare(make_history("openai", steps)).diagnostics.faults == ()
+    assert list(stores[0].events("s")) == list(stores[1].events("s"))
 
 
 LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {

@@ -37,18 +37,21 @@ class KillReport:
     """The result of trials.
 
     acknowledged: records that a child acknowledged. lost: of these, missing or different afterwards. kept: stored
-    records without an acknowledgement, because the writer was killed before it.
+    records without an acknowledgement, because the writer was killed before it. repeated: appends of writers that were
+    killed between commit and acknowledgement, recognized when they were repeated.
     """
 
     trials: int
     acknowledged: int
     lost: int
     kept: int
+    repeated: int = 0
 
     def __str__(self) -> str:
         return (
             f"{self.trials} kills, {self.acknowledged:,} acknowledged records, {self.lost} lost, "
-            f"{self.kept} stored and not yet acknowledged"
+            f"{self.kept} stored and not yet acknowledged, "
+            f"{self.repeated} recognized when repeated"
         )
 
 
@@ -68,12 +71,17 @@ def make_batches(after: int) -> Iterator[list[Event]]:
         after += size
 
 
+def make_batch_id(after: int) -> bytes:
+    """Return the id of the append after record `after`, the same in every process."""
+    return after.to_bytes(16, "big")
+
+
 def kill_writers(url: str, *, trials: int, seed: int = 0) -> KillReport:
     """Kill a writer `trials` times; the session goes on from trial to trial.
 
     Raises AssertionError where the log ends within an append, or `check` finds something.
     """
-    chance, acknowledged, lost, kept, seen = random.Random(seed), 0, 0, 0, 0
+    chance, acknowledged, lost, kept, repeated, seen = random.Random(seed), 0, 0, 0, 0, 0
     for _ in range(trials):
         newest = _kill_writer(url, chance)
         store = open_store(url)
@@ -82,13 +90,28 @@ def kill_writers(url: str, *, trials: int, seed: int = 0) -> KillReport:
         kept += max(0, length - max(newest, seen))
         acknowledged += max(0, newest - seen)
         assert _is_whole(length), f"the log ends within an append, at record {length}"
-        seen = length
+        if length:
+            # What the writer did when it was killed, behind all that any writer acknowledged.
+            seen = _repeat_append(store, max(newest, seen))
+            repeated += seen == length
         store.close()
     store = open_store(url)
     lost += _count_differing(store, 0, seen)
     assert store.check() == []
     store.close()
-    return KillReport(trials=trials, acknowledged=acknowledged, lost=lost, kept=kept)
+    return KillReport(trials=trials, acknowledged=acknowledged, lost=lost, kept=kept, repeated=repeated)
+
+
+def _repeat_append(store: Store, after: int) -> int:
+    """Repeat the append after record `after`, as its writer would; return the length of the log.
+
+    It is written once, whether or not its writer wrote it.
+    """
+    events = next(make_batches(after))
+    for _ in range(2):
+        length = store.append(SESSION, events, after=after, at=float(after), batch=make_batch_id(after))
+        assert length == store.length(SESSION) == after + len(events), "an append was written twice"
+    return length
 
 
 def _find_length(store: Store) -> int:
@@ -154,7 +177,7 @@ def _write_forever(url: str) -> None:
     store = open_store(url)
     after = _open_session(store)
     for number, events in enumerate(make_batches(after), start=1):
-        after = store.append(SESSION, events, after=after, at=float(after))
+        after = store.append(SESSION, events, after=after, at=float(after), batch=make_batch_id(after))
         os.write(1, f"{after}\n".encode())
         if number % CHORES == 0:
             _do_chores(store, after)

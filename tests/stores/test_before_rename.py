@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
+from elision.errors import ConflictError
 from elision.formats.registry import read_runs
 from elision.stores.log_file import LogFile
+from elision.stores.store_urls import open_store
+from elision.trajectory.events import UsageReported
 from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
 
 DATA = Path(__file__).parents[1] / "data" / "before_rename"
 STRATEGY = "hybrid(window=3, summarize_at=8, tail=3, schedule=every-turn)"
@@ -51,6 +55,25 @@ def test_a_hidden_result_is_recalled_under_the_old_tool_name_too(url: str) -> No
             name: context.handle_tool_call(name, {"handle": "t3.1"}) for name in ("lacuna_recall", "elision_recall")
         }
     assert set(found.values()) == {_hidden_text()}
+
+
+def test_an_old_store_recognizes_appends_from_now_on(url: str) -> None:
+    """Its records have no ids, and none is taken for a repeated one; what is appended with an id is written once."""
+    batch, event = bytes(range(16)), UsageReported(call=1, usage=Usage(input=9))
+    store = open_store(url)
+    before = list(store.events("before"))
+    for after, again in ((0, before), (len(before) - 1, before[-1:])):
+        with pytest.raises(ConflictError):
+            store.append("before", again, after=after, at=1.0, batch=batch)
+    for _ in range(2):
+        assert store.append("before", [event], after=len(before), at=1.0, batch=batch) == len(before) + 1
+        store.close()
+        store = open_store(url)
+    assert list(store.events("before")) == [*before, event]
+    store.compact()
+    assert store.check() == []
+    assert store.append("before", [event], after=len(before), at=1.0, batch=batch) == len(before) + 1
+    store.close()
 
 
 def test_an_old_log_is_imported() -> None:

@@ -28,7 +28,7 @@ def make_batch_id() -> bytes:
 def check_batch_id(batch: bytes) -> None:
     """Raise StoreError unless `batch` has 16 bytes, or none."""
     if len(batch) not in (0, _ID_BYTES):
-        raise StoreError(f"a batch id has {_ID_BYTES} bytes, not {len(batch)}; `make_batch_id` makes one")
+        raise StoreError(f"a batch id has {_ID_BYTES} bytes, not {len(batch)}; uuid.uuid4().bytes is one")
 
 
 def pack_batch_mark(batch: bytes, records: int) -> bytes:

@@ -137,9 +137,9 @@ class Store(Protocol):
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         """Write `events` after record `after` (0: the log is empty), all or none, durably; return the new length.
 
-        at: seconds since the epoch. batch: 16 bytes that no other append has (`make_batch_id`), b"" for none. Where an
-        earlier call with the same `batch` wrote `events` after record `after`, nothing changes, and it returns the
-        same length, whatever was appended since and by whom. The id is kept as long as the record.
+        at: seconds since the epoch. batch: 16 bytes that no other append has, such as `uuid.uuid4().bytes`; b"" for
+        none. Where an earlier call with the same `batch` wrote `events` after record `after`, nothing changes, and it
+        returns the same length, whatever was appended since and by whom. The id is kept as long as the record.
 
         Raises ConflictError if the log does not end at `after`; StoreError if `batch` wrote other events there. No
         events, no change.
