@@ -76,7 +76,6 @@ class SessionBranch:
     diverged:         other processes wrote to the log, and their records were read. The history may differ by now.
     may_rename:       whether the next free key is used where this one is taken, as it always is for a fork.
     attempt:          the write whose outcome is not known, because the store failed. Nothing is written before it.
-    store_error:      why the store failed last; "" while it serves.
     """
 
     new: NewSession
@@ -87,7 +86,6 @@ class SessionBranch:
     history: History | None = None
     saved_events: int = 0
     exists: bool = False
-    store_error: str = ""
     attempt: WriteAttempt | None = None
     turns_counted: int = 0
     unverified: bool = False
@@ -133,7 +131,6 @@ class SessionBranch:
                 self.saved_events += len(self.attempt.events)
                 self.attempt = None
                 self.exists = True
-        self.store_error = ""
 
     @property
     def takes_free_key(self) -> bool:

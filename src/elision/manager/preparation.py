@@ -290,7 +290,6 @@ class CallPreparer:
                 branch = at_hand
             else:
                 branch = self.branch_lookup.begin_session()
-            branch.store_error = str(error)
             branch.unverified = True
         self._adopt_branch(branch, history, request)
         return branch, history, how
@@ -421,7 +420,7 @@ class CallPreparer:
         forced = self.must_hide_all, self.must_summarize
         failed = self._catch_up_error
         self._catch_up_error = None
-        if failed is None and (branch.store_error or branch.attempt is not None):
+        if failed is None and (branch.unverified or branch.attempt is not None):
             failed = yield from self._try_write(branch, now)
         if failed is not None:
             return self._hold_view(branch, failed, model, now)
@@ -573,9 +572,6 @@ class CallPreparer:
             self.branch = None
             return self.report_fault("store", error)
         except StoreError as error:
-            # Where others wrote, the next call reads their records: the store does not fail.
-            if not isinstance(error, ConflictError):
-                branch.store_error = str(error)
             return self.report_fault("store", error)
         return None
 
@@ -626,7 +622,6 @@ class CallPreparer:
 
     def restore_from_log(self, branch: SessionBranch) -> None:
         """Rebuild the session of `branch`, whose preparation was broken off, without the unfinished decision."""
-        branch.store_error = branch.store_error or "the last pass was broken off"
         events = branch.session.events
         while len(events) > branch.saved_events and isinstance(events[-1], SummaryFailed | PassDecided):
             # No request was sent by this decision.
@@ -636,7 +631,6 @@ class CallPreparer:
     def _hold_view(self, branch: SessionBranch, error: StoreError, model: str, now: float) -> View:
         """Return the view as decided so far, with the new turns whole, because the store fails."""
         self.add_fault("store", error)
-        branch.store_error = str(error)
         return branch.session.hold_view("nothing more is hidden while the store fails", now, model)
 
     def _undo_decision(self, branch: SessionBranch, mark: int, error: StoreError, model: str, now: float) -> View:

@@ -76,7 +76,6 @@ def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFa
     branch.count_new_turns()
     branch.saved_events += len(theirs)
     branch.exists = True
-    branch.store_error = ""
     branch.diverged = True
     for event in unsaved:
         if isinstance(event, _NOTE_EVENTS):
