@@ -85,6 +85,24 @@ def test_a_line_cut_at_a_creation_makes_one_session(proxy: Proxy, direction: str
     store.close()
 
 
+@pytest.mark.parametrize("direction", ["asked", "answered"])
+@pytest.mark.parametrize("batch", [b"", bytes(range(16))], ids=["without an id", "with one"])
+def test_a_line_cut_at_a_beginning_writes_once(proxy: Proxy, direction: str, batch: bytes) -> None:
+    """A session that begins with its first records, a fork as well, is there once, with each record once."""
+    store = opened(shared_server().make_fresh_url(host=proxy.folder))
+    sessions = new_session("s"), new_session("t", parent="s", shared=1)
+    for cuts, session in enumerate(sessions, start=1):
+        events = (add_turn(session.shared + 1, "x" * 700), add_turn(session.shared + 2))
+        proxy.cut_at("asked" if direction == "asked" else "answered", b"COMMIT")
+        length = store.create_with_events(session, events, at=1.0, batch=batch)
+        assert (length, proxy.cuts) == (session.shared + 2, cuts)
+        assert read_log(store, session.key)[session.shared :] == list(events)
+    with pytest.raises(ConflictError):
+        store.create_with_events(new_session("s"), (add_turn(1, "x" * 700), add_turn(2)), at=1.0)
+    assert store.check() == []
+    store.close()
+
+
 def test_a_deletion_whose_answer_is_lost_is_done(proxy: Proxy) -> None:
     """That the session is gone already is then no error."""
     store = opened(shared_server().make_fresh_url(host=proxy.folder))

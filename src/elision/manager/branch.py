@@ -105,9 +105,10 @@ class SessionBranch:
     @property
     def has_unsaved(self) -> bool:
         """Whether there is something to write. A session without calls and turns is not worth creating."""
+        if self.attempt is not None:
+            return True
         state = self.session.state
-        is_worth_it = self.exists or bool(state.calls or state.turns)
-        return self.attempt is not None or (bool(self.unsaved) and is_worth_it)
+        return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
 
     def save(self, store: Store, at: float) -> None:
         """Write all unsaved records durably, after an attempt that is still open was settled.

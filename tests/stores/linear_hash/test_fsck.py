@@ -192,6 +192,22 @@ def test_a_lost_meta_page_is_no_loss_of_records(tmp_path: Path) -> None:
     assert everything(tmp_path) == whole
 
 
+def test_a_repair_keeps_the_ids_of_appends(tmp_path: Path) -> None:
+    """An append whose answer was lost before the damage is written once after it."""
+    store = LinearHashStore(tmp_path)
+    begin_session(store, "s")
+    events, batch = (add_turn(1, "x" * 5_000), add_turn(2)), bytes(range(16))
+    assert store.append("s", events, after=0, at=1.0, batch=batch) == 2
+    assert store.append("s", [add_turn(3)], after=2, at=1.0) == 3
+    store.close()
+    repair(tmp_path)
+    store = LinearHashStore(tmp_path)
+    assert store.append("s", events, after=0, at=1.0, batch=batch) == 2
+    with pytest.raises(ConflictError):
+        store.append("s", events, after=0, at=1.0, batch=bytes(16))
+    store.close()
+
+
 def test_a_damaged_log_header_is_refused(tmp_path: Path) -> None:
     """Frames may stand behind it, so it is not taken for an empty log."""
     store = LinearHashStore(tmp_path)
