@@ -75,7 +75,8 @@ class SessionBranch:
     unverified:       begun without a look into the store, which failed. The next pass looks.
     diverged:         other processes wrote to the log, and their records were read. The history may differ by now.
     may_rename:       whether the next free key is used where this one is taken, as it always is for a fork.
-    attempt:          the write whose outcome is not known, because the store failed. Nothing is written before it.
+    attempts:         writes whose outcome is not known, because the store failed, oldest first. All are for one place
+                      in the log, so at most one is in the store. Nothing else is written before that is known.
     """
 
     new: NewSession
@@ -86,7 +87,7 @@ class SessionBranch:
     history: History | None = None
     saved_events: int = 0
     exists: bool = False
-    attempt: WriteAttempt | None = None
+    attempts: list[WriteAttempt] = field(default_factory=list)
     turns_counted: int = 0
     unverified: bool = False
     diverged: bool = False
@@ -105,33 +106,48 @@ class SessionBranch:
     @property
     def has_unsaved(self) -> bool:
         """Whether there is something to write. A session without calls and turns is not worth creating."""
-        if self.attempt is not None:
+        if self.attempts:
             return True
         state = self.session.state
         return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
 
     def save(self, store: Store, at: float) -> None:
-        """Write all unsaved records durably, after an attempt that is still open was settled.
+        """Write all unsaved records durably, after the outcome of all earlier writes is known.
 
         A new branch whose key is taken uses the next free one where it may. at: seconds since the epoch. Raises
-        ConflictError where another process wrote; StoreError where the store fails, and then the attempt stays open.
+        ConflictError where another process wrote; StoreError where the store fails, and then the write is in
+        `attempts`.
         """
-        assert self.attempt is None
+        assert not self.attempts
         while self.unsaved or not self.exists:
-            self.attempt = WriteAttempt(
-                new=self.new, creates=not self.exists, events=tuple(self.unsaved), after=self.saved_events, at=at
-            )
+            attempt = self.begin_attempt(at)
             try:
-                self.attempt.write(store)
+                attempt.write(store)
             except ConflictError:
-                self.attempt = None
+                self.attempts.clear()
                 if self.exists or not self.takes_free_key or not has_session(store, self.key):
                     raise
                 self.new = replace(self.new, key=next_branch_key(self.key))
             else:
-                self.saved_events += len(self.attempt.events)
-                self.attempt = None
+                self.attempts.clear()
+                self.saved_events += len(attempt.events)
                 self.exists = True
+
+    def begin_attempt(self, at: float) -> WriteAttempt:
+        """Return a write of all unsaved records, which is in `attempts` from now on."""
+        attempt = WriteAttempt(
+            new=self.new, creates=not self.exists, events=tuple(self.unsaved), after=self.saved_events, at=at
+        )
+        self.attempts.append(attempt)
+        return attempt
+
+    def count_same_unsaved(self, events: Sequence[Event]) -> int:
+        """Return how many leading records of `events` the unsaved ones begin with."""
+        unsaved = self.unsaved
+        same = 0
+        while same < min(len(events), len(unsaved)) and events[same] == unsaved[same]:
+            same += 1
+        return same
 
     @property
     def takes_free_key(self) -> bool:

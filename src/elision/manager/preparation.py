@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from elision.dialects.bound_thinking import has_bound_thinking
@@ -420,7 +421,7 @@ class CallPreparer:
         forced = self.must_hide_all, self.must_summarize
         failed = self._catch_up_error
         self._catch_up_error = None
-        if failed is None and (branch.unverified or branch.attempt is not None):
+        if failed is None and (branch.unverified or branch.attempts):
             failed = yield from self._try_write(branch, now)
         if failed is not None:
             return self._hold_view(branch, failed, model, now)
@@ -540,7 +541,7 @@ class CallPreparer:
 
         now: seconds since the epoch. Raises ConflictError where others write faster, StoreError, UnknownHandle.
         """
-        yield from self._settle_attempt(branch)
+        yield from self._settle_attempts(branch, now)
         if branch.exists and not branch.unsaved and self._is_current(branch):
             return
         for _ in range(WRITE_TRIES):
@@ -591,34 +592,37 @@ class CallPreparer:
         now: seconds since the epoch; the clock's if None. Raises StoreError, ConflictError where others wrote.
         """
         at = self.options.clock() if now is None else now
-        yield from self._settle_attempt(branch)
+        yield from self._settle_attempts(branch, at)
         yield StoreCall(lambda: branch.save(self.store, at))
 
-    def _settle_attempt(self, branch: SessionBranch) -> Generator[StoreCall, Any, None]:
-        """Repeat the write whose outcome is not known; the log continues after it. Raises StoreError.
+    def _settle_attempts(self, branch: SessionBranch, now: float) -> Generator[StoreCall, Any, None]:
+        """Repeat the write whose outcome is not known, so that it is. Raises StoreError.
 
-        A decision that was taken back because its answer was lost is in the log then, and counts.
+        now: seconds since the epoch. Where its decision was taken back since, the records that are left are written in
+        its place. If it is in the store for all that, it counts, and they come after it.
         """
-        attempt = branch.attempt
-        if attempt is None:
-            return
-        try:
-            yield StoreCall(lambda: attempt.write(self.store))
-        except ConflictError:
-            # Others were first, so it was never written. Whoever writes or reads next finds their records.
-            branch.attempt = None
-            return
-        branch.attempt = None
+        if branch.attempts and branch.count_same_unsaved(branch.attempts[-1].events) < len(branch.attempts[-1].events):
+            branch.begin_attempt(now)
+        while branch.attempts:
+            attempt = branch.attempts[-1]
+            try:
+                yield StoreCall(partial(attempt.write, self.store))
+            except ConflictError:
+                # An earlier one is in the store, or others wrote, whose records the next write or read finds.
+                branch.attempts.pop()
+            else:
+                branch.attempts.clear()
+                self._continue_after(branch, attempt.events)
+
+    def _continue_after(self, branch: SessionBranch, written: Sequence[Event]) -> None:
+        """Continue `branch` after `written`, which is in the store. Unsaved records that it begins with are saved."""
         branch.exists = True
-        unsaved = branch.unsaved
-        same = 0
-        while same < min(len(attempt.events), len(unsaved)) and attempt.events[same] == unsaved[same]:
-            same += 1
-        if same < len(attempt.events):
+        same = branch.count_same_unsaved(written)
+        if same < len(written):
             saved = branch.session.events[: branch.saved_events]
-            branch.replace_session(self.make_session([*saved, *attempt.events, *unsaved[same:]]))
+            branch.replace_session(self.make_session([*saved, *written, *branch.unsaved[same:]]))
             branch.ledger = None
-        branch.saved_events += len(attempt.events)
+        branch.saved_events += len(written)
 
     def restore_from_log(self, branch: SessionBranch) -> None:
         """Rebuild the session of `branch`, whose preparation was broken off, without the unfinished decision."""
