@@ -227,6 +227,19 @@ def test_a_repeated_write_changes_nothing() -> None:
     assert list(stores[0].events("s")) == list(stores[1].events("s"))
 
 
+@pytest.mark.parametrize("down", [1, 3, 40])
+def test_a_decision_that_was_never_written_is_taken_back(down: int) -> None:
+    """However long the store is down: the log has each call once, as it was sent, and few writes are remembered."""
+    store = UnreliableStore()
+    context = manager(store=store)
+    for steps in range(50):
+        store.plan = ["down"] if 5 <= steps < 5 + down else []
+        context.prepare(make_history("openai", steps))
+        assert len(context._preparer.open_manual_branch().pending_attempts) <= 2
+    sent = [event.call for event in store.events("s") if isinstance(event, RequestSent)]
+    assert sent == list(range(1, 51))
+
+
 LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {
     "close": lambda context, messages: None,
     "settle": lambda context, messages: context.settle(),
@@ -330,7 +343,7 @@ def go_on_behind_own_write(passes: CallPreparer, branch: SessionBranch) -> None:
         at=0.0,
     )
     lost.write(passes.store)
-    branch.attempts = [lost]
+    branch.pending_attempts = [lost]
     run_steps(passes.write_branch(branch, 0.0), SummaryRunner(lambda _: "", seconds=1, background=False))
 
 

@@ -75,7 +75,7 @@ class SessionBranch:
     unverified:       begun without a look into the store, which failed. The next pass looks.
     diverged:         other processes wrote to the log, and their records were read. The history may differ by now.
     may_rename:       whether the next free key is used where this one is taken, as it always is for a fork.
-    attempts:         writes whose outcome is not known, because the store failed, oldest first. All are for one place
+    pending_attempts: writes whose outcome is not known, because the store failed, oldest first. All are for one place
                       in the log, so at most one is in the store. Nothing else is written before that is known.
     """
 
@@ -87,7 +87,7 @@ class SessionBranch:
     history: History | None = None
     saved_events: int = 0
     exists: bool = False
-    attempts: list[WriteAttempt] = field(default_factory=list)
+    pending_attempts: list[WriteAttempt] = field(default_factory=list)
     turns_counted: int = 0
     unverified: bool = False
     diverged: bool = False
@@ -106,7 +106,7 @@ class SessionBranch:
     @property
     def has_unsaved(self) -> bool:
         """Whether there is something to write. A session without calls and turns is not worth creating."""
-        if self.attempts:
+        if self.pending_attempts:
             return True
         state = self.session.state
         return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
@@ -116,29 +116,29 @@ class SessionBranch:
 
         A new branch whose key is taken uses the next free one where it may. at: seconds since the epoch. Raises
         ConflictError where another process wrote; StoreError where the store fails, and then the write is in
-        `attempts`.
+        `pending_attempts`.
         """
-        assert not self.attempts
+        assert not self.pending_attempts
         while self.unsaved or not self.exists:
             attempt = self.begin_attempt(at)
             try:
                 attempt.write(store)
             except ConflictError:
-                self.attempts.clear()
+                self.pending_attempts.clear()
                 if self.exists or not self.takes_free_key or not has_session(store, self.key):
                     raise
                 self.new = replace(self.new, key=next_branch_key(self.key))
             else:
-                self.attempts.clear()
+                self.pending_attempts.clear()
                 self.saved_events += len(attempt.events)
                 self.exists = True
 
     def begin_attempt(self, at: float) -> WriteAttempt:
-        """Return a write of all unsaved records, which is in `attempts` from now on."""
+        """Return a write of all unsaved records, which is in `pending_attempts` from now on."""
         attempt = WriteAttempt(
             new=self.new, creates=not self.exists, events=tuple(self.unsaved), after=self.saved_events, at=at
         )
-        self.attempts.append(attempt)
+        self.pending_attempts.append(attempt)
         return attempt
 
     def count_same_unsaved(self, events: Sequence[Event]) -> int:

@@ -421,7 +421,7 @@ class CallPreparer:
         forced = self.must_hide_all, self.must_summarize
         failed = self._catch_up_error
         self._catch_up_error = None
-        if failed is None and (branch.unverified or branch.attempts):
+        if failed is None and (branch.unverified or branch.pending_attempts):
             failed = yield from self._try_write(branch, now)
         if failed is not None:
             return self._hold_view(branch, failed, model, now)
@@ -596,22 +596,24 @@ class CallPreparer:
         yield StoreCall(lambda: branch.save(self.store, at))
 
     def _settle_attempts(self, branch: SessionBranch, now: float) -> Generator[StoreCall, Any, None]:
-        """Repeat the write whose outcome is not known, so that it is. Raises StoreError.
+        """Have one of the writes whose outcome is not known in the store, and continue after it. Raises StoreError.
 
-        now: seconds since the epoch. Where its decision was taken back since, the records that are left are written in
-        its place. If it is in the store for all that, it counts, and they come after it.
+        now: seconds since the epoch. The newest is repeated; where its decision was taken back since, the records that
+        are left are written in its place. A decision that turns out to be in the store counts all the same.
         """
-        if branch.attempts and branch.count_same_unsaved(branch.attempts[-1].events) < len(branch.attempts[-1].events):
-            branch.begin_attempt(now)
-        while branch.attempts:
-            attempt = branch.attempts[-1]
+        if branch.pending_attempts:
+            newest = branch.pending_attempts[-1].events
+            if branch.count_same_unsaved(newest) < len(newest):
+                branch.begin_attempt(now)
+        while branch.pending_attempts:
+            attempt = branch.pending_attempts[-1]
             try:
                 yield StoreCall(partial(attempt.write, self.store))
             except ConflictError:
                 # An earlier one is in the store, or others wrote, whose records the next write or read finds.
-                branch.attempts.pop()
+                branch.pending_attempts.pop()
             else:
-                branch.attempts.clear()
+                branch.pending_attempts.clear()
                 self._continue_after(branch, attempt.events)
 
     def _continue_after(self, branch: SessionBranch, written: Sequence[Event]) -> None:
