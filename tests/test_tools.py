@@ -1,4 +1,4 @@
-"""The scripts of `tools/`: which tests `make quick` runs, and how names are measured."""
+"""The scripts of `tools/`: which tests `make quick` runs, and how names, sizes and walks are measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 TOOLS = Path(__file__).parents[1] / "tools"
 SELECT = runpy.run_path(str(TOOLS / "changed_tests.py"))["select_tests"]
 MEASURE = runpy.run_path(str(TOOLS / "measure_words.py"))
+SIZES = runpy.run_path(str(TOOLS / "measure_sizes.py"))
+WALK = runpy.run_path(str(TOOLS / "trace_walk.py"))
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,22 @@ def test_names_are_measured(tmp_path: Path) -> None:
     shares = figures.row()[3:6]
     assert shares == ("33 %", "50 %", "33.3 %")
     assert figures.row()[-1] == "1 of 2"
+
+
+def test_sizes_are_measured(tmp_path: Path) -> None:
+    """A package of known shape gives known figures."""
+    package = tmp_path / "one"
+    package.mkdir()
+    (package / "module.py").write_text("class A:\n    def b(self):\n        return 1\n", encoding="utf-8")
+    sizes = SIZES["measure_packages"](tmp_path)["one"]
+    assert (sizes.files, sizes.lines) == (1, 3)
+    assert sizes.classes == [(3, 1, "one/module.py A")]
+    assert sizes.functions == [(2, "one/module.py b")]
+    assert "      3    1  one/module.py A" in SIZES["describe_sizes"]({"one": sizes})
+
+
+def test_the_walk_of_messages_is_traced() -> None:
+    """It begins at the public method, and files outside of the package do not count."""
+    walk = WALK["trace_prepare"]()
+    assert ("ContextManager.prepare", "messages") in {(function, name) for _, function, name in walk.names}
+    assert all(file.endswith(".py") and not file.startswith("/") for file, _, _ in walk.names)
