@@ -6,9 +6,9 @@ from statistics import mean
 from time import perf_counter
 
 from benchmarks.stitched import runs, stitched
-from elision.dialects.render_openai_chat import OpenAIChatRenderer
 from elision.engine import Session, run_pass
 from elision.lab.replay import model_free_summarizer
+from elision.providers.openai_chat.render import OpenAIChatRenderer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "elision"
 
 #: Member -> the members it may import, itself and `errors` apart. A member is a package or module right below elision.
 _VALUES = {"trajectory"}
-_POLICY = _VALUES | {"strategies", "dialects", "stores", "telemetry"}
+_POLICY = _VALUES | {"strategies", "providers", "stores", "telemetry"}
 _READING = _POLICY | {"formats", "summarizers"}
 _LIBRARY = _READING | {"engine", "manager"}
 _DOORS = _LIBRARY | {"agent", "integrations", "gateway", "lab", "mcp"}
@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": _POLICY | {"summarizers"},
     "trajectory": set(),
     "strategies": _VALUES,
-    "dialects": _VALUES,
+    "providers": _VALUES,
     "stores": _VALUES,
     "telemetry": _VALUES,
     "formats": _POLICY,
@@ -51,7 +51,7 @@ CORE = (
     "config",
     "trajectory",
     "strategies",
-    "dialects",
+    "providers",
     "stores",
     "telemetry",
     "formats",

@@ -15,9 +15,11 @@ MEASURE = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "measure_word
 
 #: Module names that several folders have, as the modules are the same thing for two providers, stores or doors.
 SAME_THING = {
-    "anthropic": "the same for each provider",
     "openai_chat": "the same for each provider",
     "openai_responses": "the same for each provider",
+    "parse": "the same for each provider",
+    "render": "the same for each provider",
+    "live": "the same for each provider",
     "store": "the same for each kind of store, and the command of that name",
     "app": "the application of the gateway, and of the command line",
     "calibrate": "the lab's, and the command of that name",
@@ -25,7 +27,7 @@ SAME_THING = {
     "playback": "the server, and the command of that name",
     "prices": "the values, and the command of that name",
     "replay": "the lab's, and the command of that name",
-    "rules": "the values, and the command of that name",
+    "rules": "the same for each provider, the values, and the command of that name",
     "view": "the values, and the command of that name",
     "registry": "of formats, and of extractors",
 }

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from elision.dialects.render_text import format_text_summary
 from elision.engine import Session, run_pass
 from elision.errors import SettingError
 from elision.manager.manual_turns import ManualTurns
+from elision.providers.shared.render_text import format_text_summary
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT

@@ -37,7 +37,7 @@ HEAVY = (
     "zstandard",
     "elision.agent",
     "elision.config",
-    "elision.dialects",
+    "elision.providers",
     "elision.engine",
     "elision.formats",
     "elision.gateway",

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elision.dialects.rules import list_violations
 from elision.gateway.app import GatewayApp
 from elision.gateway.request_handler import MAX_ROUNDS
 from elision.gateway.routes import Api
+from elision.providers.request_rules import list_violations
 from elision.testing.recorded_run import RecordedReply
 from tests.gateway import conversation_bytes
 from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, MODELS, PATHS, Json

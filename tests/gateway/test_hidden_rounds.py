@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages
+from elision.providers.detect import LIVE_DIALECTS
 from elision.trajectory.events import RecallExchanged
 
 Json = dict[str, Any]

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.live import pieces
 from elision.gateway import json_spans, proxy, response_observer, transcript
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
@@ -23,6 +22,7 @@ from elision.gateway.request_handler import MAX_INLINE_BYTES
 from elision.gateway.routes import Api
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
+from elision.providers.live import pieces
 from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
 from elision.trajectory.tokens import EstimatingCounter

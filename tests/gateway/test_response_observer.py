@@ -14,17 +14,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.dialects.server_clearing import ClearingReport
-from elision.dialects.signals import CacheMiss, Overflow, Transformation
 from elision.gateway.response_observer import MAX_ERROR_CHARS, ResponseFacts, ResponseObserver
 from elision.gateway.routes import Api
 from elision.gateway.sse import format_event
+from elision.providers.anthropic.server_clearing import ClearingReport
+from elision.providers.shared.signals import CacheMiss, Overflow, Transformation
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
-from tests.dialects.recorded_usage import STREAMED, tier
+from tests.providers.recorded_usage import STREAMED, tier
 from tests.work import count_calls
 
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")

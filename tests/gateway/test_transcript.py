@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.request_body import UnreadableBody
 from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages, count_answers
+from elision.providers.detect import LIVE_DIALECTS
 from tests.gateway.conversation_bytes import APIS, make_history
 
 Json = dict[str, Any]

@@ -11,11 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from elision.cli.view_screen import ViewScreen
-from elision.dialects import render_anthropic, render_openai_chat
-from elision.dialects.render import ViewRenderer
 from elision.formats.registry import read_runs
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.views import ViewAt, list_views, to_json
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter

@@ -7,11 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
 from elision.lab.replay import replay_run
 from elision.lab.views import ViewAt, list_views, resolve_schedule, to_json
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set

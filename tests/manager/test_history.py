@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
+from elision.providers.detect import LIVE_DIALECTS
 from tests.manager.agents import make_history
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.render import JsonMessage
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
@@ -20,6 +19,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
+from elision.providers.shared.base_renderer import JsonMessage
 from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.plan import SummaryRequest

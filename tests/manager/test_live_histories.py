@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elision.dialects.live.client_messages import remove_tags
-from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.providers.live.client_messages import remove_tags
+from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.bound_thinking import DROP_BETA
-from elision.dialects.rules import list_new_violations, list_violations
-from elision.dialects.rules.anthropic import find_breakpoints
-from elision.dialects.server_clearing import CLEARING_BETA
 from elision.manager import ContextManager, ContextView
+from elision.providers.anthropic.bound_thinking import DROP_BETA
+from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.server_clearing import CLEARING_BETA
+from elision.providers.request_rules import list_new_violations, list_violations
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import SHAPES, Message, make_history
 

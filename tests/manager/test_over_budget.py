@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
+from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import SHAPES, make_history
 

@@ -17,14 +17,14 @@ from typing import Any, get_args
 
 import pytest
 
-from elision.dialects import mapping_in
-from elision.dialects.rules import list_new_violations
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.dialect import renderer
 from elision.lab.views import list_views
 from elision.manager import ContextManager, ContextView
 from elision.manager.recall_definitions import define_recall_tools
+from elision.providers.request_rules import list_new_violations
+from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.testing.parsed_request import Api

@@ -19,8 +19,8 @@ from elision.manager import ContextManager
 from elision.manager.context_view import ContextView
 from elision.stores.memory import MemoryStore
 from elision.trajectory.turn import Observation, Turn
-from tests.dialects.render_checks import validate_elements
 from tests.gateway.conversation_bytes import APIS, make_history
+from tests.providers.render_checks import validate_elements
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from elision.dialects.rules import list_new_violations
+from elision.providers.request_rules import list_new_violations
 from elision.testing.request_checks import find_problems
 from tests.recorded.cassettes import Api, Exchange
 

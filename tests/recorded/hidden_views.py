@@ -17,8 +17,8 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
 
 from elision import ContextManager
-from elision.dialects.rules import list_new_violations
-from tests.dialects.render_checks import validate_elements
+from elision.providers.request_rules import list_new_violations
+from tests.providers.render_checks import validate_elements
 from tests.recorded.cassettes import Api, Exchange
 
 #: Where a request holds its messages, and its system prompt where that stands apart.

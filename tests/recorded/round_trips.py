@@ -13,10 +13,10 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from elision import ContextManager
-from elision.dialects.live.client_messages import convert_to_json
-from elision.dialects.live.conversation import LiveConversation
-from elision.dialects.live.detect import LIVE_DIALECTS, recognize_dialect
-from elision.dialects.live.pieces import digest_pieces
+from elision.providers.detect import LIVE_DIALECTS, recognize_dialect
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.live.conversation import LiveConversation
+from elision.providers.live.pieces import digest_pieces
 from elision.trajectory.turn import Turn
 from tests.recorded.cassettes import Api, Exchange
 from tests.recorded.hidden_views import MESSAGES, SYSTEM, list_answer_messages

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.dialects import AssistantMessage
+from elision.providers.shared.json_reading import AssistantMessage
 from elision.testing.builders import call, result, step, trajectory, turn
 from elision.testing.parsed_request import ParsedRequest
 from elision.testing.recorded_run import ENDING_TEXT, SILENT_TEXT, RecordedReply, RecordedRun, make_assistant_message

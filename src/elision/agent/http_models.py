@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from elision.agent.model import Finish, Json, ModelAnswer, ModelError, Prompt, Shape
-from elision.dialects import anthropic, mapping_in, mappings_in, openai_chat, text_in
 from elision.errors import MissingExtra
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.summarizers.model_endpoint import EndpointFault
 from elision.summarizers.transport import Transport
 from elision.trajectory.content import join_text

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.agent.model import Json, Shape
-from elision.dialects import render_anthropic, render_openai_chat
-from elision.dialects.render import ViewRenderer
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter

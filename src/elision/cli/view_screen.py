@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from elision.cli.view_text import FoldedText, escape_controls, fold_text
-from elision.dialects.render import describe_part
 from elision.lab.views import ViewAt
+from elision.providers.shared.base_renderer import describe_part
 from elision.trajectory.content import Content, Text
 from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import Sizer

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
-from elision.dialects.bound_thinking import AUTO_POLICY, THINKING_POLICIES
+from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"

@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import (
-    AssistantMessage,
-    Json,
-    anthropic,
-    count_in,
-    mapping_in,
-    mappings_in,
-    number_in,
-    parse_content,
-    text_in,
-)
-from elision.dialects.message_tags import MessageTags, take_tags
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
     Layout,
@@ -29,6 +17,18 @@ from elision.formats.conversations import (
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.fragments import Fragment, is_same_response
 from elision.formats.timestamps import parse_timestamp
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.shared.json_reading import (
+    AssistantMessage,
+    Json,
+    count_in,
+    mapping_in,
+    mappings_in,
+    number_in,
+    parse_content,
+    text_in,
+)
+from elision.providers.shared.message_tags import MessageTags, take_tags
 from elision.trajectory.usage import Usage
 
 LAYOUT = Layout(

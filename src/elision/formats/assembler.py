@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from elision.dialects import join_lines
-from elision.dialects.message_tags import MessageTags
+from elision.providers.shared.json_reading import join_lines
+from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory

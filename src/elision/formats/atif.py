@@ -13,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.litellm import find_first_count
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.shared.json_reading import (
     Json,
     bool_in,
     count_in,
@@ -26,12 +32,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import find_first_count
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.text_protocol import find_action
 from elision.trajectory.trajectory import Problem

@@ -13,10 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from elision.dialects import (
+from elision.formats.assembler import Assembler
+from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.claude_code_attachments import find_rendering_versions, read_sent_content, read_system_prompt
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.shared.json_reading import (
     Json,
     ToolResult,
-    anthropic,
     count_in,
     join_lines,
     mapping_in,
@@ -24,12 +30,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.formats.assembler import Assembler
-from elision.formats.branches import RecordedBranch, TreeNode, split_branches
-from elision.formats.claude_code_attachments import find_rendering_versions, read_sent_content, read_system_prompt
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, join_text
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from elision.dialects import (
+from elision.providers.shared.json_reading import (
     Json,
     dump_json,
     join_contents,

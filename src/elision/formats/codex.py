@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from elision.dialects import (
-    Json,
-    ToolResult,
-    count_in,
-    mapping_in,
-    mappings_in,
-    openai_responses,
-    parse_content,
-    text_in,
-)
-from elision.dialects.openai_responses import OUTPUTS
 from elision.formats.assembler import Assembler
 from elision.formats.branches import RecordedBranch, TreeNode, split_branches
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
+from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.openai_responses.parse import OUTPUTS
+from elision.providers.shared.json_reading import (
+    Json,
+    ToolResult,
+    count_in,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
 from elision.trajectory.content import join_text
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from elision.dialects import Json, mapping_in, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import PEEK_LINES, peek_objects, read_json_lines, read_json_value
 from elision.formats.request_log_chains import merge_continued_runs
+from elision.providers.shared.json_reading import Json, mapping_in, text_in
 from elision.trajectory.trajectory import Problem
 
 #: (line or number, message): where a message is, for problems.

@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import (
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.shared.json_reading import (
     Json,
     count_in,
     dump_arguments,
@@ -26,11 +31,6 @@ from elision.dialects import (
     mappings_in,
     text_in,
 )
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.timestamps import parse_timestamp
+from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
+from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
     count_in,
@@ -25,12 +31,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.timestamps import parse_timestamp
-from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
 from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

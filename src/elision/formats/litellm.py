@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elision.dialects import count_in
+from elision.providers.shared.json_reading import count_in
 from elision.trajectory.usage import Usage
 
 _PROMPT = ("prompt_tokens", "input_tokens")

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from elision.dialects import Json, mapping_in, mappings_in, text_in
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.source import derive_run_name
+from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
 from elision.trajectory.content import Text, make_content
 from elision.trajectory.turn import Action
 

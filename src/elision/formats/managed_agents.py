@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.shared.json_reading import (
     Json,
-    anthropic,
     bool_in,
     dump_arguments,
     list_in,
@@ -23,12 +29,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.source import derive_run_name
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
     join_contents,
@@ -19,17 +27,9 @@ from elision.dialects import (
     mapping_in,
     mappings_in,
     number_in,
-    openai_chat,
-    openai_responses,
     parse_content,
     text_in,
 )
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
-from elision.formats.source import derive_run_name
 from elision.trajectory.content import Text
 from elision.trajectory.turn import Action
 

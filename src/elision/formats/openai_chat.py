@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import (
-    AssistantMessage,
-    Json,
-    anthropic,
-    mapping_in,
-    mappings_in,
-    number_in,
-    openai_chat,
-    openai_responses,
-    parse_content,
-    text_in,
-)
-from elision.dialects.message_tags import take_tags
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
     Layout,
@@ -29,6 +16,19 @@ from elision.formats.conversations import (
 )
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.fragments import Fragment, is_same_response
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.shared.json_reading import (
+    AssistantMessage,
+    Json,
+    mapping_in,
+    mappings_in,
+    number_in,
+    parse_content,
+    text_in,
+)
+from elision.providers.shared.message_tags import take_tags
 
 LAYOUT = Layout(
     required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from elision.dialects import Json, mapping_in, mappings_in, number_in, openai_responses, parse_content, text_in
-from elision.dialects.message_tags import MessageTags, take_tags
-from elision.dialects.openai_responses import CALLS, OUTPUTS, SILENT
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
     Layout,
@@ -21,6 +18,10 @@ from elision.formats.conversations import (
     read_conversations,
 )
 from elision.formats.document import Document, RunOrProblem
+from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.openai_responses.parse import CALLS, OUTPUTS, SILENT
+from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, number_in, parse_content, text_in
+from elision.providers.shared.message_tags import MessageTags, take_tags
 
 
 class OpenAIResponsesReader:

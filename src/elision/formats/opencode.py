@@ -14,7 +14,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.dialects import (
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.openhands_events import read_member
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.shared.json_reading import (
     Json,
     count_in,
     dump_arguments,
@@ -28,13 +35,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
-from elision.formats.openhands_events import read_member
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

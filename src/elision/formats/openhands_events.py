@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import read_json_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.openai_chat.parse import parse_actions, parse_reasoning
+from elision.providers.shared.json_reading import (
     Json,
     dump_arguments,
     join_lines,
@@ -23,14 +31,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.dialects.openai_chat import parse_actions, parse_reasoning
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import read_json_value
-from elision.formats.litellm import PromptTokens
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import Json, count_in, mapping_in, mappings_in, number_in, text_in
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
@@ -17,6 +16,7 @@ from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_
 from elision.formats.openhands_events import V1_EVENT_KINDS, V1RunFeeder, read_bills
 from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event, is_flat_event
 from elision.formats.source import derive_run_name
+from elision.providers.shared.json_reading import Json, count_in, mapping_in, mappings_in, number_in, text_in
 from elision.trajectory.trajectory import Problem
 
 #: Where a record keeps its events.

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from elision.dialects import list_in
 from elision.formats.assembler import Assembler
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value
 from elision.formats.openhands_events import read_member
 from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event
 from elision.formats.source import derive_run_name
+from elision.providers.shared.json_reading import list_in
 
 _EVENT = re.compile(r"events/(\d+)\.json")
 _PAGE = re.compile(r"event_cache/(\d+)-(\d+)\.json")

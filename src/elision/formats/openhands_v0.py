@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from elision.dialects import AssistantMessage, Json, dump_arguments, mapping_in, mappings_in, text_in
-from elision.dialects.openai_chat import parse_assistant
 from elision.formats.assembler import Assembler
 from elision.formats.litellm import PromptTokens
 from elision.formats.openhands_events import RecordedBill, format_shell_output
 from elision.formats.timestamps import parse_timestamp
+from elision.providers.openai_chat.parse import parse_assistant
+from elision.providers.shared.json_reading import (
+    AssistantMessage,
+    Json,
+    dump_arguments,
+    mapping_in,
+    mappings_in,
+    text_in,
+)
 from elision.trajectory.content import Text, make_content
 from elision.trajectory.turn import Action
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from elision.dialects import (
+from elision.formats.assembler import Assembler
+from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.shared.json_reading import (
     Json,
     count_in,
     dump_arguments,
@@ -21,11 +26,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.formats.assembler import Assembler
-from elision.formats.branches import RecordedBranch, TreeNode, split_branches
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from elision.dialects.render import SEALED_KINDS
 from elision.formats.document import RunOrProblem
+from elision.providers.shared.base_renderer import SEALED_KINDS
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Opaque, join_text
 from elision.trajectory.trajectory import Trajectory

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.source import derive_run_name
+from elision.providers.openai_chat.parse import parse_assistant
+from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
     count_in,
@@ -25,13 +31,7 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.dialects.message_tags import MessageTags, find_tags
-from elision.dialects.openai_chat import parse_assistant
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.source import derive_run_name
+from elision.providers.shared.message_tags import MessageTags, find_tags
 from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.turn import Action
 

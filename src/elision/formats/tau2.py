@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.dialects import (
+from elision.errors import FormatError
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.shared.json_reading import (
     Json,
     bool_in,
     count_in,
@@ -17,15 +23,9 @@ from elision.dialects import (
     mapping_in,
     mappings_in,
     number_in,
-    openai_chat,
     parse_content,
     text_in,
 )
-from elision.errors import FormatError
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from elision.dialects import number_in
+from elision.providers.shared.json_reading import number_in
 
 
 def parse_timestamp(value: object) -> float | None:

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from elision.dialects import (
+from elision.formats.assembler import Assembler
+from elision.formats.document import Document, RunOrProblem
+from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.litellm import PromptTokens
+from elision.formats.openai_chat import ChatMessageFeeder
+from elision.formats.source import derive_run_name
+from elision.formats.timestamps import parse_timestamp
+from elision.providers.shared.json_reading import (
     Json,
     dump_arguments,
     dump_json,
@@ -22,13 +29,6 @@ from elision.dialects import (
     parse_content,
     text_in,
 )
-from elision.formats.assembler import Assembler
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
-from elision.formats.openai_chat import ChatMessageFeeder
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.turn import Action
 

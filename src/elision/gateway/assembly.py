@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from elision.dialects.capabilities import find_capabilities
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
 from elision.gateway.key_secret import load_gateway_secret
@@ -18,6 +17,7 @@ from elision.gateway.routes import Api
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.manager import ContextManager
+from elision.providers.shared.capabilities import find_capabilities
 from elision.stores.store import Store
 
 _log: Final = logging.getLogger("elision.gateway")

@@ -15,10 +15,10 @@ from itertools import compress
 from operator import is_not
 from typing import Any, Final
 
-from elision.dialects.live.pieces import LiveDialect, digest_pieces
 from elision.gateway.json_patch import encode_json, patch_json
 from elision.gateway.transcript import TranscriptEntry
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
+from elision.providers.live.pieces import LiveDialect, digest_pieces
 from elision.trajectory.events import RecallExchanged
 
 _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias
 
-from elision.dialects import mapping_in, text_in
 from elision.gateway.routes import Api
+from elision.providers.shared.json_reading import mapping_in, text_in
 
 ANONYMOUS: Final = "anonymous"
 #: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.

@@ -19,7 +19,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
-from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.gateway.hidden_rounds import HiddenRounds, UpstreamMessage
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.message_bytes import MessageEncoder
@@ -28,6 +27,7 @@ from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages, count_answers
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
+from elision.providers.detect import LIVE_DIALECTS
 from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from elision.dialects.live.detect import LIVE_DIALECTS
 from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
@@ -40,6 +39,7 @@ from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.providers.detect import LIVE_DIALECTS
 
 _log: Final = logging.getLogger("elision.gateway")
 

@@ -12,11 +12,11 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from elision.dialects import text_in
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
 from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
 from elision.gateway.routes import Api
+from elision.providers.shared.json_reading import text_in
 
 try:
     import msgspec

@@ -27,8 +27,6 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.dialects import text_in
-from elision.dialects.bound_thinking import add_beta
 from elision.errors import LimitError, SpecError
 from elision.gateway import header_fields
 from elision.gateway.budgets import LimitCheck
@@ -56,6 +54,8 @@ from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import ContextView, SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.providers.anthropic.bound_thinking import add_beta
+from elision.providers.shared.json_reading import text_in
 from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from elision.dialects.message_tags import TAG_FIELDS, take_tags
 from elision.gateway import json_spans
 from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import RequestBody, decode_message
 from elision.gateway.routes import Api
+from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
 
 _FIELD_NAMES: Final = tuple(b'"%b"' % name.encode() for name in sorted(TAG_FIELDS))
 #: A letter, dot or underscore that JSON escapes without need: a name may be written so.

@@ -13,10 +13,10 @@ from itertools import compress
 from operator import eq, ne
 from typing import Any
 
-from elision.dialects.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces
-from elision.dialects.message_tags import take_tags
 from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import decode_message
+from elision.providers.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces
+from elision.providers.shared.message_tags import take_tags
 
 
 class IncomingMessages:

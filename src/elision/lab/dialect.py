@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
-from elision.dialects.render import ViewRenderer
 from elision.errors import SpecError
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.trajectory.tokens import Sizer, make_counter
 
 RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {

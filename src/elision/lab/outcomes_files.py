@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from elision.dialects import Json, mapping_in, text_in
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.json_lines import JsonLine, read_json_lines, read_json_value
 from elision.formats.source import read_documents
 from elision.lab.outcomes import InstanceOutcome, OutcomeSet
+from elision.providers.shared.json_reading import Json, mapping_in, text_in
 from elision.trajectory.trajectory import Problem
 
 #: The harness's report of one instance, which it writes into a folder of its own.

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from elision.dialects import mapping_in, text_in
 from elision.errors import FormatError, PriceError, StoreError
 from elision.formats.document import Document
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, read_json_value
@@ -19,6 +18,7 @@ from elision.formats.registry import read_runs
 from elision.formats.source import read_documents
 from elision.lab.outcomes import CostSource, InstanceRun
 from elision.manager.session_history import shorten_strategy
+from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.content import join_text
 from elision.trajectory.events import (

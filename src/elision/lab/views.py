@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from elision.dialects import render_openai_chat
-from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.engine import Session, run_pass
 from elision.errors import SpecError
 from elision.lab.clock import calls
 from elision.lab.replay import model_free_summarizer
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import PassDecided

@@ -24,9 +24,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from elision.dialects import capabilities, signals
-from elision.dialects.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
-from elision.dialects.live.client_messages import convert_to_json, remove_tags
 from elision.engine import CallTerms, Session
 from elision.errors import (
     BudgetError,
@@ -78,6 +75,9 @@ from elision.manager.reported_usage import find_usage
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_list import SessionSummary, list_summaries
 from elision.manager.summary_worker import SummaryRunner
+from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
+from elision.providers.live.client_messages import convert_to_json, remove_tags
+from elision.providers.shared import capabilities, signals
 from elision.stores.store import Hit, Store
 from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Strategy

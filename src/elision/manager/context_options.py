@@ -10,8 +10,8 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
-from elision.dialects.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.errors import PriceError, SettingError, SpecError
+from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.stores.store import Store
 from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor

@@ -11,13 +11,13 @@ from itertools import compress
 from operator import is_, is_not
 from typing import Any, Final
 
-from elision.dialects import Json
-from elision.dialects.live.client_messages import copy_structure, read_client_message
-from elision.dialects.live.conversation import LiveConversation
-from elision.dialects.live.foreign import is_known
-from elision.dialects.live.live_renderer import LiveRenderer
-from elision.dialects.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
-from elision.dialects.message_tags import take_tags
+from elision.providers.live.client_messages import copy_structure, read_client_message
+from elision.providers.live.conversation import LiveConversation
+from elision.providers.live.foreign import is_known
+from elision.providers.live.live_renderer import LiveRenderer
+from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
+from elision.providers.shared.json_reading import Json
+from elision.providers.shared.message_tags import take_tags
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 

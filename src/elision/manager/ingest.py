@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from elision.dialects.live.client_messages import convert_to_json, copy_structure
-from elision.dialects.live.conversation import TurnSources
-from elision.dialects.live.pieces import Location
 from elision.manager.branch import SessionBranch
 from elision.manager.context_options import Pin
 from elision.manager.history import History
 from elision.manager.recall_tools import list_tools
+from elision.providers.live.client_messages import convert_to_json, copy_structure
+from elision.providers.live.conversation import TurnSources
+from elision.providers.live.pieces import Location
 from elision.trajectory.events import Event, RequestSent, UsageReported
 from elision.trajectory.turn import Head, Message, Turn
 

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from elision.dialects import (
-    render_anthropic,
-    render_openai_chat,
-    render_openai_responses,
-)
-from elision.dialects.render import JsonMessage, ViewRenderer
 from elision.errors import SettingError
 from elision.manager.context_options import DialectName
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
 from elision.trajectory.view import View

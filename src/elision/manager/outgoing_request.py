@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from elision.dialects import Json, breakpoints, server_clearing
-from elision.dialects.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
-from elision.dialects.capabilities import Capabilities
-from elision.dialects.live.client_messages import convert_to_json, remove_tags
-from elision.dialects.live.live_renderer import get_entry_json, resolve_entries
-from elision.dialects.rules.anthropic import find_breakpoints
 from elision.engine import Session
 from elision.manager.context_options import CacheControl
 from elision.manager.history import History
+from elision.providers.anthropic import breakpoints, server_clearing
+from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
+from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.live.client_messages import convert_to_json, remove_tags
+from elision.providers.live.live_renderer import get_entry_json, resolve_entries
+from elision.providers.shared.capabilities import Capabilities
+from elision.providers.shared.json_reading import Json
 from elision.trajectory.plan import Key, LivePrefix
 from elision.trajectory.view import View
 

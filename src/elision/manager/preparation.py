@@ -15,9 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
-from elision.dialects.bound_thinking import has_bound_thinking
-from elision.dialects.live.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
-from elision.dialects.live.pieces import LiveDialect
 from elision.engine import SUMMARY_BEING_WRITTEN, NotReady, Session, SummaryAnswer
 from elision.errors import (
     CallbackError,
@@ -40,6 +37,9 @@ from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest, build_live_prefix, needs_breakpoints
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.shared_log import WRITE_TRIES, apply_others, has_same_turns, hides_anything, write_or_read_others
+from elision.providers.anthropic.bound_thinking import has_bound_thinking
+from elision.providers.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
+from elision.providers.live.pieces import LiveDialect
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind

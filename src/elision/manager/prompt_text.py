@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elision.dialects.live.client_messages import convert_to_json
-from elision.dialects.live.detect import LIVE_DIALECTS, recognize_dialect
-from elision.dialects.render_text import render_text
 from elision.manager.history import History
+from elision.providers.detect import LIVE_DIALECTS, recognize_dialect
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.shared.render_text import render_text
 from elision.trajectory.turn import Message, Turn
 from elision.trajectory.view import Segment, View
 

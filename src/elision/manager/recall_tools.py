@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from elision.dialects import mapping_in, text_in
-from elision.dialects.bound_thinking import find_newest_thinking
-from elision.dialects.live.client_messages import convert_to_json
 from elision.engine import Session
 from elision.manager import recall_definitions
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
 from elision.manager.outgoing_request import OutgoingRequest
+from elision.providers.anthropic.bound_thinking import find_newest_thinking
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.shared.json_reading import mapping_in, text_in
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 #: The note of the call with which the tools enter.

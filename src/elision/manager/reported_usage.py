@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.dialects import anthropic, openai_chat, openai_responses
-from elision.dialects.live.client_messages import convert_to_json
 from elision.errors import DialectError
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_responses import parse as openai_responses
 from elision.trajectory.usage import Usage
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.anthropic import parse_assistant, parse_usage
+from elision.providers.anthropic.parse import parse_assistant, parse_usage
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.summarizers.http_endpoint import HttpEndpoint
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
 from elision.summarizers.request_quirks import ModelQuirks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elision.dialects import number_in
 from elision.errors import MissingExtra
+from elision.providers.shared.json_reading import number_in
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, parse_refusal
 from elision.summarizers.openai_chat_endpoint import build_messages, parse_completion
 from elision.trajectory.plan import LivePrefix

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.openai_chat import parse_assistant, parse_usage
+from elision.providers.openai_chat.parse import parse_assistant, parse_usage
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason, parse_refusal
 from elision.summarizers.request_quirks import ModelQuirks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from elision.dialects import mapping_in, mappings_in, text_in
-from elision.dialects.openai_responses import parse_item, parse_usage
+from elision.providers.openai_responses.parse import parse_item, parse_usage
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.summarizers.http_endpoint import HttpEndpoint, make_bearer_header
 from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, StopReason
 from elision.summarizers.openai_chat_endpoint import OPENAI, is_reasoning_model

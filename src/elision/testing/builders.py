@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from elision.dialects import render_anthropic, render_openai_chat, render_openai_responses
+from elision.providers.anthropic import render as render_anthropic
+from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.openai_responses import render as render_openai_responses
 from elision.trajectory.content import Content, make_content
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from elision.dialects import Json
+from elision.providers.shared.json_reading import Json
 from elision.testing.faults import Fault
 from elision.testing.parsed_request import Api
 from elision.trajectory.usage import Usage

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from elision.dialects import (
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
-    anthropic,
     mapping_in,
     mappings_in,
-    openai_chat,
-    openai_responses,
     parse_content,
     text_in,
 )

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
-from elision.dialects import Json, list_in, mapping_in, text_in
 from elision.errors import PriceError
+from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.exchange import CREDENTIALS, ProviderResponse, ReceivedRequest

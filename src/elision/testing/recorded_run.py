@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from elision.dialects import AssistantMessage
+from elision.providers.shared.json_reading import AssistantMessage
 from elision.trajectory.content import join_text, make_content
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from elision.dialects import Json
-from elision.dialects.rules import list_violations
+from elision.providers.request_rules import list_violations
+from elision.providers.shared.json_reading import Json
 from elision.testing.parsed_request import Api
 
 #: API -> module and name of the type that its package gives a request.

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from elision.dialects import Json, mapping_in
+from elision.providers.shared.json_reading import Json, mapping_in
 from elision.testing.billing_simulator import hash_prefixes
 from elision.testing.parsed_request import PromptBlock
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from elision.dialects.live.detect import LIVE_DIALECTS
-from elision.dialects.live.pieces import digest_pieces
 from elision.gateway.recalling.json_values import as_int, as_object, as_objects, as_text, parse_arguments
 from elision.gateway.recalling.response_writer import RoundEnd
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
 from elision.gateway.recalling.streamed_response import StreamedResponse
+from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.live.pieces import digest_pieces
 
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _ENDINGS = frozenset(("response.completed", "response.incomplete", "response.failed"))

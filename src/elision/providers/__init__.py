@@ -1,0 +1,1 @@
+"""Provider APIs: one package per API, and what they share."""

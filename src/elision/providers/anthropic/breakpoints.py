@@ -1,0 +1,144 @@
+"""Find where cache breakpoints can still be set in an Anthropic request: four in all, the client's own counted.
+
+Cache entries are written only at breakpoints. One belongs at the frontier of what is hidden: everything after it is
+rewritten at the next decision. One belongs at the end. A breakpoint looks back 20 blocks for an entry, so a turn that
+adds more blocks (parallel calls) loses the entry before it. Breakpoints that are left of the four go in between.
+
+OpenAI's models need none: a prefix is found there wherever an earlier request ended (docs/reference/bound-thinking.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from elision.providers.anthropic.rules import (
+    MAX_BREAKPOINTS,
+    THINKING_TYPES,
+    Breakpoint,
+    find_breakpoints,
+    has_automatic_breakpoint,
+)
+from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
+from elision.providers.shared.violation import list_objects
+
+#: Content blocks that a breakpoint looks back for an entry (Anthropic, prompt caching guide).
+LOOK_BACK: Final = 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BreakpointPlace:
+    """message, block: 0-based; a content that is one text is block 0 of its message.
+
+    ttl: "1h" where a later breakpoint lives an hour, since longer lives must come first; else "5m".
+    """
+
+    message: int
+    block: int
+    ttl: str = "5m"
+
+    @property
+    def control(self) -> dict[str, str]:
+        """Return the `cache_control` to set here."""
+        if self.ttl == "5m":
+            return {"type": "ephemeral"}
+        return {"type": "ephemeral", "ttl": self.ttl}
+
+
+def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[BreakpointPlace]:
+    """Choose where to set breakpoints in `request`, most important first, the ones in between last.
+
+    wanted: (message, block) after which a prefix should be kept, most important first. A block that can bear no mark
+        (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
+        nothing.
+    """
+    messages = list_in(request.get("messages"))
+    marks = find_breakpoints(request)
+    free = MAX_BREAKPOINTS - len(marks) - has_automatic_breakpoint(request)
+    ends = {mark.place for mark in marks if mark.is_on_message_block}
+    taken: list[tuple[int, int]] = []
+    for place in wanted:
+        bearer = _find_bearer(messages, place)
+        if bearer is not None and bearer not in ends and len(taken) < free:
+            taken.append(bearer)
+            ends.add(bearer)
+    if has_automatic_breakpoint(request):
+        ends |= {at for at, _ in islice(_walk_back(messages, _END), 1)}
+    taken += _fill_gap(messages, sorted(ends), free - len(taken))
+    return [BreakpointPlace(*at, ttl=_choose_ttl(request, marks, at)) for at in taken]
+
+
+def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace]) -> dict[str, Any]:
+    """Return `request` with breakpoints at `places`. Every message that gets none is the same object."""
+    messages = list(request.get("messages") or ())
+    for place in places:
+        message = messages[place.message]
+        content = message["content"]
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        else:
+            content = list(content)
+        content[place.block] = {**content[place.block], "cache_control": place.control}
+        messages[place.message] = {**message, "content": content}
+    return {**request, "messages": messages}
+
+
+#: After every block.
+_END: Final = (sys.maxsize, sys.maxsize)
+
+
+def _walk_back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
+    """Yield (place, whether it may bear a mark) of every block from `place` back to the beginning."""
+    for number in range(min(place[0], len(messages) - 1), -1, -1):
+        message = mapping_in(messages[number])
+        content = message.get("content")
+        if isinstance(content, str):
+            parts = [(0, {"type": "text", "text": content})]
+        else:
+            parts = list_objects(content)
+        # A `system` message between turns is left as it is.
+        whose = message.get("role") in ("user", "assistant")
+        for at, part in reversed(parts):
+            if (number, at) <= place:
+                yield (number, at), whose and _can_bear_breakpoint(part)
+
+
+def _can_bear_breakpoint(part: Json) -> bool:
+    kind = text_in(part.get("type"))
+    return bool(kind) and kind not in THINKING_TYPES and (kind != "text" or bool(text_in(part.get("text")).strip()))
+
+
+def _find_bearer(messages: Sequence[Any], place: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the nearest block from `place` back that can bear a mark."""
+    for at, bears in _walk_back(messages, place):
+        if bears:
+            return at
+    return None
+
+
+def _fill_gap(messages: Sequence[Any], ends: Sequence[tuple[int, int]], free: int) -> list[tuple[int, int]]:
+    """Return up to `free` blocks that shorten the last gap between two breakpoints to 20 blocks."""
+    found: list[tuple[int, int]] = []
+    if len(ends) < 2:
+        return found
+    steps = 0
+    for at, bears in _walk_back(messages, ends[-1]):
+        if at <= ends[-2] or len(found) >= free:
+            break
+        if steps >= LOOK_BACK and bears:
+            found.append(at)
+            steps = 0
+        steps += 1
+    return found
+
+
+def _choose_ttl(request: Mapping[str, Any], marks: Sequence[Breakpoint], place: tuple[int, int]) -> str:
+    """Return how long a breakpoint at `place` must live: as long as any after it."""
+    is_before_long = any(mark.ttl == "1h" and mark.place >= place for mark in marks)
+    automatic = mapping_in(request.get("cache_control")).get("ttl") == "1h" and has_automatic_breakpoint(request)
+    if is_before_long or automatic:
+        return "1h"
+    return "5m"

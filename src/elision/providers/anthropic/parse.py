@@ -1,0 +1,191 @@
+"""Anthropic Messages: content blocks, results and usage read into values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from elision.providers.shared.json_reading import (
+    KEEP_OUTPUT,
+    AssistantMessage,
+    Json,
+    ToolResult,
+    bool_in,
+    count_in,
+    dump_arguments,
+    dump_json,
+    join_contents,
+    join_lines,
+    make_sealed,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
+from elision.trajectory.content import Content, join_text, make_content
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Block types that no other dialect knows.
+BLOCKS = frozenset(
+    [
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "advisor_tool_result",
+        "compaction",
+        "container_upload",
+        "search_result",
+        "tool_addition",
+        "tool_removal",
+    ]
+)
+
+
+def has_dialect_signs(messages: Iterable[Json], outer: Json) -> bool:
+    """Return whether a conversation bears a sign of this dialect: an own block, `system`, a tool's `input_schema`.
+
+    outer: the object that holds the messages.
+    """
+    if isinstance(outer.get("system"), str | list):
+        return True
+    if any("input_schema" in tool for tool in mappings_in(outer.get("tools"))):
+        return True
+    return any(any(map(_is_own_block, mappings_in(message.get("content")))) for message in messages)
+
+
+def _is_own_block(block: Json) -> bool:
+    return text_in(block.get("type")) in BLOCKS or isinstance(block.get("source"), dict)
+
+
+def list_blocks(value: object) -> list[Json]:
+    """Return a `content` field as blocks; a string is one text block."""
+    if isinstance(value, list):
+        return [item if isinstance(item, dict) else {"type": "text", "text": dump_json(item)} for item in value]
+    if isinstance(value, dict):
+        return [value]
+    if value is None:
+        return []
+    return [{"type": "text", "text": dump_json(value)}]
+
+
+def parse_assistant(message: Json) -> AssistantMessage:
+    """Read an assistant message. Thinking is reasoning; server tools and their results stay in the content, opaque."""
+    blocks = list_blocks(message.get("content"))
+    summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
+    return AssistantMessage(
+        content=join_contents(map(_parse_block, blocks)),
+        reasoning=join_lines(map(_read_thinking, blocks)),
+        actions=tuple(_parse_action(block) for block in blocks if block.get("type") == "tool_use"),
+        summary=summaries[-1] if summaries else None,
+    )
+
+
+def _read_thinking(block: Json) -> str:
+    if block.get("type") == "thinking":
+        return text_in(block.get("thinking"))
+    return ""
+
+
+def _read_summary(block: Json) -> str:
+    return join_text(parse_content(block.get("content")))
+
+
+def _keep_hidden_thinking(block: Json) -> Content:
+    """Keep thinking that was sent without its text (`display: omitted`): it is part of the prompt and billed."""
+    if block.get("thinking"):
+        return ()
+    return (make_sealed("thinking", block, text_in(block.get("signature"))),)
+
+
+#: Block type -> reads the part of it that belongs to the content of an assistant message.
+_CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
+    "thinking": _keep_hidden_thinking,
+    "redacted_thinking": lambda block: (make_sealed("redacted_thinking", block, text_in(block.get("data"))),),
+    "tool_use": lambda _: (),
+    "compaction": lambda block: make_content(_read_summary(block)),
+}
+
+
+def _parse_block(block: Json) -> Content:
+    return _CONTENT_PARSERS.get(text_in(block.get("type")), parse_content)(block)
+
+
+def _parse_action(block: Json) -> Action:
+    return Action(
+        id=text_in(block.get("id")), name=text_in(block.get("name")), arguments=dump_arguments(block.get("input"))
+    )
+
+
+def parse_results(message: Json) -> list[ToolResult]:
+    """Read the tool results of a user message."""
+    return [_parse_result(block) for block in list_blocks(message.get("content")) if block.get("type") == "tool_result"]
+
+
+def _parse_result(block: Json) -> ToolResult:
+    # A tool that a result refers to may be called from then on, and may not where the reference is hidden.
+    loads = any(part.get("type") == "tool_reference" for part in mappings_in(block.get("content")))
+    return ToolResult(
+        action_id=text_in(block.get("tool_use_id")),
+        content=parse_content(block.get("content")),
+        error=bool_in(block.get("is_error")),
+        tags=KEEP_OUTPUT if loads else frozenset(),
+    )
+
+
+def parse_user_words(message: Json) -> Content:
+    """Return what a user message says beside its tool results."""
+    blocks = list_blocks(message.get("content"))
+    return join_contents(parse_content(block) for block in blocks if block.get("type") != "tool_result")
+
+
+def parse_usage(value: object) -> Usage | None:
+    """Return the whole bill of a `usage` object; None if there is none. `input_tokens` exclude cache reads and writes.
+
+    Where the provider asked models several times for one request, `iterations` lists each bill. The counts at the top
+    leave out server-side compaction and advisors, so the sum over the list is what is paid.
+    """
+    counts = mapping_in(value)
+    if "input_tokens" not in counts:
+        return None
+    own = _count_bill(counts)
+    iterations = mappings_in(counts.get("iterations"))
+    if not iterations:
+        return own
+    bills = [_count_bill(each) for each in iterations]
+    whole = sum(bills, Usage())
+    models = [(text_in(each.get("model")), bill) for each, bill in zip(iterations, bills, strict=True)]
+    return Usage(
+        # A list that is cut short must not make the bill smaller than the counts at the top.
+        input=max(own.input, whole.input),
+        cache_read=max(own.cache_read, whole.cache_read),
+        cache_write=max(own.cache_write, whole.cache_write),
+        output=max(own.output, whole.output),
+        cache_write_1h=max(own.cache_write_1h, whole.cache_write_1h),
+        first_prompt=bills[0].prompt if len(bills) > 1 else 0,
+        played=own.played,
+        others=tuple((model, bill) for model, bill in models if model),
+    )
+
+
+def _count_bill(counts: Json) -> Usage:
+    """Read one bill. `cache_creation` says how long the written entries live."""
+    tiers = mapping_in(counts.get("cache_creation"))
+    hour, minutes = (count_in(tiers.get(f"ephemeral_{life}_input_tokens")) for life in ("1h", "5m"))
+    return Usage(
+        input=count_in(counts.get("input_tokens")),
+        cache_read=count_in(counts.get("cache_read_input_tokens")),
+        cache_write=max(count_in(counts.get("cache_creation_input_tokens")), hour + minutes),
+        output=count_in(counts.get("output_tokens")),
+        cache_write_1h=hour,
+        played=counts.get("played") is True,
+    )

@@ -1,0 +1,162 @@
+"""The parts of a client's message, and digests that identify messages by what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+from elision.providers.shared.base_renderer import SEALED_KINDS
+from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult
+from elision.providers.shared.message_tags import MessageTags
+from elision.trajectory.content import Content, Text
+from elision.trajectory.turn import Action, Message
+
+PieceKind: TypeAlias = Literal["system", "user", "assistant", "result"]
+#: Fields that say nothing to the model, or differ each time the same is sent.
+_PASSING = frozenset(("cache_control", "prompt_cache_breakpoint", "id", "call_id", "tool_use_id", "status"))
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a piece is: in message `message` (0-based), in which of its content blocks; None for the whole message."""
+
+    message: int
+    blocks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One atom: all that an assistant message (or item) says, one result, or what a user or system message says.
+
+    words:  of a user or system piece. role: its role. assistant: of an assistant piece. result: of a result.
+    is_silent: whether no history is known by it: an item of reasoning, which some clients send back and some leave out.
+    is_pinned: whether a summary must leave it: it sets what tools there are from there on.
+    tags: that the client gave it. call_tags: those of single calls of an assistant's piece, by the call's id.
+    """
+
+    kind: PieceKind
+    location: Location
+    words: Content = ()
+    role: Literal["system", "developer", "user"] = "user"
+    assistant: AssistantMessage | None = None
+    result: ToolResult | None = None
+    is_silent: bool = False
+    is_pinned: bool = False
+    tags: frozenset[str] = frozenset()
+    call_tags: tuple[tuple[str, frozenset[str]], ...] = ()
+
+
+class LiveDialect(Protocol):
+    """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds."""
+
+    name: str
+    #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
+    joins_assistant_messages: bool
+    #: Whether content comes in blocks, and roles take turns.
+    has_blocks: bool
+
+    def split_message(self, message: Json, index: int) -> list[Piece]:
+        """Return the pieces of message `index`, in order; each block belongs to one."""
+        ...
+
+    def parse_system(self, value: object) -> list[Message]:
+        """Read a system prompt that is not among the messages."""
+        ...
+
+    def list_blocks(self, message: Json) -> list[Any] | None:
+        """Return the content blocks if pieces may be single blocks; None if a message is one piece."""
+        ...
+
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        """Return a result (a message, or one block of it) with `text` in place of its content."""
+        ...
+
+    def make_user_message(self, text: str) -> dict[str, Any]:
+        """Return a message in the user's role that says `text`."""
+        ...
+
+
+def tag_pieces(pieces: Sequence[Piece], tags: MessageTags) -> list[Piece]:
+    """Return the pieces of one message with its tags.
+
+    What is said of a message that holds tool results is said of those; its other words are the user's.
+    """
+    has_results = any(piece.kind == "result" for piece in pieces)
+    return [_tag_piece(piece, tags, has_results=has_results) for piece in pieces]
+
+
+def _tag_piece(piece: Piece, tags: MessageTags, *, has_results: bool) -> Piece:
+    if piece.kind == "assistant":
+        return replace(piece, tags=tags.of_text, call_tags=tuple(tags.calls.items()))
+    if piece.location.blocks is None:
+        return replace(piece, tags=tags.of_text)
+    own = tags.select_blocks(piece.location.blocks)
+    if piece.kind == "result" or not has_results:
+        own |= tags.whole
+    return replace(piece, tags=own)
+
+
+def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> bytes:
+    """Return a digest (16 bytes) of what a message says; b"" for nothing.
+
+    Cache markers, ids, nulls, reasoning and system prompts are left out.
+
+    is_behind_head: whether the message comes after the head; a system message is then words of the conversation.
+    """
+    kept = [piece for piece in pieces if (is_behind_head or piece.kind != "system") and not piece.is_silent]
+    if not kept:
+        return b""
+    hashed = hashlib.blake2b(digest_size=16)
+    for piece in kept:
+        for word in _list_words(piece):
+            data = word.encode("utf-8", "surrogatepass")
+            hashed.update(len(data).to_bytes(8, "little"))
+            hashed.update(data)
+    return hashed.digest()
+
+
+def _list_words(piece: Piece) -> Iterable[str]:
+    yield piece.kind
+    if piece.assistant is not None:
+        yield from _list_content(piece.assistant.content)
+        for action in piece.assistant.actions:
+            yield f"call {action.name}"
+            yield _normalize_arguments(action)
+    elif piece.result is not None:
+        yield from _list_content(piece.result.content)
+    else:
+        yield from _list_content(piece.words)
+
+
+def _list_content(parts: Content) -> Iterable[str]:
+    for part in parts:
+        if isinstance(part, Text):
+            yield part.text
+        elif part.kind not in SEALED_KINDS:
+            yield f"{part.kind} {json.dumps(_strip_passing(part.data), sort_keys=True, default=str)}"
+
+
+def _normalize_arguments(action: Action) -> str:
+    decoded = action.decoded_arguments
+    if decoded:
+        return json.dumps(decoded, sort_keys=True)
+    return action.arguments
+
+
+def _strip_passing(value: object) -> object:
+    """Return `value` without nulls, ids and cache markers."""
+    if isinstance(value, Mapping):
+        return {key: _strip_passing(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
+    if isinstance(value, list | tuple):
+        return [_strip_passing(inner) for inner in value]
+    return value
+
+
+def chain_digest(node: bytes, message_digest: bytes) -> bytes:
+    """Return the digest of a history: of the history before its last message, and of what that message says."""
+    if message_digest:
+        return hashlib.blake2b(node + message_digest, digest_size=16).digest()
+    return node

@@ -1,0 +1,1 @@
+"""OpenAI chat completions, the API of many other servers too."""

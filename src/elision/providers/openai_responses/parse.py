@@ -1,0 +1,247 @@
+"""OpenAI Responses: items read into values. Types as of openai 3.52 (November 2026).
+
+A hosted tool whose item holds arguments *and* readable output (`mcp_call`, `file_search_call`, `code_interpreter_call`)
+is a call with its result; one whose output cannot be read (`web_search_call`, `image_generation_call`) stays opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from elision.providers.shared.json_reading import (
+    KEEP_OUTPUT,
+    AssistantMessage,
+    Json,
+    ToolResult,
+    count_in,
+    dump_arguments,
+    dump_json,
+    join_contents,
+    join_lines,
+    make_opaque,
+    make_sealed,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
+from elision.trajectory.content import Content, Part, Text, make_content
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Call type -> (tool name where the item names none, the field that holds the arguments).
+CALLS: Mapping[str, tuple[str, str]] = {
+    "function_call": ("", "arguments"),
+    "custom_tool_call": ("", "input"),
+    "mcp_call": ("", "arguments"),
+    "tool_search_call": ("tool_search", "arguments"),
+    "local_shell_call": ("local_shell", "action"),
+    "shell_call": ("shell", "action"),
+    "apply_patch_call": ("apply_patch", "operation"),
+    "computer_call": ("computer", "action"),
+    "code_interpreter_call": ("code_interpreter", "code"),
+    "file_search_call": ("file_search", "queries"),
+    "program": ("program", "code"),
+}
+#: Output items, each answering a call by `call_id`.
+OUTPUTS = frozenset(
+    [
+        "function_call_output",
+        "custom_tool_call_output",
+        "tool_search_output",
+        "local_shell_call_output",
+        "shell_call_output",
+        "apply_patch_call_output",
+        "computer_call_output",
+        "program_output",
+    ]
+)
+#: Outputs that no text can stand for: a screenshot must be one, and tools that were loaded may be called from then on.
+_UNHIDABLE = frozenset(("computer_call_output", "tool_search_output"))
+#: A search for tools and what it found. Where the provider runs it, neither has a `call_id`.
+_SEARCHES = frozenset(("tool_search_call", "tool_search_output"))
+#: Items that say nothing to the model: settings, pointers and triggers.
+SILENT = frozenset(("item_reference", "compaction_trigger", "configuration_update"))
+#: Every item type that no other dialect knows (`message` is left out: many use the word).
+ITEMS = frozenset(CALLS) | OUTPUTS | SILENT | {"reasoning", "compaction", "web_search_call", "image_generation_call"}
+
+
+#: Content parts that no other dialect knows.
+_OWN_PARTS = frozenset(("input_text", "output_text", "summary_text"))
+
+
+def has_dialect_signs(items: Iterable[Json]) -> bool:
+    """Return whether a conversation bears a sign of this dialect: an item or a content part of its own."""
+    return any(_is_own_item(item) for item in items)
+
+
+def _is_own_item(item: Json) -> bool:
+    kinds = {text_in(part.get("type")) for part in mappings_in(item.get("content"))}
+    return text_in(item.get("type")) in ITEMS or not _OWN_PARTS.isdisjoint(kinds)
+
+
+def read_call_id(item: Json) -> str:
+    """Return the id that results refer to; "" for a search that the provider runs (its output comes right after it)."""
+    named = text_in(item.get("call_id"))
+    if named or text_in(item.get("type")) in _SEARCHES:
+        return named
+    return text_in(item.get("id"))
+
+
+def parse_item(item: Json) -> AssistantMessage:
+    """Read what one output item adds to the assistant message that it is part of."""
+    kind = text_in(item.get("type")) or "message"
+    if kind == "message":
+        return AssistantMessage(content=parse_content(item.get("content")))
+    if kind == "reasoning":
+        return AssistantMessage(content=_keep_sealed_reasoning(item), reasoning=_read_reasoning(item))
+    if kind in CALLS:
+        return AssistantMessage(actions=(_parse_action(kind, item),))
+    return AssistantMessage(content=(make_opaque(kind, item),))
+
+
+def _read_reasoning(item: Json) -> str:
+    """Return the reasoning text if it was sent (open models), else its summary."""
+    texts = [text_in(part.get("text")) for part in mappings_in(item.get("content"))]
+    texts = texts or [text_in(part.get("text")) for part in mappings_in(item.get("summary"))]
+    return join_lines(texts)
+
+
+def _keep_sealed_reasoning(item: Json) -> Content:
+    secret = text_in(item.get("encrypted_content"))
+    if secret:
+        return (make_sealed("reasoning", item, secret),)
+    return ()
+
+
+def _parse_action(kind: str, item: Json) -> Action:
+    tool, field = CALLS[kind]
+    arguments = item.get(field)
+    if kind == "computer_call" and arguments is None:
+        arguments = item.get("actions")
+    return Action(id=read_call_id(item), name=text_in(item.get("name")) or tool, arguments=dump_arguments(arguments))
+
+
+def parse_inline_result(item: Json) -> ToolResult | None:
+    """Read the result that a hosted tool's call item carries itself; None if it carries none."""
+    take = _INLINE_PARSERS.get(text_in(item.get("type")))
+    if take:
+        return take(item)
+    return None
+
+
+def _parse_mcp_result(item: Json) -> ToolResult | None:
+    error = item.get("error")
+    output = item.get("output")
+    if output is None and error is None:
+        return None
+    return ToolResult(
+        action_id=read_call_id(item),
+        content=_parse_output(error if output is None else output),
+        error=error is not None,
+    )
+
+
+def _parse_listed_result(field: str) -> Callable[[Json], ToolResult | None]:
+    def take(item: Json) -> ToolResult | None:
+        found = item.get(field)
+        if isinstance(found, list):
+            return ToolResult(action_id=read_call_id(item), content=_parse_entries(found))
+        return None
+
+    return take
+
+
+def _parse_entries(found: list[Any]) -> Content:
+    """Read logs of a code interpreter or hits of a file search: their text, else opaque."""
+    return tuple(_parse_entry(entry) for entry in found if entry)
+
+
+def _parse_entry(entry: object) -> Part:
+    if not isinstance(entry, dict):
+        return Text(dump_json(entry))
+    text = text_in(entry.get("logs")) or text_in(entry.get("text"))
+    if text:
+        return Text(join_lines((text_in(entry.get("filename")), text)))
+    return _keep_unreadable(entry)
+
+
+def _keep_unreadable(entry: Json) -> Part:
+    return make_opaque(text_in(entry.get("type")) or "unknown", entry)
+
+
+_INLINE_PARSERS: Mapping[str, Callable[[Json], ToolResult | None]] = {
+    "mcp_call": _parse_mcp_result,
+    "code_interpreter_call": _parse_listed_result("outputs"),
+    "file_search_call": _parse_listed_result("results"),
+}
+
+
+def parse_result(item: Json) -> ToolResult:
+    """Read an output item."""
+    outputs = [item[name] for name in ("output", "result", "tools") if item.get(name) is not None]
+    return ToolResult(
+        action_id=read_call_id(item),
+        content=_parse_output(outputs[0] if outputs else None),
+        tool=text_in(item.get("name")),
+        error=_has_failed(item),
+        tags=KEEP_OUTPUT if text_in(item.get("type")) in _UNHIDABLE else frozenset(),
+    )
+
+
+def replace_output(item: Json, text: str) -> dict[str, Any]:
+    """Return the output item `item` with `text` in place of what it says, in the shape of its type."""
+    kind = text_in(item.get("type"))
+    if kind == "shell_call_output":
+        outcomes = [run["outcome"] for run in mappings_in(item.get("output")) if "outcome" in run]
+        if outcomes:
+            outcome = outcomes[-1]
+        else:
+            outcome = {"type": "exit", "exit_code": 0}
+        return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
+    field = "result" if kind == "program_output" else "output"
+    return {**item, field: text}
+
+
+def _parse_output(value: object) -> Content:
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "stdout" in part for part in value):
+        return join_contents(map(_parse_command_output, value))
+    if isinstance(value, dict) and "type" not in value:
+        return make_content(dump_json(value))
+    return parse_content(value)
+
+
+def _parse_command_output(run: Json) -> Content:
+    """Read the output of one command of a `shell_call_output`."""
+    code = mapping_in(run.get("outcome")).get("exit_code")
+    if isinstance(code, int) and code:
+        ending = f"exit code {code}"
+    else:
+        ending = ""
+    texts = (text_in(run.get("stdout")), text_in(run.get("stderr")), ending)
+    return make_content(join_lines(texts))
+
+
+def _has_failed(item: Json) -> bool | None:
+    if item.get("type") == "apply_patch_call_output":
+        return item.get("status") == "failed"
+    outcomes = [mapping_in(run.get("outcome")) for run in mappings_in(item.get("output")) if "outcome" in run]
+    if outcomes:
+        return any(outcome.get("type") == "timeout" or bool(outcome.get("exit_code")) for outcome in outcomes)
+    return None
+
+
+def parse_usage(value: object) -> Usage | None:
+    """Read a `usage` object; None if there is none. `input_tokens` include cache reads and writes."""
+    counts = mapping_in(value)
+    if "input_tokens" not in counts:
+        return None
+    details = mapping_in(counts.get("input_tokens_details"))
+    return Usage.from_inclusive(
+        prompt=count_in(counts.get("input_tokens")),
+        output=count_in(counts.get("output_tokens")),
+        cache_read=count_in(details.get("cached_tokens")),
+        cache_write=count_in(details.get("cache_write_tokens")),
+        played=counts.get("played") is True,
+    )
