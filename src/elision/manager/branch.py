@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from elision.engine import Session
 from elision.errors import ConflictError, UnknownHandle
@@ -16,6 +17,20 @@ from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
+
+
+class HistoryChange(StrEnum):
+    """How a request's messages continue what was known. The values are those of `Diagnostics.history`.
+
+    CONTINUE: with what was known, and perhaps more. AMENDED: the newest turn has another ending. UNDO: the newest turns
+    are gone. FORK: other turns follow. REPLACED: the messages come in another order, as after a compaction by the client.
+    """
+
+    CONTINUE = "continue"
+    AMENDED = "amended"
+    UNDO = "undo"
+    FORK = "fork"
+    REPLACED = "replaced"
 
 
 @dataclass(slots=True)
@@ -256,11 +271,8 @@ def branch_number(key: str) -> int:
     return 1
 
 
-def relate_history(history: History | None, known: set[bytes]) -> Relation:
-    """Return how a history that differs from the `known` messages relates to them.
-
-    "replaced" where some of them come again in another place, as after a compaction by the client; else "fork".
-    """
-    if history is not None and known & history.collect_digests():
-        return "replaced"
-    return "fork"
+def relate_history(history: History, known: set[bytes]) -> HistoryChange:
+    """Return how a history that differs from the `known` messages relates to them: FORK or REPLACED."""
+    if known & history.collect_digests():
+        return HistoryChange.REPLACED
+    return HistoryChange.FORK

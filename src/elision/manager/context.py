@@ -35,7 +35,7 @@ from elision.errors import (
     UnknownHandle,
 )
 from elision.manager import exchanges, recall_definitions, recall_tools
-from elision.manager.branch import SessionBranch, session_name
+from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import (
     build_context_report,
     build_diagnostics,
@@ -698,7 +698,7 @@ class ContextManager:
         if dialect.name == "anthropic":
             thinking = choose_thinking_policy(abilities, self.options.thinking)
         self._preparer.is_thinking_bound = thinking != "ignore"
-        branch, history, how = yield from self._preparer.follow_history(incoming, dialect)
+        branch, history, change = yield from self._preparer.follow_history(incoming, dialect)
         if admit is not None:
             ledger = self._open_ledger(branch)
             costs = compute_costs(branch.session, ledger)
@@ -718,7 +718,7 @@ class ContextManager:
         # Where the provider clears by itself, the request has no placeholders.
         if thinking != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        made = self._make_view(branch, sent, how, model, started, dialect.name)
+        made = self._make_view(branch, sent, change, model, started, dialect.name)
         unanswered = incoming.messages[incoming.end :]
         if made.source is None or not unanswered:
             return made
@@ -790,21 +790,27 @@ class ContextManager:
         sent = recall_tools.add_recall_tools(sent, branch.session, self._manual_turns.dialect)
         if recall_tools.names_unread_handles(branch.session, sent.tools):
             self._add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        result = self._make_view(branch, sent, "continue", model, started, self._manual_turns.dialect)
+        result = self._make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_turns.dialect)
         self._notify_listeners(result.diagnostics)
         return result
 
     # -- the result ----------------------------------------------------------------------------------------------
 
     def _make_view(
-        self, branch: SessionBranch, sent: OutgoingRequest, how: str, model: str, started: float, dialect: str
+        self,
+        branch: SessionBranch,
+        sent: OutgoingRequest,
+        change: HistoryChange,
+        model: str,
+        started: float,
+        dialect: str,
     ) -> ContextView:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
         waited = self._summary_runner.waited_seconds
         self._summary_runner.waited_seconds = 0.0
         self._newest_call = branch.session.state.calls
         ledger = self._open_ledger(branch)
-        diagnostics = build_diagnostics(branch, ledger, session=self.session, history=how, model=model)
+        diagnostics = build_diagnostics(branch, ledger, session=self.session, history=change.value, model=model)
         diagnostics = replace(
             diagnostics,
             shadow=branch.session.shadow,

@@ -79,7 +79,7 @@ def _encode_decision(event: PassDecided) -> dict[str, Any]:
             masks=[_encode_edit(mask) for mask in event.masks], clips=[_encode_edit(clip) for clip in event.clips]
         ),
         **drop_unknown(summary=event.summary and _encode_summary(event.summary)),
-        **drop_empty(offers=event.offers),
+        **drop_empty(offers=event.offers, held=event.held),
     }
 
 
@@ -182,9 +182,10 @@ def _decode_renderer(value: Mapping[str, Any]) -> int:
 
 
 def _decode_decision(value: Mapping[str, Any]) -> PassDecided:
+    reason = read_text(value, "reason")
     return PassDecided(
         call=read_integer(value, "call"),
-        reason=read_text(value, "reason"),
+        reason=reason,
         masks=tuple(
             Mask(_decode_key(each), read_text(each, "text"), _decode_renderer(each))
             for each in read_mappings(value, "masks")
@@ -197,6 +198,8 @@ def _decode_decision(value: Mapping[str, Any]) -> PassDecided:
         if (found := read_optional(value, "summary", read_mapping)) is not None
         else None,
         offers=read_flag(value, "offers"),
+        # Older records say it by the reason alone.
+        held=read_flag(value, "held") or reason.startswith("held: "),
     )
 
 

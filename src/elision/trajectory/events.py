@@ -61,7 +61,8 @@ class TurnAmended:
 class PassDecided:
     """One pass: everything it hid, at once (I4), or nothing and why.
 
-    offers: whether the recall tools enter with it; they are in every later request.
+    offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
+    asked, because the store failed.
     """
 
     call: int
@@ -70,6 +71,7 @@ class PassDecided:
     clips: tuple[Clip, ...] = ()
     summary: Summary | None = None
     offers: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
