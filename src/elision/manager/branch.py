@@ -11,7 +11,7 @@ from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.batch_ids import make_batch_id
-from elision.stores.store import NewSession, Relation, Store
+from elision.stores.store import NewSession, Store
 from elision.strategies.guards import Guards, RunWatch
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
@@ -22,8 +22,8 @@ from elision.trajectory.turn import Turn
 class HistoryChange(StrEnum):
     """How a request's messages continue what was known. The values are those of `Diagnostics.history`.
 
-    CONTINUE: with what was known, and perhaps more. AMENDED: the newest turn has another ending. UNDO: the newest turns
-    are gone. FORK: other turns follow. REPLACED: the messages come in another order, as after a compaction by the client.
+    CONTINUE: they begin with what was known. AMENDED: the newest turn has another ending. UNDO: the newest turns are
+    gone. FORK: other turns follow. REPLACED: known messages come in another place, as after a compaction by the client.
     """
 
     CONTINUE = "continue"
