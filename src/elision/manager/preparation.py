@@ -26,7 +26,7 @@ from elision.errors import (
     describe_error,
     words_of_error,
 )
-from elision.manager import exchanges, recall_tools
+from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
 from elision.manager.context_options import Options
@@ -43,7 +43,7 @@ from elision.providers.live.pieces import LiveDialect
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
-from elision.trajectory.events import Event, PassDecided, RecallExchanged, SessionOpened, SummaryFailed
+from elision.trajectory.events import Event, PassDecided, SessionOpened, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.tokens import Sizer, make_counter
@@ -326,14 +326,10 @@ class CallPreparer:
         self._adopt_branch(branch, history, request)
         return branch, history, change
 
-    def find_stored_exchanges(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
-        """Return what the client never saw of the stored session that begins like the request."""
+    def read_other_history(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[History]:
+        """Return the history that the request has, whichever the present one is."""
         yield from self._leave_loop(request)
-        history = self._read_history(request.messages[: request.end], request, dialect)
-        found: list[RecallExchanged] = yield StoreCall(
-            lambda: exchanges.find_stored_exchanges(self.store, self.branch_lookup.search_family, history)
-        )
-        return found
+        return self._read_history(request.messages[: request.end], request, dialect)
 
     def _leave_loop(self, request: IncomingRequest) -> Steps[None]:
         """Have the rest computed off the event loop where there is much to read, or much to look through."""
