@@ -13,7 +13,7 @@ from typing import Final
 from elision.errors import CorruptError
 from elision.stores.linear_hash.catalogue import Catalogue, LogView, SessionState, pack_session_facts
 from elision.stores.linear_hash.log import FRAME, LogReader, LogWriter, write_log_header
-from elision.stores.linear_hash.records import BEGIN, DraftRecord, RecordPacker, parse_record
+from elision.stores.linear_hash.records import BEGIN, DraftRecord, RecordHeader, RecordPacker
 from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.store import NewSession
 
@@ -44,10 +44,10 @@ class LogCopy:
             shared=shared,
         )
         facts = pack_session_facts(new, parent)
-        self._add(self._packer.pack_session(BEGIN, session.number, session.changed, facts))
+        self._add(*self._packer.pack_session(BEGIN, session.number, session.changed, facts))
 
     def add_event(self, draft: DraftRecord, session: int, number: int, at: float) -> None:
-        self._add(self._packer.pack_event(draft, session, number, at, self.catalogue.find_text))
+        self._add(*self._packer.pack_event(draft, session, number, at, self.catalogue.find_text))
         if len(self._view.pending) >= _BATCH:
             self._write_frame()
 
@@ -57,11 +57,10 @@ class LogCopy:
         self._log.cut_tail()
         self.file.close()
 
-    def _add(self, record: bytes) -> None:
-        header = parse_record(record, 0, self._view.pending_start + len(self._view.pending))
-        assert header is not None
+    def _add(self, header: RecordHeader, record: bytes) -> None:
+        place = self._view.pending_start + len(self._view.pending)
         self._view.pending += record
-        self.catalogue.enter_record(header, record)
+        self.catalogue.enter_record(header._replace(place=place), record)
 
     def _write_frame(self) -> None:
         if self._view.pending:

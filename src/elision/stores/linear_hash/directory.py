@@ -27,11 +27,15 @@ BODY: Final = _HEAD.size
 ENTRY: Final = 16
 #: Entries of a page.
 CAPACITY: Final = (PAGE - BODY) // ENTRY
-#: Share of the buckets' first pages that entries fill before a bucket is split.
+#: What `load_limits` in the benchmarks found to be worth its room.
 SPLIT_ABOVE: Final = 0.8
 _MAGIC: Final = b"ELISLHD1"
 #: Page 0: checksum, magic, log id, key id, offset of the log, level, split, entries, pages, buckets, catalogue's bytes.
 _META: Final = struct.Struct("<I8sQQQIIQIIQ")
+#: Of a page's header: record count, next page. An entry: key, value.
+_LINKS: Final = struct.Struct("<HxxI")
+_LINKS_AT: Final = 4
+_ENTRY: Final = struct.Struct("<8sQ")
 _U64: Final = struct.Struct("<Q")
 _U32: Final = struct.Struct("<I")
 
@@ -55,9 +59,13 @@ class DirectoryHeader:
 
 
 class Directory:
-    """The table in memory: pages of the file, and changed copies of them. For one thread at a time."""
+    """The table in memory: pages of the file, and changed copies of them. For one thread at a time.
 
-    def __init__(self) -> None:
+    split_above: share of the buckets' first pages that entries fill before a bucket is split.
+    """
+
+    def __init__(self, split_above: float = SPLIT_ABOVE) -> None:
+        self._split_above = split_above
         self.level = self.split = self.entries = 0
         self.lookups = self.pages_read = 0
         self._mapped: mmap.mmap | bytes = b""
@@ -66,6 +74,7 @@ class Directory:
         self._free: list[int] = []
         #: Bucket -> its first page.
         self._table = [self._make_page()]
+        self._most_entries = self._count_most_entries()
 
     @property
     def buckets(self) -> int:
@@ -90,11 +99,11 @@ class Directory:
         while number:
             self.pages_read += 1
             page, start = self._locate(number)
-            _, count, _, after, _ = _HEAD.unpack_from(page, start)
+            count, number = _LINKS.unpack_from(page, start + _LINKS_AT)
             at = _find_entry(page, key, start + BODY, count)
             if at >= 0:
-                return int(_U64.unpack_from(page, at + 8)[0])
-            number = after
+                found: int = _U64.unpack_from(page, at + 8)[0]
+                return found
         return None
 
     def get_all(self, key: bytes) -> list[int]:
@@ -117,22 +126,18 @@ class Directory:
         """Enter `value` under `key`, beside what is there."""
         number = self._table[self._find_bucket(key)]
         while True:
-            page = self._changed.get(number)
-            if page is None:
-                page = self._change(number)
-            _, count, _, after, _ = _HEAD.unpack_from(page)
+            page = self._changed.get(number) or self._change(number)
+            count, after = _LINKS.unpack_from(page, _LINKS_AT)
             if count < CAPACITY:
                 break
             if not after:
                 after = self._make_page()
-                _HEAD.pack_into(page, 0, 0, count, 0, after, number)
+                _LINKS.pack_into(page, _LINKS_AT, count, after)
             number = after
-        _HEAD.pack_into(page, 0, 0, count + 1, 0, after, number)
-        at = BODY + count * ENTRY
-        page[at : at + 8] = key
-        _U64.pack_into(page, at + 8, value)
+        _LINKS.pack_into(page, _LINKS_AT, count + 1, after)
+        _ENTRY.pack_into(page, BODY + count * ENTRY, key, value)
         self.entries += 1
-        if self.entries > SPLIT_ABOVE * CAPACITY * len(self._table):
+        if self.entries > self._most_entries:
             self._split_bucket()
 
     def remove(self, key: bytes, value: int) -> None:
@@ -157,6 +162,7 @@ class Directory:
         self._mapped = mapped
         self._pages = header.pages
         self._table = table
+        self._most_entries = self._count_most_entries()
         self._changed = {}
         used = {number for bucket in range(len(table)) for number in self._list_chain(bucket)}
         self._free = [number for number in range(1, header.pages) if number not in used]
@@ -186,6 +192,10 @@ class Directory:
         if bucket < self.split:
             return hashed & ((2 << self.level) - 1)
         return bucket
+
+    def _count_most_entries(self) -> int:
+        """Return the entries from which on a bucket is split."""
+        return int(self._split_above * CAPACITY * len(self._table))
 
     def _locate(self, number: int) -> tuple[bytearray | bytes | mmap.mmap, int]:
         """Return where page `number` is: a buffer, and its offset there."""
@@ -248,6 +258,7 @@ class Directory:
         self._table.append(self._make_page())
         self._fill_chain(chain[0], halves[0])
         self._fill_chain(self._table[-1], halves[1])
+        self._most_entries = self._count_most_entries()
         self.split += 1
         if self.split == 1 << self.level:
             self.level += 1

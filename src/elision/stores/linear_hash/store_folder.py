@@ -41,32 +41,19 @@ class OpenLog:
                         raise
 
 
-@dataclass(frozen=True, slots=True)
 class StoreFolder:
-    """The folder of one store."""
+    """The folder of one store.
 
-    path: Path
+    values, directory, lock: its files. old_pages, old_log: those of the format before.
+    """
 
-    @property
-    def values(self) -> Path:
-        return self.path / "values"
-
-    @property
-    def directory(self) -> Path:
-        return self.path / "directory"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "lock"
-
-    @property
-    def old_pages(self) -> Path:
-        """Return the page file of the format before."""
-        return self.path / "pages"
-
-    @property
-    def old_log(self) -> Path:
-        return self.path / "log"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values = path / "values"
+        self.directory = path / "directory"
+        self.lock = path / "lock"
+        self.old_pages = path / "pages"
+        self.old_log = path / "log"
 
     def is_old(self) -> bool:
         """Return whether a store of the format before is there and has not been converted."""
@@ -157,6 +144,4 @@ class StoreFolder:
 
     def is_current(self, file: OsFile) -> bool:
         """Return whether `file` is still the log: a compaction puts another one there."""
-        there = os.stat(self.values)
-        ours = os.fstat(file.descriptor)
-        return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+        return os.path.samestat(os.stat(self.values), os.fstat(file.descriptor))

@@ -23,7 +23,6 @@ from elision.stores.linear_hash.records import (
     RecordHeader,
     RecordPacker,
     draft_event,
-    parse_record,
 )
 from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.store import NewSession
@@ -101,7 +100,7 @@ class Writer:
                     f"{self._folder.path}: no more than {MAX_SESSION:,} sessions can be begun in one store"
                 )
             facts = pack_session_facts(new, parent)
-            self._add_record(self._packer.pack_session(BEGIN, number, new.at, facts))
+            self._add_record(*self._packer.pack_session(BEGIN, number, new.at, facts))
             self._add_events(self.catalogue.by_key[new.key], drafts, at)
         except (ElisionError, OSError) as error:
             self._forget_append(start, error)
@@ -130,7 +129,7 @@ class Writer:
     def delete_session(self, key: str) -> None:
         self._check_ready()
         session = self.find_session(key)
-        self._add_record(self._packer.pack_session(DELETE, session.number, session.changed))
+        self._add_record(*self._packer.pack_session(DELETE, session.number, session.changed))
         self._end_append()
 
     def find_session(self, key: str) -> SessionState:
@@ -214,15 +213,14 @@ class Writer:
 
     def _add_events(self, session: SessionState, drafts: Sequence[DraftRecord], at: float) -> None:
         for number, draft in enumerate(drafts, start=session.records + 1):
-            record = self._packer.pack_event(draft, session.number, number, at, self.catalogue.find_text)
-            self._add_record(record)
+            packed = self._packer.pack_event(draft, session.number, number, at, self.catalogue.find_text)
+            self._add_record(*packed)
 
-    def _add_record(self, record: bytes) -> None:
+    def _add_record(self, header: RecordHeader, record: bytes) -> None:
         view = self.state.view
-        header = parse_record(record, 0, view.pending_start + len(view.pending))
-        assert isinstance(header, RecordHeader)
+        place = view.pending_start + len(view.pending)
         view.pending += record
-        self.catalogue.enter_record(header, record)
+        self.catalogue.enter_record(header._replace(place=place), record)
 
     def _end_append(self) -> None:
         self._appends += 1
