@@ -1,4 +1,4 @@
-"""How full the linear-hash directory's buckets may be: pages read per lookup against bytes of the directory per turn."""
+"""How full the linear-hash directory's buckets may be: pages read per lookup against bytes of it per turn."""
 
 from __future__ import annotations
 

@@ -200,8 +200,6 @@ class LogWriter:
     def write_frame(self, data: bytes | bytearray) -> None:
         """Append one frame and sync. Raises OSError; the frame is not in the log then, as far as that can be known."""
         size = len(data) + len(_MARK)
-        if self._room is None:
-            self.cut_tail()
         self._reserve_room(self.end + FRAME + size)
         body = bytes(data) + _MARK
         head = _pack_header(_DATA, self.end, size, zlib.crc32(body))
@@ -209,7 +207,6 @@ class LogWriter:
             self._file.write_at(self.end, head + body)
             self._file.fsync()
         except OSError:
-            self._room = None
             with suppress(OSError):
                 self.cut_tail()
             raise
@@ -237,8 +234,9 @@ class LogWriter:
             self._extend(needed)
 
     def _extend(self, room: int) -> None:
-        assert self._room is not None
-        old = self._room
+        if self._room is None:
+            self.cut_tail()
+        old = self._room or self.end
         try:
             for at in range(old + FRAME, room, _PIECE):
                 self._file.write_at(at, bytes(min(_PIECE, room - at)))
@@ -248,8 +246,8 @@ class LogWriter:
             self._file.write_at(old, bytes(FRAME))
             self._file.fsync()
         except OSError:
-            self._room = None
-            self.cut_tail()
+            with suppress(OSError):
+                self.cut_tail()
             raise
         self._room = room
 

@@ -67,7 +67,7 @@ class _Repair:
         kept.unlink(missing_ok=True)
         os.link(self.folder.values, kept)
         self.folder.swap_log(fresh)
-        return _count_result(self.folder, self.packer, self.lost, (kept,))
+        return _finish_repair(self.folder, self.packer, self.lost, (kept,))
 
     def _read_draft(self, opened: OpenLog, session: SessionState, number: int) -> tuple[DraftRecord, float] | None:
         """Return a record; None if it is lost."""
@@ -101,15 +101,17 @@ def _repair_old(folder: StoreFolder) -> RepairResult:
             kept.append(path.with_name(f"{path.name}.damaged"))
             os.replace(path, kept[-1])
     folder.swap_log(fresh)
-    return _count_result(folder, RecordPacker(), lost, tuple(kept))
+    return _finish_repair(folder, RecordPacker(), lost, tuple(kept))
 
 
-def _count_result(
+def _finish_repair(
     folder: StoreFolder, packer: RecordPacker, lost: list[Finding], kept: tuple[Path, ...]
 ) -> RepairResult:
+    """Write the directory of the new log, and count what is in it."""
     opened = folder.open_log(packer)
-    sessions = list(opened.catalogue.by_key.values()) if opened else []
-    if opened:
-        opened.file.close()
+    assert opened is not None
+    with closing(opened.file):
+        folder.save_directory(opened, opened.reader.end)
+        sessions = list(opened.catalogue.by_key.values())
     records = sum(session.records for session in sessions)
     return RepairResult(sessions=len(sessions), records=records, lost=tuple(lost), kept=kept)

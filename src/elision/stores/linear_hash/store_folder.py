@@ -10,8 +10,8 @@ from pathlib import Path
 from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import Catalogue, LogView
 from elision.stores.linear_hash.directory import load_directory, save_directory
-from elision.stores.linear_hash.file_access import OsFile, sync_folder
-from elision.stores.linear_hash.log import START, LogReader, write_log_header
+from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
+from elision.stores.linear_hash.log import LogReader, write_log_header
 from elision.stores.linear_hash.records import RecordPacker, iterate_records
 
 
@@ -22,7 +22,7 @@ class OpenLog:
     directory_offset: how much of the log the directory's file has. directory_error: why it could not be used.
     """
 
-    file: OsFile
+    file: File
     reader: LogReader
     view: LogView
     catalogue: Catalogue
@@ -86,18 +86,22 @@ class StoreFolder:
         path.unlink(missing_ok=True)
         return OsFile(path, writable=True)
 
+    def open_values(self, *, writable: bool) -> File:
+        """Return the log's file. Raises OSError."""
+        return OsFile(self.values, writable=writable)
+
     def open_log(self, packer: RecordPacker, *, writable: bool = False, use_directory: bool = True) -> OpenLog | None:
         """Return the log, read to its end; None if the store was never written. Raises CorruptError, OSError."""
         if not self.values.exists():
             return None
-        file = OsFile(self.values, writable=writable)
+        file = self.open_values(writable=writable)
         try:
             return self._read_log(file, packer, use_directory=use_directory)
         except BaseException:
             file.close()
             raise
 
-    def _read_log(self, file: OsFile, packer: RecordPacker, *, use_directory: bool) -> OpenLog:
+    def _read_log(self, file: File, packer: RecordPacker, *, use_directory: bool) -> OpenLog:
         reader = LogReader(file, self._find_ids(file))
         view = LogView(file)
         opened = OpenLog(file, reader, view, Catalogue(reader.key_id, view, packer), 0)
@@ -106,7 +110,7 @@ class StoreFolder:
         opened.follow(packer)
         return opened
 
-    def _find_ids(self, file: OsFile) -> tuple[int, int] | None:
+    def _find_ids(self, file: File) -> tuple[int, int] | None:
         """Return the log's ids as the directory has them, where the log's header cannot be read."""
         try:
             LogReader(file)
@@ -119,8 +123,9 @@ class StoreFolder:
     def _load_directory(self, opened: OpenLog) -> None:
         try:
             header, directory, packed = load_directory(self.directory)
-            if header.log_id != opened.reader.log_id or header.offset < START:
-                raise CorruptError("the directory belongs to another log")
+            if header.log_id != opened.reader.log_id:
+                # A compaction was interrupted after it had put the new log in its place.
+                return
             opened.catalogue.load(directory, packed)
         except FileNotFoundError:
             return
@@ -142,6 +147,6 @@ class StoreFolder:
         os.replace(fresh, self.values)
         sync_folder(self.path)
 
-    def is_current(self, file: OsFile) -> bool:
+    def is_current(self, file: File) -> bool:
         """Return whether `file` is still the log: a compaction puts another one there."""
-        return os.path.samestat(os.stat(self.values), os.fstat(file.descriptor))
+        return isinstance(file, OsFile) and os.path.samestat(os.stat(self.values), os.fstat(file.descriptor))
