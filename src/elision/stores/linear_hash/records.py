@@ -44,14 +44,16 @@ _LARGEST: Final = 1 << 31
 _LEVEL: Final = 1
 #: An event is a tree that was just made, so nothing in it contains itself.
 _encode_json: Final = json.JSONEncoder(separators=(",", ":"), default=dict, check_circular=False).encode
-#: What turns begin with: the compressor knows it from the beginning. It is a part of the format.
-_DICTIONARY: Final = (
-    b'{"e":"opened","strategy":"","handles":1}{"e":"call","call":2,"at":1,"model":"claude-sonnet-4-5","tokens":1}'
-    b'{"e":"answer","call":2,"usage":{"input":36,"cache_read":10304,"cache_write":0,"output":70,"usd":0.0003}}'
-    b'{"e":"pass","call":2,"reason":"due","masks":[{"key":[1,1],"text":"[bash'
+#: What most events have in common: the compressor knows it from the beginning. It is a part of the format.
+DICTIONARY: Final = (
+    b'{"e":"head","messages":[{"role":"system","content":[{"text":"","pinned":true}],"hidden_tokens":'
+    b'{"e":"opened","strategy":"","dialect":"anthropic","handles":true,"tools":[{"of":"tool","blob":"'
+    b'{"e":"recalled","call":3,"key":[1,1],"tokens":50,"by":"user"}{"e":"called","call":2,"at":17,"model":"","tokens":}'
+    b'{"e":"answered","call":2,"usage":{"input":36,"cache_read":10304,"cache_write":0,"output":70,"usd":0.0003}}'
+    b'{"e":"decided","call":2,"reason":"due","masks":[{"key":[1,1],"text":"[t1.1"},{"key":[2,1],"text":"[bash '
     b'"}],"actions":[{"id":"toolu_","name":"bash","arguments":"{\\"command\\": \\"cd /testbed && grep -n \\"}"}],'
     b'"observations":[{"action_id":"toolu_","tool":"bash","role":"tool","error":false,"content":[{"text":"'
-    b'"}]}],"reasoning":"","model":"","usage":{"input":1,"output":1},"at":17'
+    b'"}]}],"reasoning":"","model":"","usage":{"input":1,"cache_read":0,"cache_write":0,"output":1},"at":17'
     b'"content":[{"blob":"0000000000000000000000000000000000000000000000000000000000000000"}],"actions":[{"id":"call_'
     b'{"e":"turn","node":"","turn":1,"content":[{"text":"'
 )
@@ -121,7 +123,7 @@ class RecordPacker:
     """Packs and unpacks records; for one thread at a time."""
 
     def __init__(self) -> None:
-        known = zstandard.ZstdCompressionDict(_DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        known = zstandard.ZstdCompressionDict(DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         known.precompute_compress(level=_LEVEL)
         self._compress = zstandard.ZstdCompressor(
             level=_LEVEL, dict_data=known, write_checksum=False, write_dict_id=False
