@@ -8,7 +8,7 @@ from contextlib import closing
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.catalogue import Catalogue
-from elision.stores.linear_hash.log import LogReader
+from elision.stores.linear_hash.log import FrameReader
 from elision.stores.linear_hash.records import RecordPacker, iterate_records
 from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.store import Finding
@@ -40,7 +40,7 @@ def _check_opened(folder: StoreFolder, opened: OpenLog, packer: RecordPacker) ->
 
 def _read_whole_log(opened: OpenLog, packer: RecordPacker) -> tuple[Catalogue, list[Finding]]:
     """Return what all records of the log add up to, and what is wrong with its frames."""
-    reader = LogReader(opened.file, (opened.reader.log_id, opened.reader.key_id))
+    reader = FrameReader(opened.file, (opened.reader.log_id, opened.reader.key_id))
     catalogue = Catalogue(reader.key_id, opened.view, packer)
     findings = []
     while reader.end < opened.reader.end:

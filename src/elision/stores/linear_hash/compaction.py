@@ -12,7 +12,7 @@ from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.catalogue import Catalogue, LogView, SessionState, pack_session_facts
-from elision.stores.linear_hash.log import FRAME, LogReader, LogWriter, write_log_header
+from elision.stores.linear_hash.log import FRAME, FrameReader, FrameWriter, write_log_header
 from elision.stores.linear_hash.records import BEGIN, DraftRecord, RecordHeader, RecordPacker
 from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.store import NewSession
@@ -28,8 +28,8 @@ class LogCopy:
         self.file = folder.create_file("values.new")
         write_log_header(self.file, key_id)
         self._packer = packer
-        reader = LogReader(self.file)
-        self._log = LogWriter(reader)
+        reader = FrameReader(self.file)
+        self._log = FrameWriter(reader)
         self._view = LogView(self.file)
         self.catalogue = Catalogue(reader.key_id, self._view, packer)
         self._begin_frame()

@@ -57,7 +57,7 @@ class LogDamage:
     what: str
 
 
-class LogReader:
+class FrameReader:
     """Reads the frames of a log, from an offset on.
 
     log_id: the log's own number. key_id: the secret of its keys, which a compaction keeps. ids: both, where the header
@@ -187,10 +187,10 @@ class LogReader:
                 at = piece.find(_FRAME_MAGIC, at + 1)
 
 
-class LogWriter:
+class FrameWriter:
     """Appends frames. The log was read to its end by `reader`. Raises OSError."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: FrameReader) -> None:
         self._file = reader.file
         self.end = reader.end
         #: Where the last end mark is; what lies before it is zeros. None while that is uncertain.

@@ -11,7 +11,7 @@ from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import Catalogue, LogView
 from elision.stores.linear_hash.directory import load_directory, save_directory
 from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
-from elision.stores.linear_hash.log import LogReader, write_log_header
+from elision.stores.linear_hash.log import FrameReader, write_log_header
 from elision.stores.linear_hash.records import RecordPacker, iterate_records
 
 
@@ -23,7 +23,7 @@ class OpenLog:
     """
 
     file: File
-    reader: LogReader
+    reader: FrameReader
     view: LogView
     catalogue: Catalogue
     directory_offset: int
@@ -102,7 +102,7 @@ class StoreFolder:
             raise
 
     def _read_log(self, file: File, packer: RecordPacker, *, use_directory: bool) -> OpenLog:
-        reader = LogReader(file, self._find_ids(file))
+        reader = FrameReader(file, self._find_ids(file))
         view = LogView(file)
         opened = OpenLog(file, reader, view, Catalogue(reader.key_id, view, packer), 0)
         if use_directory:
@@ -113,7 +113,7 @@ class StoreFolder:
     def _find_ids(self, file: File) -> tuple[int, int] | None:
         """Return the log's ids as the directory has them, where the log's header cannot be read."""
         try:
-            LogReader(file)
+            FrameReader(file)
         except CorruptError:
             with suppress(OSError, CorruptError):
                 header = load_directory(self.directory)[0]

@@ -15,7 +15,7 @@ from typing import Final
 from elision.errors import CorruptError, ElisionError, StoreError
 from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
 from elision.stores.linear_hash.keys import MAX_SESSION
-from elision.stores.linear_hash.log import FRAME, START, LogWriter
+from elision.stores.linear_hash.log import FRAME, START, FrameWriter
 from elision.stores.linear_hash.records import (
     BEGIN,
     DELETE,
@@ -197,7 +197,7 @@ class Writer:
                     f"{self._folder.values}: the log was cut: it has no end mark; run `elision store fsck --repair`"
                 )
             self.state: OpenLog = state
-            self._log = LogWriter(state.reader)
+            self._log = FrameWriter(state.reader)
         except OSError as error:
             raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
         self._begin_frame()
