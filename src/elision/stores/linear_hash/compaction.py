@@ -16,6 +16,7 @@ from elision.stores.linear_hash.log import FRAME, FrameReader, FrameWriter, writ
 from elision.stores.linear_hash.records import BEGIN, DraftRecord, RecordHeader, RecordPacker
 from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.store import NewSession
+from elision.trajectory.events import Event
 
 #: Bytes of a frame.
 _BATCH: Final = 1 << 20
@@ -50,6 +51,14 @@ class LogCopy:
         self._add(*self._packer.pack_event(draft, session, number, at, self.catalogue.find_text))
         if len(self._view.pending) >= _BATCH:
             self._write_frame()
+
+    def read_event(self, session: int, number: int) -> Event:
+        """Return a record as it was written. Raises CorruptError."""
+        self._write_frame()
+        offset = self.catalogue.find_record(session, number)
+        if offset is None:
+            raise CorruptError(f"record {number} was not written")
+        return self._packer.unpack_event(*self._view.read_record(offset), self.catalogue.read_text)
 
     def close(self) -> None:
         """Write what is left and close the file. Raises OSError."""

@@ -54,6 +54,10 @@ def write_old_sessions(folder: StoreFolder, old: OldStore, *, lenient: bool = Fa
                 draft = draft_event(old.unpack_event(body), copy.catalogue.keys, session.new.family)
                 copy.add_event(draft, number, index, session.changed)
             written[session.new.key] = (state, bodies)
+        for state, bodies in written.values():
+            for index, body in enumerate(bodies, start=1):
+                if copy.read_event(state.number, index) != old.unpack_event(body):
+                    raise CorruptError(f"session {state.key!r}: record {index} differs after its conversion")
         copy.close()
     except BaseException:
         copy.file.close()

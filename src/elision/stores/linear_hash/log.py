@@ -30,6 +30,7 @@ FRAME: Final = _FRAME.size
 _FRAME_MAGIC: Final = b"\xf5LH"
 _DATA: Final = 1
 _END: Final = 2
+_DATA_BEGINS: Final = _FRAME_MAGIC + bytes([_DATA])
 #: The last bytes of a frame.
 _MARK: Final = b"\xfa\xce"
 _SECTOR: Final = 512
@@ -72,11 +73,12 @@ class FrameReader:
         self.end = START
         self.damage: list[LogDamage] = []
 
-    def iterate_frames(self, *, thorough: bool = True) -> Iterator[LogFrame]:
-        """Yield the frames from `end` on, which moves; damaged ones as far as they can be read.
+    def has_more(self) -> bool:
+        """Return whether a frame seems to follow, with one small read."""
+        return self.file.read_at(self.end, 4) == _DATA_BEGINS
 
-        thorough: whether to look for frames after zeros, which cost a read of the reserved room.
-        """
+    def iterate_frames(self) -> Iterator[LogFrame]:
+        """Yield the frames from `end` on, which moves; damaged ones as far as they can be read."""
         size = self.file.size()
         while True:
             head = self.file.read_at(self.end, FRAME)
@@ -86,7 +88,8 @@ class FrameReader:
             found = None
             if any(head):
                 found = self._read_frame(self.end, head) or self._skip_damage(size)
-            elif thorough and self._find_frame(self.end, size) is not None:
+            elif self._find_frame(self.end, size) is not None:
+                # Sectors of the frame here were lost, and it is not the last one.
                 found = self._skip_damage(size)
             if found is None:
                 return

@@ -82,7 +82,7 @@ class RecordHeader(NamedTuple):
 
 @dataclass(slots=True)
 class DraftRecord:
-    """An event before it has a place. texts: its large texts. size: bytes before packing."""
+    """An event before it has a place. texts: its large texts."""
 
     value: bytes
     texts: Sequence[bytes]
@@ -90,8 +90,8 @@ class DraftRecord:
     node: bytes = b""
     masks: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def size(self) -> int:
+    def count_bytes(self) -> int:
+        """Return its size before packing."""
         return len(self.value) + sum(map(len, self.texts))
 
 
@@ -109,7 +109,7 @@ def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
 
     value, _ = split_texts(event, number_text)
     draft = DraftRecord(_encode_json(value).encode(), texts)
-    check_number(draft.size, "an event of this many bytes:")
+    check_number(draft.count_bytes(), "an event of this many bytes:")
     if isinstance(event, TurnAdded | TurnAmended):
         draft.turn = check_number(event.turn.index, "turn")
         if event.node:
@@ -156,9 +156,17 @@ class RecordPacker:
                     keys.append(key)
         payload = b"".join((struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes), *parts, draft.value))
         return self._pack(
-            EVENT, session, number, at, payload, raw=draft.size, turn=draft.turn, node=draft.node, texts=tuple(keys),
+            EVENT,
+            session,
+            number,
+            at,
+            payload,
+            raw=draft.count_bytes(),
+            turn=draft.turn,
+            node=draft.node,
+            texts=tuple(keys),
             masks=draft.masks,
-        )  # fmt: skip
+        )
 
     def pack_session(self, kind: int, session: int, at: float, facts: Sequence[Any] = ()) -> tuple[RecordHeader, bytes]:
         """Return a record that begins or deletes a session."""

@@ -263,7 +263,8 @@ class LinearHashStore:
         """Return the log as it is now."""
         seen = self._seen
         if seen is not None and self._folder.is_current(seen.file):
-            seen.follow(self._packer, thorough=False)
+            if seen.reader.has_more():
+                seen.follow()
         else:
             self._forget_seen()
             self._seen = self._folder.open_log(self._packer)

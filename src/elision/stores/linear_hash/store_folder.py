@@ -29,9 +29,9 @@ class OpenLog:
     directory_offset: int
     directory_error: str = ""
 
-    def follow(self, packer: RecordPacker, *, thorough: bool = True) -> None:
+    def follow(self) -> None:
         """Enter the frames that were written since. Raises CorruptError."""
-        for frame in self.reader.iterate_frames(thorough=thorough):
+        for frame in self.reader.iterate_frames():
             for header in iterate_records(frame.data, frame.start):
                 start = header.place - frame.start
                 try:
@@ -107,7 +107,7 @@ class StoreFolder:
         opened = OpenLog(file, reader, view, Catalogue(reader.key_id, view, packer), 0)
         if use_directory:
             self._load_directory(opened)
-        opened.follow(packer)
+        opened.follow()
         return opened
 
     def _find_ids(self, file: File) -> tuple[int, int] | None:
@@ -149,4 +149,5 @@ class StoreFolder:
 
     def is_current(self, file: File) -> bool:
         """Return whether `file` is still the log: a compaction puts another one there."""
-        return isinstance(file, OsFile) and os.path.samestat(os.stat(self.values), os.fstat(file.descriptor))
+        there = os.stat(self.values)
+        return isinstance(file, OsFile) and file.identity == (there.st_ino, there.st_dev)
