@@ -38,6 +38,8 @@ _SECTOR: Final = 512
 _LEAST_GROWTH: Final = 64 << 10
 _MOST_GROWTH: Final = 4 << 20
 _PIECE: Final = 1 << 20
+#: Bytes of records that a frame can have.
+MAX_FRAME: Final = (1 << 32) - 1 - len(_MARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +138,15 @@ class FrameReader:
         first = self.end
         after = self._find_frame(first, size)
         head = self.file.read_at(first, FRAME)
-        # A reader may have looked while the writer wrote: a frame that is valid now is no damage.
-        again = self._read_frame(first, head)
-        if again is not None:
-            return again
         length, _, _ = _parse_header(head, first)
         if after is None:
             if self._is_torn(first, length, size):
                 return None
             after = self._find_rest(first, length, size)
+        # A reader may have looked while the writer wrote: a frame that is valid now is no damage.
+        again = self._read_frame(first, self.file.read_at(first, FRAME))
+        if again is not None:
+            return again
         self.damage.append(LogDamage(first, after, "a frame is not as it was written"))
         # The frame's last bytes are its mark, or what is left where its size is not known.
         data = self.file.read_at(first + FRAME, max(0, after - first - FRAME - len(_MARK)))

@@ -15,7 +15,7 @@ from typing import Final
 from elision.errors import CorruptError, ElisionError, StoreError
 from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
 from elision.stores.linear_hash.keys import MAX_SESSION
-from elision.stores.linear_hash.log import FRAME, START, FrameWriter
+from elision.stores.linear_hash.log import FRAME, MAX_FRAME, START, FrameWriter
 from elision.stores.linear_hash.records import (
     BEGIN,
     DELETE,
@@ -218,6 +218,8 @@ class Writer:
 
     def _add_record(self, header: RecordHeader, record: bytes) -> None:
         view = self.state.view
+        if len(view.pending) + len(record) > MAX_FRAME:
+            raise StoreError(f"an append of more than {MAX_FRAME:,} bytes does not fit; append fewer events at once")
         place = view.pending_start + len(view.pending)
         view.pending += record
         self.catalogue.enter_record(header._replace(place=place), record)
