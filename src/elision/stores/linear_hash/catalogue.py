@@ -81,7 +81,8 @@ class LogView:
         """Return a record. Raises CorruptError if it is not as it was written."""
         self.values_read += 1
         if self.pending and offset >= self.pending_start:
-            data = bytes(self.pending[offset - self.pending_start :])
+            start = offset - self.pending_start
+            data = bytes(self.pending[start : start + read_size(self.pending, start)])
         else:
             data = self.file.read_at(offset, _GUESS)
             missing = read_size(data) - len(data)

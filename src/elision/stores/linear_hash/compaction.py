@@ -45,10 +45,10 @@ class LogCopy:
             shared=shared,
         )
         facts = pack_session_facts(new, parent)
-        self._add(*self._packer.pack_session(BEGIN, session.number, session.changed, facts))
+        self._add(*self._packer.pack_session(BEGIN, session.number, session.changed, facts, self._find_place()))
 
     def add_event(self, draft: DraftRecord, session: int, number: int, at: float) -> None:
-        self._add(*self._packer.pack_event(draft, session, number, at, self.catalogue.find_text))
+        self._add(*self._packer.pack_event(draft, session, number, at, self.catalogue.find_text, self._find_place()))
         if len(self._view.pending) >= _BATCH:
             self._write_frame()
 
@@ -66,10 +66,13 @@ class LogCopy:
         self._log.cut_tail()
         self.file.close()
 
+    def _find_place(self) -> int:
+        """Return where the next record will be in the log."""
+        return self._view.pending_start + len(self._view.pending)
+
     def _add(self, header: RecordHeader, record: bytes) -> None:
-        place = self._view.pending_start + len(self._view.pending)
         self._view.pending += record
-        self.catalogue.enter_record(header._replace(place=place), record)
+        self.catalogue.enter_record(header, record)
 
     def _write_frame(self) -> None:
         if self._view.pending:

@@ -38,6 +38,7 @@ _LINKS_AT: Final = 4
 _ENTRY: Final = struct.Struct("<8sQ")
 _U64: Final = struct.Struct("<Q")
 _U32: Final = struct.Struct("<I")
+_unpack_key: Final = _U64.unpack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +188,11 @@ class Directory:
     # Inside
 
     def _find_bucket(self, key: bytes) -> int:
-        hashed = int.from_bytes(key, "little")
-        bucket = hashed & ((1 << self.level) - 1)
+        (hashed,) = _unpack_key(key)
+        size = 1 << self.level
+        bucket: int = hashed & (size - 1)
         if bucket < self.split:
-            return hashed & ((2 << self.level) - 1)
+            bucket |= hashed & size
         return bucket
 
     def _count_most_entries(self) -> int:

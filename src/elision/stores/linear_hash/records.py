@@ -137,8 +137,9 @@ class RecordPacker:
         number: int,
         at: float,
         find_text: Callable[[bytes], tuple[bytes, int | None]],
+        place: int,
     ) -> tuple[RecordHeader, bytes]:
-        """Return a record, with its header as if it were at the beginning of the log.
+        """Return a record for `place`, and its header.
 
         find_text: key of a text, and the place of the record that contains it, if any does.
         """
@@ -146,9 +147,9 @@ class RecordPacker:
         sizes = []
         parts = []
         for text in draft.texts:
-            key, place = find_text(text)
-            if place is not None:
-                sizes.append(_ELSEWHERE | place)
+            key, known = find_text(text)
+            if known is not None:
+                sizes.append(_ELSEWHERE | known)
             else:
                 sizes.append(len(text))
                 parts.append(text)
@@ -161,6 +162,7 @@ class RecordPacker:
             number,
             at,
             payload,
+            place,
             raw=draft.count_bytes(),
             turn=draft.turn,
             node=draft.node,
@@ -168,9 +170,11 @@ class RecordPacker:
             masks=draft.masks,
         )
 
-    def pack_session(self, kind: int, session: int, at: float, facts: Sequence[Any] = ()) -> tuple[RecordHeader, bytes]:
-        """Return a record that begins or deletes a session."""
-        return self._pack(kind, session, 0, at, json.dumps(facts, separators=(",", ":")).encode())
+    def pack_session(
+        self, kind: int, session: int, at: float, facts: Sequence[Any], place: int
+    ) -> tuple[RecordHeader, bytes]:
+        """Return a record that begins or deletes a session, and its header."""
+        return self._pack(kind, session, 0, at, json.dumps(facts, separators=(",", ":")).encode(), place)
 
     def _pack(
         self,
@@ -179,6 +183,7 @@ class RecordPacker:
         number: int,
         at: float,
         payload: bytes,
+        place: int,
         *,
         raw: int = 0,
         turn: int = 0,
@@ -198,7 +203,7 @@ class RecordPacker:
         head = _HEADER.pack(0, size, session, number, turn, raw, kind, flags, len(texts), len(masks), at)
         rest = b"".join((head[4:], fields, packed))
         header = RecordHeader(
-            0,
+            place,
             size,
             session,
             number,
@@ -313,7 +318,7 @@ def parse_record(data: bytes | memoryview, start: int, place: int) -> RecordHead
     )
 
 
-def read_size(head: bytes, start: int = 0) -> int:
+def read_size(head: bytes | bytearray, start: int = 0) -> int:
     """Return the size that the beginning of a record states, 0 if too little of it is there."""
     if len(head) - start < HEADER:
         return 0

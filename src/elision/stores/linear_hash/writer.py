@@ -100,7 +100,7 @@ class Writer:
                     f"{self._folder.path}: no more than {MAX_SESSION:,} sessions can be begun in one store"
                 )
             facts = pack_session_facts(new, parent)
-            self._add_record(*self._packer.pack_session(BEGIN, number, new.at, facts))
+            self._add_record(*self._packer.pack_session(BEGIN, number, new.at, facts, self._find_place()))
             self._add_events(self.catalogue.by_key[new.key], drafts, at)
         except (ElisionError, OSError) as error:
             self._forget_append(start, error)
@@ -129,7 +129,7 @@ class Writer:
     def delete_session(self, key: str) -> None:
         self._check_ready()
         session = self.find_session(key)
-        self._add_record(*self._packer.pack_session(DELETE, session.number, session.changed))
+        self._add_record(*self._packer.pack_session(DELETE, session.number, session.changed, (), self._find_place()))
         self._end_append()
 
     def find_session(self, key: str) -> SessionState:
@@ -213,16 +213,20 @@ class Writer:
 
     def _add_events(self, session: SessionState, drafts: Sequence[DraftRecord], at: float) -> None:
         for number, draft in enumerate(drafts, start=session.records + 1):
-            packed = self._packer.pack_event(draft, session.number, number, at, self.catalogue.find_text)
+            place = self._find_place()
+            packed = self._packer.pack_event(draft, session.number, number, at, self.catalogue.find_text, place)
             self._add_record(*packed)
+
+    def _find_place(self) -> int:
+        """Return where the next record will be in the log."""
+        return self.state.view.pending_start + len(self.state.view.pending)
 
     def _add_record(self, header: RecordHeader, record: bytes) -> None:
         view = self.state.view
         if len(view.pending) + len(record) > MAX_FRAME:
             raise StoreError(f"an append of more than {MAX_FRAME:,} bytes does not fit; append fewer events at once")
-        place = view.pending_start + len(view.pending)
         view.pending += record
-        self.catalogue.enter_record(header._replace(place=place), record)
+        self.catalogue.enter_record(header, record)
 
     def _end_append(self) -> None:
         self._appends += 1
