@@ -9,7 +9,7 @@ from elision.stores.linear_hash.keys import KeyMaker
 
 LIMITS = (0.60, 0.75, 0.80, 0.90, 1.00)
 #: Turns at which is measured: between two doublings, as the load of single buckets follows the split pointer.
-SIZES = (40_000, 52_000, 66_000, 80_000)
+SIZES = (10_000, 13_000, 16_500, 20_000)
 LOOKUPS = 3_000
 
 
