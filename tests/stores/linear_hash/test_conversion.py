@@ -19,6 +19,8 @@ DATA = Path(__file__).parents[2] / "data"
 #: Written by the format before: four sessions and a fork, large and small results, masks, amended turns, equal texts;
 #: the newest records are in its log alone. `before.jsonl` is its export with `--log`.
 OLD = DATA / "linear_hash_before" / "store"
+#: Of two sessions: `s` with two appends (ids 1…, 2…), and `t`, which shares the first and has one of its own (3…).
+WITH_IDS = DATA / "linear_hash_before" / "store_with_ids"
 EXPORT = DATA / "linear_hash_before" / "before.jsonl"
 
 
@@ -38,6 +40,21 @@ def test_every_event_is_there(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"values", "lock"}
     after = store.length("fork")
     assert store.append("fork", [add_turn(99)], after=after, at=99.0) == after + 1
+    store.close()
+
+
+def test_the_ids_of_appends_are_kept(tmp_path: Path) -> None:
+    """A converted store recognizes what was appended before; a fork keeps a record that it appended itself."""
+    store = LinearHashStore(shutil.copytree(WITH_IDS, tmp_path / "store"))
+    first, third = (add_turn(1, "x" * 5_000, node="n1"), add_turn(2)), (add_turn(3),)
+    assert store.append("s", first, after=0, at=9.0, batch=b"1" * 16) == 2
+    assert store.append("s", third, after=2, at=9.0, batch=b"2" * 16) == 3
+    assert store.append("t", third, after=2, at=9.0, batch=b"3" * 16) == 3
+    for after, events, batch in ((2, third, b"2" * 16), (0, first, b"1" * 16)):
+        with pytest.raises(ConflictError):
+            store.append("t", events, after=after, at=9.0, batch=batch)
+    assert list(store.events("t")) == [*first, *third]
+    assert store.check() == []
     store.close()
 
 

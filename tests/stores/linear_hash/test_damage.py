@@ -220,6 +220,22 @@ def test_a_lost_text_is_noted(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_repair_keeps_the_ids_of_appends(tmp_path: Path) -> None:
+    """An append whose answer was lost before the damage is written once after it."""
+    store = LinearHashStore(tmp_path)
+    begin_session(store, "s")
+    events, batch = (add_turn(1, "x" * 5_000), add_turn(2)), bytes(range(16))
+    assert store.append("s", events, after=0, at=1.0, batch=batch) == 2
+    assert store.append("s", [add_turn(3)], after=2, at=1.0) == 3
+    store.close()
+    repair(tmp_path)
+    store = LinearHashStore(tmp_path)
+    assert store.append("s", events, after=0, at=1.0, batch=batch) == 2
+    with pytest.raises(ConflictError):
+        store.append("s", events, after=0, at=1.0, batch=bytes(16))
+    store.close()
+
+
 def test_a_store_in_use_is_not_repaired(tmp_path: Path) -> None:
     """Its writer is named."""
     store = LinearHashStore(tmp_path)

@@ -67,6 +67,21 @@ def test_a_turn_is_one_record(tmp_path: Path) -> None:
     assert header.size < 300
 
 
+def test_the_id_of_an_append(tmp_path: Path) -> None:
+    """Its first record has the id and the number of records, after the key of its history."""
+    store = LinearHashStore(tmp_path)
+    batch = bytes(range(16))
+    store.create_with_events(new_session("s"), [add_turn(1, node="n1"), add_turn(2)], at=1.5, batch=batch)
+    store.close()
+    log = (tmp_path / "values").read_bytes()
+    begin = 1024 + 24
+    first = begin + struct.unpack_from("<I", log, begin + 4)[0]
+    size, flags = struct.unpack_from("<I", log, first + 4)[0], log[first + 25]
+    assert flags & 5 == 5
+    assert log[first + 46 : first + 66] == batch + b"\0\0\0\2"
+    assert log[first + size + 25] & 5 == 0
+
+
 def test_the_directory(tmp_path: Path) -> None:
     """Page 0, one bucket, the table and the catalogue."""
     log, directory = write_store(tmp_path)

@@ -147,6 +147,24 @@ def test_a_store_does_not_grow_where_as_much_goes_as_comes(tmp_path: Path) -> No
     assert (tmp_path / "values").stat().st_size < 3_000
 
 
+def test_a_compaction_keeps_the_ids_of_appends(tmp_path: Path) -> None:
+    """A fork gets its parent's records without their ids when the parent is gone."""
+    store = LinearHashStore(tmp_path)
+    events, own = (add_turn(1, noise(1, 5_000)), add_turn(2)), (add_turn(3),)
+    begin_session(store, "s")
+    store.append("s", events, after=0, at=1.0, batch=b"1" * 16)
+    store.create_with_events(new_session("t", parent="s", shared=2), own, at=1.0, batch=b"2" * 16)
+    store.delete("s")
+    assert store.compact() > 0
+    store.close()
+    store = LinearHashStore(tmp_path)
+    assert store.append("t", own, after=2, at=9.0, batch=b"2" * 16) == 3
+    with pytest.raises(ConflictError):
+        store.append("t", events, after=0, at=9.0, batch=b"1" * 16)
+    assert read_log(store, "t") == [*events, *own]
+    store.close()
+
+
 def test_statistics_of_a_store_never_written(tmp_path: Path) -> None:
     """All zero."""
     store = LinearHashStore(tmp_path)

@@ -96,7 +96,7 @@ def rewrite_log(
     that cannot be read raises CorruptError. Raises OSError.
     """
     copy = LogCopy(folder, packer, source.reader.key_id)
-    read = read_draft or (lambda session, number: read_record_draft(source, packer, session, number))
+    read = read_draft or (lambda session, number: source.read_draft(packer, session, number))
     try:
         for session in sorted(source.catalogue.by_key.values(), key=lambda each: each.number):
             parent, shared = _find_shared(source.catalogue, copy.catalogue, session)
@@ -112,19 +112,6 @@ def rewrite_log(
         copy.file.path.unlink(missing_ok=True)
         raise
     return copy.file.path
-
-
-def read_record_draft(
-    source: OpenLog, packer: RecordPacker, session: SessionState, number: int
-) -> tuple[DraftRecord, float]:
-    """Return a record of a session, and when it was written. Raises CorruptError."""
-    offset = source.catalogue.find_record(session.number, number)
-    if offset is None:
-        raise CorruptError(f"record {number} of session {session.key!r} is missing")
-    header, data = source.view.read_record(offset)
-    # A fork was not changed when its parent's records were written.
-    at = header.at if header.session == session.number else session.begun
-    return packer.unpack_draft(header, data, source.catalogue.read_text), at
 
 
 def _find_shared(old: Catalogue, new: Catalogue, session: SessionState) -> tuple[int, int]:

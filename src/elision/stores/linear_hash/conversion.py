@@ -48,10 +48,11 @@ def write_old_sessions(folder: StoreFolder, old: OldStore, *, lenient: bool = Fa
             bodies = _read_bodies(old, session, losses, lenient=lenient)
             state = _make_state(session, number)
             parent, parent_bodies = written.get(session.new.parent, (None, []))
-            shared = _count_shared(bodies, parent_bodies, session)
+            shared = _count_shared(old, session, bodies, parent_bodies)
             copy.begin_session(state, shared, parent.number if parent and shared else 0)
             for index, body in enumerate(bodies[shared:], start=shared + 1):
                 draft = draft_event(old.unpack_event(body), copy.catalogue.keys, session.new.family)
+                draft.mark = old.read_batch_mark(session, index)
                 copy.add_event(draft, number, index, session.changed)
             written[session.new.key] = (state, bodies)
         for state, bodies in written.values():
@@ -87,13 +88,14 @@ def _make_state(session: OldSession, number: int) -> SessionState:
     return SessionState(number, new.key, new.family, new.parent, new.relation, new.at, session.changed)
 
 
-def _count_shared(bodies: list[bytes], parent: list[bytes], session: OldSession) -> int:
+def _count_shared(old: OldStore, session: OldSession, bodies: list[bytes], parent: list[bytes]) -> int:
     """Return how many records a session has in common with its parent at the beginning.
 
-    One that was changed after it began keeps a record of its own, which has the time of the change.
+    One that was changed after it began keeps a record of its own, which has the time of the change. So does one that an
+    append with an id wrote.
     """
     shared = 0
-    limit = len(bodies) - (session.changed != session.new.at)
-    while shared < min(limit, len(parent)) and bodies[shared] == parent[shared]:
+    limit = min(len(bodies) - (session.changed != session.new.at), len(parent))
+    while shared < limit and bodies[shared] == parent[shared] and not old.read_batch_mark(session, shared + 1):
         shared += 1
     return shared

@@ -39,6 +39,8 @@ _CHANGE: Final = struct.Struct("<BBHI")
 _IMAGES, _CHECKPOINT = 2, 3
 _HEAD, _DELETE = 2, 3
 _SESSION: Final = struct.Struct("<QQQddI")
+#: Of a log record's head: turn, size before packing. In format 2 the mark of an append follows.
+_LOG: Final = struct.Struct("<QQ")
 _U32: Final = struct.Struct("<I")
 
 
@@ -80,6 +82,11 @@ class OldStore:
         if record is None:
             raise CorruptError(f"record {number} of session {session.new.key!r} is missing")
         return record[1]
+
+    def read_batch_mark(self, session: OldSession, number: int) -> bytes:
+        """Return what a record keeps of the id of the append that it begins; b"" for none."""
+        head, _ = self.records.get(b"l" + session.identifier + struct.pack(">Q", number), (b"", b""))
+        return head[_LOG.size :]
 
     def unpack_event(self, body: bytes) -> Event:
         """Return the event of a record. Raises CorruptError."""

@@ -31,8 +31,10 @@ HEADER: Final = _HEADER.size
 _MASK: Final = struct.Struct("<IH")
 _U64: Final = struct.Struct("<Q")
 _KEY: Final = 8
+_MARK: Final = 20
 _HAS_NODE: Final = 1
 _IS_PLAIN: Final = 2
+_HAS_MARK: Final = 4
 #: In the sizes of texts: this one is in another record.
 _ELSEWHERE: Final = 1 << 63
 #: Bits of a place that name a text or a mask of a record.
@@ -62,7 +64,8 @@ DICTIONARY: Final = (
 class RecordHeader(NamedTuple):
     """A record's numbers. place: its offset in the log. node: key of its turn's history, b"" for none.
 
-    texts: keys of the large texts that it contains, in order. masks: (turn, position) of what it masks.
+    mark: of the append that it begins (`batch_ids`), b"" for none. texts: keys of the large texts
+    that it contains, in order. masks: (turn, position) of what it masks.
     """
 
     place: int
@@ -74,6 +77,7 @@ class RecordHeader(NamedTuple):
     kind: int
     at: float
     node: bytes
+    mark: bytes
     texts: tuple[bytes, ...]
     masks: tuple[tuple[int, int], ...]
     payload: int
@@ -82,13 +86,14 @@ class RecordHeader(NamedTuple):
 
 @dataclass(slots=True)
 class DraftRecord:
-    """An event before it has a place. texts: its large texts."""
+    """An event before it has a place. texts: its large texts. mark: of the append that it begins, b"" for none."""
 
     value: bytes
     texts: Sequence[bytes]
     turn: int = 0
     node: bytes = b""
     masks: tuple[tuple[int, int], ...] = ()
+    mark: bytes = b""
 
     def count_bytes(self) -> int:
         """Return its size before packing."""
@@ -166,6 +171,7 @@ class RecordPacker:
             raw=draft.count_bytes(),
             turn=draft.turn,
             node=draft.node,
+            mark=draft.mark,
             texts=tuple(keys),
             masks=draft.masks,
         )
@@ -188,6 +194,7 @@ class RecordPacker:
         raw: int = 0,
         turn: int = 0,
         node: bytes = b"",
+        mark: bytes = b"",
         texts: tuple[bytes, ...] = (),
         masks: tuple[tuple[int, int], ...] = (),
     ) -> tuple[RecordHeader, bytes]:
@@ -198,7 +205,9 @@ class RecordPacker:
             flags = _IS_PLAIN
         if node:
             flags |= _HAS_NODE
-        fields = b"".join((node, *texts, *[_MASK.pack(*mask) for mask in masks]))
+        if mark:
+            flags |= _HAS_MARK
+        fields = b"".join((node, mark, *texts, *[_MASK.pack(*mask) for mask in masks]))
         size = HEADER + len(fields) + len(packed)
         head = _HEADER.pack(0, size, session, number, turn, raw, kind, flags, len(texts), len(masks), at)
         rest = b"".join((head[4:], fields, packed))
@@ -212,6 +221,7 @@ class RecordPacker:
             kind,
             at,
             node,
+            mark,
             texts,
             masks,
             HEADER + len(fields),
@@ -231,7 +241,7 @@ class RecordPacker:
         """Return the draft that `pack_event` was given. read_text: a large text by its place. Raises CorruptError."""
         value, texts = self._split_payload(header, data)
         whole = [read_text(text) if isinstance(text, int) else text for text in texts]
-        return DraftRecord(value, whole, header.turn, header.node, header.masks)
+        return DraftRecord(value, whole, header.turn, header.node, header.masks, header.mark)
 
     def unpack_event(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> Event:
         """Return the event of a record. Raises CorruptError."""
@@ -305,6 +315,10 @@ def parse_record(data: bytes | memoryview, start: int, place: int) -> RecordHead
     if flags & _HAS_NODE:
         node = bytes(data[offset : offset + _KEY])
         offset += _KEY
+    mark = b""
+    if flags & _HAS_MARK:
+        mark = bytes(data[offset : offset + _MARK])
+        offset += _MARK
     keys: tuple[bytes, ...] = ()
     if texts:
         keys = tuple(bytes(data[offset + _KEY * each : offset + _KEY * each + _KEY]) for each in range(texts))
@@ -314,7 +328,20 @@ def parse_record(data: bytes | memoryview, start: int, place: int) -> RecordHead
         hidden = tuple(_MASK.unpack_from(data, offset + _MASK.size * each) for each in range(masks))
         offset += _MASK.size * masks
     return RecordHeader(
-        place, size, session, number, turn, raw, kind, at, node, keys, hidden, offset - start, bool(flags & _IS_PLAIN)
+        place,
+        size,
+        session,
+        number,
+        turn,
+        raw,
+        kind,
+        at,
+        node,
+        mark,
+        keys,
+        hidden,
+        offset - start,
+        bool(flags & _IS_PLAIN),
     )
 
 

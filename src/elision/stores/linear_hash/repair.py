@@ -15,7 +15,7 @@ from typing import Final
 from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import SessionState
 from elision.stores.linear_hash.check import check_store
-from elision.stores.linear_hash.compaction import read_record_draft, rewrite_log
+from elision.stores.linear_hash.compaction import rewrite_log
 from elision.stores.linear_hash.conversion import write_old_sessions
 from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.old_format import read_old_store
@@ -71,24 +71,24 @@ class _Repair:
 
     def _read_draft(self, opened: OpenLog, session: SessionState, number: int) -> tuple[DraftRecord, float] | None:
         """Return a record; None if it is lost."""
+        noted = False
+
+        def read_text(place: int) -> bytes:
+            nonlocal noted
+            try:
+                return opened.catalogue.read_text(place)
+            except CorruptError:
+                noted = True
+                return _NOTE.encode()
+
         try:
-            return read_record_draft(opened, self.packer, session, number)
-        except CorruptError:
-            pass
-        offset = opened.catalogue.find_record(session.number, number)
-        try:
-            if offset is None:
-                return None
-            header, data = opened.view.read_record(offset)
-            return self.packer.unpack_draft(header, data, lambda place: self._read_text(opened, place)), header.at
+            draft, at = opened.read_draft(self.packer, session, number, read_text)
         except CorruptError:
             return None
-
-    def _read_text(self, opened: OpenLog, place: int) -> bytes:
-        try:
-            return opened.catalogue.read_text(place)
-        except CorruptError:
-            return _NOTE.encode()
+        if noted:
+            # It is not what the append wrote.
+            draft.mark = b""
+        return draft, at
 
 
 def _repair_old(folder: StoreFolder) -> RepairResult:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.errors import CorruptError, StoreError
+from elision.stores.batch_ids import check_batch_id
 from elision.stores.excerpts import split_words
 from elision.stores.linear_hash.catalogue import Catalogue, SessionState
 from elision.stores.linear_hash.check import check_store
@@ -77,13 +78,15 @@ class LinearHashStore:
         with self._mutex:
             self._make_space().create_session(session, (), session.at)
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float) -> int:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
         with self._mutex:
-            return self._make_space().create_session(session, events, at)
+            return self._make_space().create_session(session, events, at, batch)
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        check_batch_id(batch)
         with self._mutex:
-            return self._get_writer().append_events(session, events, after=after, at=at)
+            return self._get_writer().append_events(session, events, after=after, at=at, batch=batch)
 
     def flush(self) -> None:
         """Make every append so far durable; of use with `group` above 1."""

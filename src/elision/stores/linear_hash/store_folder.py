@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.linear_hash.catalogue import Catalogue, LogView
+from elision.stores.linear_hash.catalogue import Catalogue, LogView, SessionState
 from elision.stores.linear_hash.directory import load_directory, save_directory
 from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
 from elision.stores.linear_hash.log import FrameReader, write_log_header
-from elision.stores.linear_hash.records import RecordPacker, iterate_records
+from elision.stores.linear_hash.records import DraftRecord, RecordHeader, RecordPacker, iterate_records
 
 
 @dataclass(slots=True)
@@ -39,6 +40,36 @@ class OpenLog:
                 except CorruptError:
                     if not frame.is_damaged:
                         raise
+
+    def read_draft(
+        self,
+        packer: RecordPacker,
+        session: SessionState,
+        number: int,
+        read_text: Callable[[int], bytes] | None = None,
+    ) -> tuple[DraftRecord, float]:
+        """Return a record of a session, and when it was written. Raises CorruptError.
+
+        read_text: a large text by its place; by default as the log has it.
+        """
+        header, data = self._read_numbered(session, number)
+        draft = packer.unpack_draft(header, data, read_text or self.catalogue.read_text)
+        if header.session == session.number:
+            return draft, header.at
+        # A fork was not changed when its parent's records were written, and does not have the ids of their appends.
+        draft.mark = b""
+        return draft, session.begun
+
+    def read_batch_mark(self, session: SessionState, number: int) -> bytes:
+        """Return what a record keeps of the id of the append that it begins; b"" for none. Raises CorruptError."""
+        header, _ = self._read_numbered(session, number)
+        return header.mark if header.session == session.number else b""
+
+    def _read_numbered(self, session: SessionState, number: int) -> tuple[RecordHeader, bytes]:
+        offset = self.catalogue.find_record(session.number, number)
+        if offset is None:
+            raise CorruptError(f"record {number} of session {session.key!r} is missing; run `elision store fsck`")
+        return self.view.read_record(offset)
 
 
 class StoreFolder:

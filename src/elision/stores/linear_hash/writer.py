@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.errors import CorruptError, ElisionError, StoreError
+from elision.stores.batch_ids import pack_batch_mark, recognize_append
 from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
 from elision.stores.linear_hash.keys import MAX_SESSION
 from elision.stores.linear_hash.log import FRAME, MAX_FRAME, START, FrameWriter
@@ -78,14 +79,17 @@ class Writer:
 
     # Changing
 
-    def create_session(self, new: NewSession, events: Sequence[Event], at: float) -> int:
-        """Begin a session with what it shares and with `events`; return its length.
+    def create_session(self, new: NewSession, events: Sequence[Event], at: float, batch: bytes = b"") -> int:
+        """Begin a session with what it shares and with `events`; return its length. batch: id of the append.
 
         Raises ConflictError, UnknownHandle, StoreError; TypeError if an event cannot be written as JSON.
         """
         self._check_ready()
-        drafts = self._draft_events(events, new.family)
-        if new.key in self.catalogue.by_key:
+        drafts = self._draft_events(events, new.family, batch)
+        known = self.catalogue.by_key.get(new.key)
+        if known is not None:
+            if self._has_append(known, drafts, new.shared, batch):
+                return new.shared + len(drafts)
             raise session_exists_error(new)
         parent = 0
         if new.shared:
@@ -108,12 +112,14 @@ class Writer:
         self._end_append()
         return new.shared + len(drafts)
 
-    def append_events(self, key: str, events: Sequence[Event], *, after: int, at: float) -> int:
+    def append_events(self, key: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         """Add `events` to a session; return its length. Raises as `create_session` does."""
         self._check_ready()
         session = self.find_session(key)
-        drafts = self._draft_events(events, session.family)
+        drafts = self._draft_events(events, session.family, batch)
         if session.records != after:
+            if self._has_append(session, drafts, after, batch):
+                return after + len(drafts)
             raise stale_writer_error(key, session.records, after)
         if not drafts:
             return after
@@ -207,9 +213,29 @@ class Writer:
         view.pending = bytearray()
         view.pending_start = self._log.end + FRAME
 
-    def _draft_events(self, events: Sequence[Event], family: str) -> list[DraftRecord]:
-        """Return `events` ready to be added. Nothing is changed if one cannot be written."""
-        return [draft_event(event, self.catalogue.keys, family) for event in events]
+    def _draft_events(self, events: Sequence[Event], family: str, batch: bytes) -> list[DraftRecord]:
+        """Return `events` ready to be added by the append `batch`. Nothing is changed if one cannot be written."""
+        drafts = [draft_event(event, self.catalogue.keys, family) for event in events]
+        if drafts:
+            drafts[0].mark = pack_batch_mark(batch, len(drafts))
+        return drafts
+
+    def _has_append(self, session: SessionState, drafts: Sequence[DraftRecord], after: int, batch: bytes) -> bool:
+        """Return whether the append `batch` wrote `drafts` after record `after`.
+
+        Raises StoreError if it wrote others.
+        """
+        mark = b""
+        if batch and 0 <= after < session.records:
+            mark = self.state.read_batch_mark(session, after + 1)
+        given = [(draft.value, list(draft.texts)) for draft in drafts]
+
+        def read_drafts() -> list[tuple[bytes, list[bytes]]]:
+            last = min(after + len(drafts), session.records)
+            found = [self.state.read_draft(self._packer, session, number) for number in range(after + 1, last + 1)]
+            return [(draft.value, list(draft.texts)) for draft, _ in found]
+
+        return recognize_append(session.key, batch, mark, given, read_drafts)
 
     def _add_events(self, session: SessionState, drafts: Sequence[DraftRecord], at: float) -> None:
         for number, draft in enumerate(drafts, start=session.records + 1):
