@@ -153,6 +153,7 @@ def load_fastest_encoder(name: str) -> Encoder:
 
 
 def _load_gigatoken(name: str) -> Encode:
+    import numpy  # noqa: F401 - what it returns is an array; without numpy its compiled code panics
     from gigatoken.gigatoken_rs import BPETokenizer
 
     # It reads a file only.
