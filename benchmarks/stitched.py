@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from elision.errors import ElisionError
 from elision.formats.registry import read_runs

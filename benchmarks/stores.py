@@ -19,6 +19,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeAlias
 
+import msgspec
+
 from benchmarks.stitched import runs
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.linear_hash.writer import WriterLimits
@@ -146,9 +148,10 @@ def _look_up(store: Store, turns: Sequence[Turn], count: int) -> float:
 
 def _own(turn: Turn, number: int, index: int) -> Turn:
     results = tuple(
-        replace(each, content=tuple(_numbered(part, number) for part in each.content)) for each in turn.observations
+        msgspec.structs.replace(each, content=tuple(_numbered(part, number) for part in each.content))
+        for each in turn.observations
     )
-    return replace(turn, index=index, observations=results)
+    return msgspec.structs.replace(turn, index=index, observations=results)
 
 
 def _numbered(part: Part, number: int) -> Part:

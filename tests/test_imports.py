@@ -62,7 +62,6 @@ CORE = (
     "turns",
 )
 EXTRAS = (
-    "gigatoken",
     "typer",
     "rich",
     "numpy",
@@ -77,7 +76,6 @@ EXTRAS = (
     "starlette",
     "aiohttp",
     "httptools",
-    "msgspec",
     "uvicorn",
     "openai",
     "anthropic",
@@ -251,7 +249,7 @@ def test_the_gateway_brings_the_command_line() -> None:
     """`elision serve` and `elision playback` are commands: their extra is enough to call them."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = brought("gateway", project["optional-dependencies"])
-    assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp", "msgspec"} <= found
+    assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
     assert "vl-convert-python" not in found
 
 

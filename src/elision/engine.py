@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeAlias, get_args
 
+import msgspec
+
 from elision.errors import BudgetError, SpecError, SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.billing import SessionBill
 from elision.strategies.budget import apply_learned_window
@@ -81,6 +83,8 @@ class NotReady:
 SummaryAnswer: TypeAlias = str | SummaryResult | SummaryError | NotReady
 PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
+#: How the reason begins of a pass that decides nothing.
+HELD_PREFIX = "held"
 #: The reason of a pass whose summary is written in the background.
 SUMMARY_BEING_WRITTEN: Final = "summary is being written"
 #: Greater than the index of any turn.
@@ -435,8 +439,7 @@ class Session:
 
     def hold_view(self, reason: str, now: float | None = None, model: str = "") -> View:
         """Return the view as decided so far, after a pass that decides nothing."""
-        offers = self._brings_recall_tools()
-        decided = PassDecided(len(self.state.turns) + 1, f"held: {reason}", offers=offers, held=True)
+        decided = PassDecided(len(self.state.turns) + 1, f"{HELD_PREFIX}: {reason}", offers=self._brings_recall_tools())
         return self._finish_pass(decided, now, model, self.state.track.tokens, Bill())
 
     def _finish_pass(self, decided: PassDecided, now: float | None, model: str, before: int, cost: Bill) -> View:
@@ -655,7 +658,7 @@ class Session:
         if event in self.events:
             return
         if isinstance(event, SummaryFailed):
-            self._record_failure(replace(event, retry_at=self.breaker.record_failure(event.call)))
+            self._record_failure(msgspec.structs.replace(event, retry_at=self.breaker.record_failure(event.call)))
         elif (made := event.summary) is not None:
             cost = self._bill_summary_call(made.input_tokens, made.cached_tokens, made.output_tokens, made.usd)
             used = SummaryCall(
@@ -756,7 +759,7 @@ class Session:
         context = self._make_context(called.at, called.model)
         before = self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, PassDecided))
-        if not decided.held:
+        if not decided.reason.startswith(HELD_PREFIX):
             self.policy.plan_pass(self.state, context)
         cost = Bill()
         for event in waiting:

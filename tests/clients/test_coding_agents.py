@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from elision.testing.builders import call, trajectory
@@ -119,7 +120,7 @@ def thoughtful() -> Trajectory:
     run = script("pi")
     steps = [turn for turn in run.turns if not any(action.name == "elision_recall" for action in turn.actions)]
     turns = [
-        replace(turn, index=index, reasoning=f"Thought {index}, of some length.")
+        msgspec.structs.replace(turn, index=index, reasoning=f"Thought {index}, of some length.")
         for index, turn in enumerate(steps, start=1)
     ]
     return replace(run, turns=tuple(turns))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from elision.formats.registry import read_runs

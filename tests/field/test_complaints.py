@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from elision.errors import BudgetError, SettingError, SummaryError
@@ -65,7 +66,7 @@ def test_1_the_bill_does_not_go_up() -> None:
 
 
 def thoughtful(run: Trajectory) -> Trajectory:
-    turns = tuple(replace(turn, reasoning=f"What to do at step {turn.index}?") for turn in run.turns)
+    turns = tuple(msgspec.structs.replace(turn, reasoning=f"What to do at step {turn.index}?") for turn in run.turns)
     return replace(run, turns=turns)
 
 

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from elision.formats.registry import read_runs
 from elision.testing.parsed_request import Api
 from elision.trajectory.content import Text
@@ -84,11 +86,11 @@ def _load_run(name: str) -> Trajectory:
 def _mark_turn(turn: Turn, number: int) -> Turn:
     who = name_owner(number, turn.index)
     seen = tuple(_mark_observation(each, f"[{who} turn {turn.index}]") for each in turn.observations)
-    return replace(turn, observations=seen)
+    return msgspec.structs.replace(turn, observations=seen)
 
 
 def _mark_observation(seen: Observation, mark: str) -> Observation:
-    return replace(seen, content=(Text(f"{mark}\n{seen.text}\n{mark}"),))
+    return msgspec.structs.replace(seen, content=(Text(f"{mark}\n{seen.text}\n{mark}"),))
 
 
 def list_marks(turns: int, number: int) -> Iterator[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from elision.errors import ElisionError, StoreError
 from elision.gateway.budgets import FULL_LOOK_SECONDS, LOOK_SECONDS, OVERLAP_SECONDS, Budgets, SessionSpend

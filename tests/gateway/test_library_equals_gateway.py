@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from elision.formats.registry import read_runs
@@ -53,7 +54,7 @@ class Counting(RecordedProvider):
     def _bill_request(self, *given: Any) -> Usage:
         usage = super()._bill_request(*given)
         counts = {name: round(getattr(usage, name) * self._factor) for name in ("input", "cache_read", "cache_write")}
-        return replace(usage, **counts)
+        return msgspec.structs.replace(usage, **counts)
 
 
 class Clock:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from elision.formats.registry import read_runs
@@ -113,7 +114,7 @@ def test_warm_head() -> None:
 def test_turn_without_usage() -> None:
     """A call without recorded usage is left out on both sides; what was said there is in the later prompts."""
     whole = run(call(2000, 0), call(3000, 2000), call(4000, 2000))
-    silent = replace(whole, turns=(whole.turns[0], replace(whole.turns[1], usage=None), whole.turns[2]))
+    silent = replace(whole, turns=(whole.turns[0], msgspec.structs.replace(whole.turns[1], usage=None), whole.turns[2]))
     found = checked(silent)
     assert [each.index for each in found.calls] == [1, 3]
     assert [each.counted.prompt for each in found.calls] == [2000, 4000]
@@ -129,7 +130,7 @@ def test_no_usage() -> None:
 def test_tool_definitions_larger_than_billed() -> None:
     """Tool definitions that count to more than the whole first prompt are taken at what is left of it."""
     made = run(call(2000, 0), call(2500, 2000), head=1500)
-    wordy = replace(made, head=replace(made.head, tools=({"name": "x" * 900},)))
+    wordy = replace(made, head=msgspec.structs.replace(made.head, tools=({"name": "x" * 900},)))
     assert checked(wordy).counted.prompt == 4500
 
 
@@ -220,7 +221,7 @@ def test_minimum() -> None:
     plain = (Usage(input=800, output=5), START, "")
     found = checked(run(plain, call(1300, 0), call(2000, 1300), head=500))
     assert causes(found) == [None, "minimum", None]
-    assert found.billed == replace(found.counted, output=found.billed.output)
+    assert found.billed == msgspec.structs.replace(found.counted, output=found.billed.output)
 
 
 def test_second_model() -> None:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -269,7 +270,7 @@ def test_no_hindsight_where_the_path_matters() -> None:
     assert not has_hindsight(parse_strategy("two-tier"))
     assert not has_hindsight(parse_strategy("pipeline(hybrid, summarization)"))
     assert has_hindsight(parse_strategy("pipeline(supersede, masking)"))
-    mixed = replace(run, turns=(*run.turns[:-1], replace(run.turns[-1], model="other")))
+    mixed = replace(run, turns=(*run.turns[:-1], msgspec.structs.replace(run.turns[-1], model="other")))
     assert find_cheapest_plan(mixed, parse_strategy("masking"), prices, SIZER) is None
 
 
@@ -287,10 +288,17 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     cold cache to either."""
     prices = find_price_set("anthropic")
     usage = Usage(input=1, cache_write=900, cache_write_1h=900, output=20)
-    turns = tuple(replace(_turn(index, [4000], 600.0 * index, said=False), usage=usage) for index in range(1, 31))
+    turns = tuple(
+        msgspec.structs.replace(_turn(index, [4000], 600.0 * index, said=False), usage=usage) for index in range(1, 31)
+    )
     task = Message(role="user", content=make_content("task " * 2_000))
     trajectory = Trajectory(id="hourly", head=Head(messages=(task,)), turns=turns)
-    brief = replace(trajectory, turns=tuple(replace(turn, usage=replace(usage, cache_write_1h=0)) for turn in turns))
+    brief = replace(
+        trajectory,
+        turns=tuple(
+            msgspec.structs.replace(turn, usage=msgspec.structs.replace(usage, cache_write_1h=0)) for turn in turns
+        ),
+    )
     found = {}
     for name, run in (("hour", trajectory), ("minutes", brief)):
         strategy = parse_strategy("masking(window=3)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,7 +156,7 @@ def test_from_the_start_behind_a_head_of_usual_size(strategy: str, prices: str, 
     """Tools that stand there anyway are no reason to exceed the cap: behind a head ten times their size it holds."""
     system = Message(role="system", content=make_content("Be careful with what you do. " * 60))
     # No head of other runs, which is told in tokens from the front: tools would push words out of it that raw reads.
-    whole = replace(run, head=replace(run.head, messages=(system, *run.head.messages), warm_tokens=0))
+    whole = replace(run, head=msgspec.structs.replace(run.head, messages=(system, *run.head.messages), warm_tokens=0))
     assert SIZER.count_tools(Head(tools=opened("start").tools)) * 10 < SIZER.count_message(system)
     assert (
         find_worst_ratio(CASES[f"{strategy} x cache-aware"], SMALL[prices], whole, write_summary, opened("start"))

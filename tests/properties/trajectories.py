@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory

@@ -62,9 +62,9 @@ def split_usage(usage: Usage | None) -> Bill | None:
     if usage is None:
         return None
     bill = _count_usage(usage, "")
-    for model, part in usage.others:
-        bill.subtract(_count_usage(part, ""))
-        bill.update(_count_usage(part, model))
+    for other in usage.others:
+        bill.subtract(_count_usage(other.usage, ""))
+        bill.update(_count_usage(other.usage, other.model))
     return +bill
 
 

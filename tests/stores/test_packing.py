@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.errors import CorruptError
+from elision.errors import CorruptError, StoreError
 from elision.stores.packing import LARGE, PackedEvent, Packer, list_blobs, measure_event
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded
@@ -45,6 +45,25 @@ def test_what_is_packed_is_unpacked(first: tuple[Text | Opaque, ...], second: tu
         packed = packer.pack(event)
         assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
         assert measure_event(event) == packed.size
+
+
+def test_a_record_of_a_newer_version_is_no_damage() -> None:
+    """Its error names the version, so that nobody repairs what an update would read."""
+    packer = Packer()
+    body = packer.compress(json.dumps({"e": "opened", "strategy": "raw", "v": 9}).encode())
+    with pytest.raises(StoreError, match="version 9") as caught:
+        packer.unpack(body, dict[bytes, bytes]().__getitem__)
+    assert not isinstance(caught.value, CorruptError)
+
+
+@pytest.mark.parametrize("number", [float("inf"), 10**40, -0.0])
+def test_numbers_of_a_client_come_back_as_they_were(number: float) -> None:
+    """What only Python's JSON can write is not turned into null."""
+    packer = Packer()
+    value = {"default": number}
+    event = HeadSet(Head(messages=(Message(role="user", content=(Opaque("x", 0, value),)),), tools=(value,)))
+    packed = packer.pack(event)
+    assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
 
 
 def test_large_texts_are_kept_once() -> None:

@@ -165,8 +165,11 @@ BROKEN = {
     "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 10 records are announced, 3 are there"),
     "newer": (broken(0, {"format": "elision.log/9"}), r"logs\.jsonl:1: .*newer than this Elision reads; update"),
     "a run": (['{"format":"elision.trajectory/1"}'], r"logs\.jsonl:1: .*`elision replay`"),
-    "a wrong relation": (broken(0, {"session": {"relation": "x"}}), r"logs\.jsonl:1: unreadable session \(`relation`"),
-    "no times": (broken(0, {"session": {"key": "s"}}), r"logs\.jsonl:1: unreadable session \('begun'\)"),
+    "a wrong relation": (
+        broken(0, {"session": {"relation": "x"}}),
+        r"logs\.jsonl:1: unreadable session \(.*`\$\.relation`",
+    ),
+    "no times": (broken(0, {"session": {"key": "s"}}), r"logs\.jsonl:1: unreadable session \(.*`family`"),
     "no session": (broken(0, {"session": 1}), r"logs\.jsonl:1: `session` is no object"),
     "an unknown event": (broken(2, {"e": "later"}), r"logs\.jsonl:3: unreadable record .*'later'"),
     "no object": (["[1]"], r"logs\.jsonl:1: no JSON object"),

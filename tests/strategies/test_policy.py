@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from elision.engine import Session, run_pass
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -211,7 +213,8 @@ def test_the_cap_holds_at_the_minimum_prefix() -> None:
     """A view is not made so small that it can no longer be cached."""
     late = [*range(3), *(100 + index for index in range(20))]
     turns = [
-        replace(step(index, long_text(1) if index == 1 else "ok"), at=10.0 * late[index - 1]) for index in range(1, 12)
+        msgspec.structs.replace(step(index, long_text(1) if index == 1 else "ok"), at=10.0 * late[index - 1])
+        for index in range(1, 12)
     ]
     prices = replace(CACHED, cache=replace(CACHED.cache, minimum=1024))
     assert ratio("masking(window=2, gist=0)", prices, turns, task="word " * 860) <= 1.10

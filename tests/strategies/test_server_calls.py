@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from elision.strategies.server_calls import ServerCalls
 from elision.trajectory.content import Opaque, Text

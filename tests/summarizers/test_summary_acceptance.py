@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from elision.engine import Session, run_pass
@@ -128,7 +129,7 @@ def test_what_a_summary_quotes_can_be_sent_too() -> None:
     for index in range(1, 5):
         command = "pytest -k first" if index == 1 else "pytest"
         added = make_turn(index, "I test it.", command=command, result="ok \ud83d\n" * (30 if index == 1 else 600))
-        found.add_turn(replace(added, interjections=said))
+        found.add_turn(msgspec.structs.replace(added, interjections=said))
     run_pass(found.prepare_view(), lambda _: GOOD)
     assert found.state.summary is not None
     assert "ok \ufffd" in found.state.summary.block

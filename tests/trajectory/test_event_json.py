@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import UserDict
+from types import MappingProxyType
 
 import pytest
 
-from elision.trajectory.event_json import decode_event, encode_event
+from elision.errors import CorruptError, StoreError
+from elision.trajectory.content import Text
+from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event
 from elision.trajectory.events import (
     Event,
     HeadSet,
@@ -22,8 +26,8 @@ from elision.trajectory.events import (
     WindowLearned,
 )
 from elision.trajectory.plan import Clip, Mask, Summary
-from elision.trajectory.turn import Head, Turn
-from elision.trajectory.usage import Usage
+from elision.trajectory.turn import Action, Head, Observation, Turn
+from elision.trajectory.usage import ModelUsage, Usage
 
 SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
 EVENTS: list[Event] = [
@@ -35,7 +39,6 @@ EVENTS: list[Event] = [
     PassDecided(1, "why"),
     PassDecided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
     PassDecided(3, "why", offers=True),
-    PassDecided(3, "held: gone", held=True),
     SummaryFailed(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     RequestSent(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),
     RequestSent(call=1, at=None, model="", tokens=0),
@@ -44,7 +47,9 @@ EVENTS: list[Event] = [
     UsageReported(call=1, usage=Usage(input=1, cache_read=2, cache_write=3, output=4, usd=0.5)),
     UsageReported(
         call=1,
-        usage=Usage(cache_write=3, cache_write_1h=2, first_prompt=1, others=(("claude-fable-5", Usage(input=9)),)),
+        usage=Usage(
+            cache_write=3, cache_write_1h=2, first_prompt=1, others=(ModelUsage("claude-fable-5", Usage(input=9)),)
+        ),
     ),
     ObservationRecalled(call=4, key=(1, 2), tokens=9, by="user"),
     WindowLearned(call=4, window=200_000),
@@ -62,19 +67,59 @@ def test_events_come_back(event: Event) -> None:
     assert decode_event(json.loads(json.dumps(encode_event(event)))) == event
 
 
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_the_version_is_kept_with_every_record(event: Event) -> None:
+    """A record of a version before there were numbers has none, and is version 1."""
+    value = encode_event(event)
+    assert value.pop("v") == RECORD_VERSION
+    assert decode_event(value) == event
+
+
+def test_a_record_of_a_newer_version_is_not_half_read() -> None:
+    """The error names the version: nothing is damaged, an update reads it."""
+    with pytest.raises(StoreError, match=r"version 7.*update elision") as caught:
+        decode_event({**encode_event(EVENTS[0]), "v": 7})
+    assert not isinstance(caught.value, CorruptError)
+
+
+def test_text_of_one_version_is_the_same_everywhere() -> None:
+    """Fields have their places, tags are sorted, and what has its default is left out."""
+    seen = Observation(action_id="", tool="bash", tags=frozenset({"b", "a"}), content=(Text("x"),), role="user")
+    turn = Turn(index=2, actions=(Action(id="", name="bash"),), observations=(seen,), usage=Usage(output=4), at=1.5)
+    assert json.dumps(encode_event(TurnAdded(turn, "n"))) == (
+        '{"e": "turn", "node": "n", "turn": 2, "actions": [{"id": "", "name": "bash", "arguments": "{}"}], '
+        '"observations": [{"action_id": "", "tool": "bash", "role": "user", "content": [{"text": "x"}], '
+        '"tags": ["a", "b"]}], "usage": {"input": 0, "cache_read": 0, "cache_write": 0, "output": 4}, '
+        '"at": 1.5, "v": 1}'
+    )
+
+
+def test_what_a_client_passes_may_be_of_its_own_kind() -> None:
+    """Subclasses of texts and numbers, and any mapping, are kept as the plain ones."""
+
+    class Name(str):
+        pass
+
+    tool = MappingProxyType({"name": Name("f"), "limits": UserDict(most=9)})
+    opened = SessionOpened(strategy=Name("raw"), tools=(tool,))
+    assert json.loads(json.dumps(encode_event(opened)))["tools"] == [{"name": "f", "limits": {"most": 9}}]
+
+
 @pytest.mark.parametrize(
     "value",
-    [{}, {"e": "new"}, {"e": "turn"}, {"e": "decided", "call": "1"}, {"e": "recalled", "key": [1]}, {"e": "answered"}],
+    [
+        {},
+        {"e": "new"},
+        {"e": "turn"},
+        {"e": "turn", "turn": 0},
+        {"e": "turn", "turn": 1, "content": [5], "observations": 3},
+        {"e": "decided", "call": "1"},
+        {"e": "recalled", "key": [1]},
+        {"e": "answered"},
+        {"e": "exchanged", "call": 1, "node": "n", "messages": ["text"]},
+    ],
 )
 def test_anything_else_is_a_value_error(value: dict[str, object]) -> None:
     """A record that no event was written as is refused, never half read."""
     with pytest.raises(ValueError):
         decode_event(value)
-
-
-def test_an_older_held_decision_is_read_as_held() -> None:
-    """Older records say it by their reason alone; a strategy's own reason may begin with the same letters."""
-    old = {"e": "decided", "call": 3, "reason": "held: nothing more is hidden while the store fails"}
-    assert decode_event(old) == PassDecided(3, old["reason"], held=True)  # type: ignore[arg-type]
-    assert encode_event(decode_event(old)) == {**old, "held": True}
-    assert decode_event({**old, "reason": "held back"}) == PassDecided(3, "held back")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.usage import Usage
+from elision.trajectory.usage import ModelUsage, Usage
 
 counts = st.integers(0, 10**9)
 
@@ -34,7 +34,7 @@ def test_an_hour_is_part_of_what_was_written() -> None:
 
 def test_a_sum_is_of_all_that_is_billed() -> None:
     """Tiers and the parts of other models add up as well; no single prompt was sent for both."""
-    one = Usage(input=1, cache_write=9, cache_write_1h=4, first_prompt=3, others=(("m", Usage(input=1)),))
+    one = Usage(input=1, cache_write=9, cache_write_1h=4, first_prompt=3, others=(ModelUsage("m", Usage(input=1)),))
     both = one + one
     assert (both.prompt, both.cache_write_1h, both.first_prompt, len(both.others)) == (20, 8, 0, 2)
     assert (one.sent_prompt, both.sent_prompt) == (3, 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.usage import Usage
+from elision.trajectory.usage import ModelUsage, Usage
 from elision.trajectory.usage_cost import cost_reported_usage
 
 SONNET = find_prices("claude-sonnet-4-6")
@@ -26,5 +26,5 @@ def test_each_count_has_its_price() -> None:
 def test_a_model_without_a_price_costs_what_the_asked_one_does() -> None:
     """Where nobody knows an advisor's prices the usual ones stand in."""
     part = Usage(input=100, output=10)
-    usage = Usage(input=300, output=30, others=(("nobody-knows-it", part),))
+    usage = Usage(input=300, output=30, others=(ModelUsage("nobody-knows-it", part),))
     assert cost_reported_usage(usage, SONNET) == pytest.approx((300 * 3 + 30 * 15) / 1e6)

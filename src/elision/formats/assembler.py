@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from elision.providers.shared.json_reading import join_lines
 from elision.providers.shared.message_tags import MessageTags

@@ -12,22 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from elision.errors import FormatError
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
-from elision.trajectory.json_form import (
-    decode_head,
-    decode_turn,
-    drop_empty,
-    drop_unknown,
-    encode_head,
-    encode_turn,
-    read_integer,
-    read_mapping,
-    read_mappings,
-    read_optional,
-    read_text,
-)
+from elision.trajectory.event_json import decode_head, decode_turn, encode_head, encode_turn
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Turn
 
@@ -35,40 +26,45 @@ VERSION = 1
 _FORMAT = re.compile(r"(?:elision|lacuna)\.trajectory/(\d{1,9})")
 
 
+class _RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The line that a run begins with. head: as `encode_head` writes it. observations: "user" or ""."""
+
+    format: str
+    id: str
+    file: str = ""
+    recorded_as: str = ""
+    model: str = ""
+    observations: str = ""
+    compactions: tuple[Compaction, ...] = ()
+    parent: str | None = None
+    recorded_window: int | None = None
+    head: dict[str, Any]
+
+
 # --- out ---------------------------------------------------------------------------------------------------------
 
 
 def export(trajectory: Trajectory) -> Iterator[str]:
     """Yield the lines of `trajectory`, without line ends; pure ASCII."""
-    yield _dump_line(
-        {
-            "format": f"elision.trajectory/{VERSION}",
-            "id": trajectory.id,
-            **drop_empty(
-                file=trajectory.file,
-                recorded_as=trajectory.format,
-                model=trajectory.model,
-                observations=trajectory.observations if trajectory.observations != "tools" else "",
-                compactions=[_dump_compaction(compaction) for compaction in trajectory.compactions],
-            ),
-            **drop_unknown(parent=trajectory.parent, recorded_window=trajectory.recorded_window),
-            "head": encode_head(trajectory.head),
-        }
+    header = _RunHeader(
+        format=f"elision.trajectory/{VERSION}",
+        id=trajectory.id,
+        file=trajectory.file,
+        recorded_as=trajectory.format,
+        model=trajectory.model,
+        observations="user" if trajectory.observations == "user" else "",
+        compactions=trajectory.compactions,
+        parent=trajectory.parent,
+        recorded_window=trajectory.recorded_window,
+        head=encode_head(trajectory.head),
     )
+    yield _dump_line(msgspec.to_builtins(header))
     for turn in trajectory.turns:
         yield _dump_line(encode_turn(turn))
 
 
 def _dump_line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"), default=dict)
-
-
-def _dump_compaction(compaction: Compaction) -> dict[str, Any]:
-    return {
-        "before": compaction.before,
-        **drop_empty(summary=compaction.summary),
-        **drop_unknown(tokens_before=compaction.tokens_before),
-    }
+    return json.dumps(value, separators=(",", ":"))
 
 
 # --- in ----------------------------------------------------------------------------------------------------------
@@ -79,7 +75,7 @@ class _ExportedRun:
     """A run while its turns still come in."""
 
     line: int
-    head: Mapping[str, Any]
+    header: Mapping[str, Any]
     turns: list[Turn] = field(default_factory=list)
 
 
@@ -127,7 +123,8 @@ def _begin_run(document: Document, line: JsonLine) -> _ExportedRun:
 def _add_turn(document: Document, run: _ExportedRun, line: JsonLine) -> Iterator[Problem]:
     expected = len(run.turns) + 1
     try:
-        turn = decode_turn(line.value, expected)
+        # A turn that cannot be read is left out; those after it move up.
+        turn = replace(decode_turn(dict(line.value)), index=expected)
     except ValueError as error:
         yield _make_problem(document, line.number, f"unreadable turn ({error}); left out, later turns move up")
         return
@@ -150,24 +147,16 @@ def _make_problem(document: Document, line: int, reason: str) -> Problem:
 
 
 def _parse_trajectory(document: Document, run: _ExportedRun) -> Trajectory:
-    value = run.head
+    header = msgspec.convert(run.header, _RunHeader)
     return Trajectory(
-        id=read_text(value, "id"),
-        head=decode_head(read_mapping(value, "head")),
+        id=header.id,
+        head=decode_head(header.head),
         turns=tuple(run.turns),
-        file=read_text(value, "file"),
-        format=read_text(value, "recorded_as"),
-        model=read_text(value, "model"),
-        parent=read_optional(value, "parent", read_text),
-        compactions=tuple(map(_parse_compaction, read_mappings(value, "compactions"))),
-        recorded_window=read_optional(value, "recorded_window", read_integer),
-        observations="user" if read_text(value, "observations") == "user" else "tools",
-    )
-
-
-def _parse_compaction(value: Mapping[str, Any]) -> Compaction:
-    return Compaction(
-        before=read_integer(value, "before"),
-        tokens_before=read_optional(value, "tokens_before", read_integer),
-        summary=read_text(value, "summary"),
+        file=header.file,
+        format=header.recorded_as,
+        model=header.model,
+        parent=header.parent,
+        compactions=header.compactions,
+        recorded_window=header.recorded_window,
+        observations="user" if header.observations == "user" else "tools",
     )

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import msgspec
+
 from elision.formats.document import RunOrProblem
 from elision.providers.shared.base_renderer import SEALED_KINDS
 from elision.trajectory.assistant_text import join_argument_text
@@ -63,7 +65,9 @@ def _take_over_facts(longer: Trajectory, shorter: Trajectory) -> Trajectory:
     """
     known = shorter.turns[-1]
     turn = longer.turns[known.index - 1]
-    completed = replace(turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model)
+    completed = msgspec.structs.replace(
+        turn, usage=turn.usage or known.usage, at=turn.at or known.at, model=known.model or turn.model
+    )
     turns = (*longer.turns[: known.index - 1], completed, *longer.turns[known.index :])
     return replace(longer, turns=turns)
 

@@ -9,9 +9,11 @@ about.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from elision.engine import count_output_tokens
 from elision.errors import PriceError

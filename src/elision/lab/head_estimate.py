@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
@@ -27,7 +29,7 @@ def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
         warm = first.usage.cache_read
     else:
         warm = 0
-    return replace(trajectory, head=replace(head, hidden_tokens=hidden, warm_tokens=warm))
+    return replace(trajectory, head=msgspec.structs.replace(head, hidden_tokens=hidden, warm_tokens=warm))
 
 
 def _estimate_turn_tokens(turn: Turn, sizer: Sizer) -> int:

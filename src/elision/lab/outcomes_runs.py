@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from elision.errors import FormatError, PriceError, StoreError
 from elision.formats.document import Document
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, read_json_value
@@ -258,7 +260,7 @@ def _cost_trajectory(run: Trajectory, prices: Prices | None) -> tuple[float | No
 def _cost_usage(usage: Usage, model: str, prices: Prices | None) -> float | None:
     """Return what a call cost, in USD; None where neither the recording nor a price list knows."""
     if prices is not None:
-        return cost_reported_usage(replace(usage, usd=None), prices)
+        return cost_reported_usage(msgspec.structs.replace(usage, usd=None), prices)
     if usage.usd is not None:
         return usage.usd
     try:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from elision.lab.clock import calls
 from elision.lab.head_estimate import add_recorded_head
 from elision.trajectory.events import HeadSet, TurnAdded
@@ -96,7 +98,7 @@ def _estimate_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
     if first is None or first.usage is None or first.index > 1 or said + sizer.count_tools(head) <= first.usage.prompt:
         return trajectory
     left = max(0, first.usage.prompt - said)
-    return replace(trajectory, head=replace(head, tools=(), hidden_tokens=left))
+    return replace(trajectory, head=msgspec.structs.replace(head, tools=(), hidden_tokens=left))
 
 
 @dataclass(slots=True)

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+
+import msgspec
 
 from elision.engine import Session
 from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.batch_ids import make_batch_id
-from elision.stores.store import NewSession, Store
+from elision.stores.store import NewSession, Relation, Store
 from elision.strategies.guards import Guards, RunWatch
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
-
-
-class HistoryChange(StrEnum):
-    """How a request's messages continue what was known. The values are those of `Diagnostics.history`.
-
-    CONTINUE: they begin with what was known. AMENDED: the newest turn has another ending. UNDO: the newest turns are
-    gone. FORK: other turns follow. REPLACED: known messages come in another place, as after a compaction by the client.
-    """
-
-    CONTINUE = "continue"
-    AMENDED = "amended"
-    UNDO = "undo"
-    FORK = "fork"
-    REPLACED = "replaced"
 
 
 @dataclass(slots=True)
@@ -224,7 +211,7 @@ def map_nodes(events: Sequence[Event]) -> dict[int, str]:
 
 def _keep_assistant_part(turn: Turn) -> Turn:
     """Return `turn` with nothing but what the assistant wrote."""
-    return replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
+    return msgspec.structs.replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
 
 
 def make_branch(new: NewSession, session: Session, guards: Guards) -> SessionBranch:
@@ -271,8 +258,11 @@ def branch_number(key: str) -> int:
     return 1
 
 
-def relate_history(history: History, known: set[bytes]) -> HistoryChange:
-    """Return how a history that differs from the `known` messages relates to them: FORK or REPLACED."""
-    if known & history.collect_digests():
-        return HistoryChange.REPLACED
-    return HistoryChange.FORK
+def relate_history(history: History | None, known: set[bytes]) -> Relation:
+    """Return how a history that differs from the `known` messages relates to them.
+
+    "replaced" where some of them come again in another place, as after a compaction by the client; else "fork".
+    """
+    if history is not None and known & history.collect_digests():
+        return "replaced"
+    return "fork"

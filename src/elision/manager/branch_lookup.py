@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from elision.engine import Session
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.manager.branch import (
-    HistoryChange,
     SessionBranch,
     branch_number,
     has_session,
@@ -100,9 +99,7 @@ class BranchLookup:
             return None
         return self.load_branch(keys[0])
 
-    def find_branch(
-        self, history: History, at_hand: SessionBranch | None = None
-    ) -> tuple[SessionBranch, HistoryChange]:
+    def find_branch(self, history: History, at_hand: SessionBranch | None = None) -> tuple[SessionBranch, str]:
         """Return the branch that `history` continues, and how it continues it. Raises StoreError.
 
         at_hand: the branch of the client's messages so far. Without turns it cannot be found by its history.
@@ -117,14 +114,12 @@ class BranchLookup:
         if known is None and not self.family:
             known = self.load_root_branch()
         if known is None:
-            return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
+            return self._take_free_key(self.begin_session()), "continue"
         if not known.session.state.turns:
-            return known, HistoryChange.CONTINUE
-        return self.fork_branch(known, -1, "replaced"), HistoryChange.REPLACED
+            return known, "continue"
+        return self.fork_branch(known, -1, "replaced"), "replaced"
 
-    def follow_divergence(
-        self, current: SessionBranch, history: History, intact: int
-    ) -> tuple[SessionBranch, HistoryChange]:
+    def follow_divergence(self, current: SessionBranch, history: History, intact: int) -> tuple[SessionBranch, str]:
         """Return the branch that `history` continues after it diverged from `current`, and how it continues it.
 
         intact: turns that both share; -1 where not even the head is the same.
@@ -148,7 +143,7 @@ class BranchLookup:
 
     def _continue_from(
         self, found: SessionBranch, turns: int, history: History, current: SessionBranch | None = None
-    ) -> tuple[SessionBranch, HistoryChange]:
+    ) -> tuple[SessionBranch, str]:
         """Return `found` if it ends with turn `turns`, else a fork of it there, and how `history` continues it.
 
         current: the branch that the client leaves.
@@ -158,25 +153,24 @@ class BranchLookup:
             # Another process wrote this turn after the search.
             turns += 1
         if turns == known:
-            return found, HistoryChange.CONTINUE
+            return found, "continue"
         if (
             self.is_shared
             and 0 <= turns == known - 1 < history.conversation.turn_count
             and found.is_amended_by(history)
         ):
             # Another process was given the newest turn with another ending.
-            return found, HistoryChange.AMENDED
+            return found, "amended"
         last = found.key
         if current is not None and session_name(current.key) == session_name(found.key):
             last = max(found.key, current.key, key=branch_number)
         if turns >= 0 and history.conversation.turn_count == turns:
-            return self._take_free_key(self.fork_branch(found, turns, "fork", last)), HistoryChange.UNDO
-        change = relate_history(history, _collect_left_digests(found, turns))
-        if self.family and turns < 0 and change is HistoryChange.FORK:
+            return self._take_free_key(self.fork_branch(found, turns, "fork", last)), "undo"
+        how = relate_history(history, _collect_left_digests(found, turns))
+        if self.family and turns < 0 and how == "fork":
             # The two have nothing in common: this is another run of the family.
-            return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
-        relation: Relation = "replaced" if change is HistoryChange.REPLACED else "fork"
-        return self._take_free_key(self.fork_branch(found, turns, relation, last)), change
+            return self._take_free_key(self.begin_session()), "continue"
+        return self._take_free_key(self.fork_branch(found, turns, how, last)), how
 
     def _take_free_key(self, branch: SessionBranch) -> SessionBranch:
         """Give a new branch a key that no session has, so that the key stays true however late it is written."""

@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
+import msgspec
+
 from elision.engine import SUMMARY_BEING_WRITTEN, NotReady, Session, SummaryAnswer
 from elision.errors import (
     CallbackError,
@@ -26,8 +28,8 @@ from elision.errors import (
     describe_error,
     words_of_error,
 )
-from elision.manager import recall_tools
-from elision.manager.branch import HistoryChange, SessionBranch
+from elision.manager import exchanges, recall_tools
+from elision.manager.branch import SessionBranch
 from elision.manager.branch_lookup import BranchLookup
 from elision.manager.context_options import Options
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
@@ -43,7 +45,7 @@ from elision.providers.live.pieces import LiveDialect
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
-from elision.trajectory.events import Event, PassDecided, SessionOpened, SummaryFailed
+from elision.trajectory.events import Event, PassDecided, RecallExchanged, SessionOpened, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.tokens import Sizer, make_counter
@@ -185,10 +187,11 @@ class CallPreparer:
 
     def follow_history(
         self, request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
+    ) -> Steps[tuple[SessionBranch, History, str]]:
         """Find or make the branch that the request continues, and read its new messages.
 
-        Returns the branch, its history, and how the request continues it.
+        Returns the branch, its history, and how the request continues it: "continue", "amended", "undo", "fork" or
+        "replaced".
         """
         yield from self._leave_loop(request)
         body = request.messages[: request.end]
@@ -203,16 +206,16 @@ class CallPreparer:
             return (yield from self._continue_shared(branch, common, body, request, dialect))
         if common == len(history):
             self._ingest_turns(branch, history.extend(body[common:]), request)
-            return branch, history, HistoryChange.CONTINUE
+            return branch, history, "continue"
         if self._is_amendment(branch, history, common):
             history.truncate(history.conversation.turn_count - 1)
             self._ingest_turns(branch, history.extend(body[len(history) :]), request)
-            return branch, history, HistoryChange.AMENDED
+            return branch, history, "amended"
         return (yield from self._follow_divergence(branch, history.count_intact_turns(common), body, request, dialect))
 
     def _continue_shared(
         self, branch: SessionBranch, common: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
+    ) -> Steps[tuple[SessionBranch, History, str]]:
         """Continue a branch that other processes write to as well, after what they wrote.
 
         common: leading messages of `body` that were read before.
@@ -233,7 +236,7 @@ class CallPreparer:
             self._adopt_branch(branch, history, request)
         else:
             self._ingest_turns(branch, first, request)
-        return branch, history, HistoryChange.CONTINUE
+        return branch, history, "continue"
 
     def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
         """Return whether another branch has turns after the `known` ones, which another process was request."""
@@ -269,7 +272,7 @@ class CallPreparer:
 
     def _open_branch(
         self, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
+    ) -> Steps[tuple[SessionBranch, History, str]]:
         """Find the branch of a history that is read for the first time, or begin one."""
         history = self._read_history(body, request, dialect)
         at_hand = self.branch or self._left_branch
@@ -277,14 +280,14 @@ class CallPreparer:
         if at_hand is None and self._is_new_session(history):
             branch = self.branch_lookup.begin_session()
             self._adopt_branch(branch, history, request)
-            return branch, history, HistoryChange.CONTINUE
+            return branch, history, "continue"
         try:
-            branch, change = yield StoreCall(lambda: self.branch_lookup.find_branch(history, at_hand))
+            branch, how = yield StoreCall(lambda: self.branch_lookup.find_branch(history, at_hand))
         except ConflictError:
             raise
         except StoreError as error:
             self.add_fault("store", error)
-            change = HistoryChange.CONTINUE
+            how = "continue"
             if at_hand is not None and at_hand.unverified and has_same_turns(at_hand, history):
                 # The store may have it by now: another branch would be the same session a second time.
                 branch = at_hand
@@ -292,7 +295,7 @@ class CallPreparer:
                 branch = self.branch_lookup.begin_session()
             branch.unverified = True
         self._adopt_branch(branch, history, request)
-        return branch, history, change
+        return branch, history, how
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.
@@ -312,7 +315,7 @@ class CallPreparer:
 
     def _follow_divergence(
         self, current: SessionBranch, intact: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
+    ) -> Steps[tuple[SessionBranch, History, str]]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self._read_history(body, request, dialect)
         intact = min(intact, len(current.session.state.turns))
@@ -320,16 +323,20 @@ class CallPreparer:
             failed = yield from self._try_write(current, self.options.clock())
             if failed is not None:
                 self.add_fault("store", failed)
-        branch, change = yield StoreCall(lambda: self.branch_lookup.follow_divergence(current, history, intact))
-        if change is HistoryChange.CONTINUE and branch is not current and branch.session.state.turns:
-            change = HistoryChange.FORK
+        branch, how = yield StoreCall(lambda: self.branch_lookup.follow_divergence(current, history, intact))
+        if how == "continue" and branch is not current and branch.session.state.turns:
+            how = "fork"
         self._adopt_branch(branch, history, request)
-        return branch, history, change
+        return branch, history, how
 
-    def read_other_history(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[History]:
-        """Return the history that the request has, whichever the present one is."""
+    def find_stored_exchanges(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
+        """Return what the client never saw of the stored session that begins like the request."""
         yield from self._leave_loop(request)
-        return self._read_history(request.messages[: request.end], request, dialect)
+        history = self._read_history(request.messages[: request.end], request, dialect)
+        found: list[RecallExchanged] = yield StoreCall(
+            lambda: exchanges.find_stored_exchanges(self.store, self.branch_lookup.search_family, history)
+        )
+        return found
 
     def _leave_loop(self, request: IncomingRequest) -> Steps[None]:
         """Have the rest computed off the event loop where there is much to read, or much to look through."""
@@ -377,7 +384,7 @@ class CallPreparer:
         branch.diverged = False
         if self.options.shadow != branch.session.shadow:
             opened = _find_opened(branch.session.events) or self._make_opened_event()
-            branch.session.record_event(replace(opened, shadow=self.options.shadow))
+            branch.session.record_event(msgspec.structs.replace(opened, shadow=self.options.shadow))
         self._ingest_turns(branch, first, request)
 
     def _settle_observations(self, branch: SessionBranch) -> ObservationRole:

@@ -72,8 +72,7 @@ class CallReport:
     amended:          whether the newest turn came again with another ending.
     learned_window:   the window, in tokens, that the provider named when it refused the call; 0 for none.
     exchanged:        what was answered after it without the client.
-    tools_entered:    whether the recall tools were added with it. held: whether nothing was decided, because the store
-                      failed.
+    tools_entered:    whether the recall tools were added with it.
     """
 
     diagnostics: Diagnostics
@@ -91,7 +90,6 @@ class CallReport:
     learned_window: int = 0
     exchanged: tuple[RecallExchanged, ...] = ()
     tools_entered: bool = False
-    held: bool = False
 
     @property
     def sent_tokens(self) -> int:
@@ -309,7 +307,6 @@ class LogReader:
             learned_window=notes.learned_window,
             exchanged=tuple(notes.exchanged),
             tools_entered=newest.decided.offers,
-            held=newest.decided.held,
         )
         self._waiting = []
         self._since_call = []

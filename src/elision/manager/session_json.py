@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from elision.manager.session_history import CallReport, SessionReport
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.plan import make_handle
 from elision.trajectory.redact import Redaction
+from elision.trajectory.usage import Usage
 
 
 def encode_session_report(account: SessionReport) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "masked": [asdict(each) for each in diagnostics.masked],
         "clipped": [asdict(each) for each in diagnostics.clipped],
         "summarized": asdict(diagnostics.summarized) if diagnostics.summarized else None,
-        "failed": [asdict(each) for each in call.failed_summaries],
+        "failed": [msgspec.structs.asdict(each) for each in call.failed_summaries],
         "recalled": [{"handle": make_handle(each.key), "tokens": each.tokens, "by": each.by} for each in call.recalled],
         "head_changed": call.head_changed,
         "amended": call.amended,
@@ -64,7 +67,7 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "recall_tools_entered": call.tools_entered,
         "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in call.exchanged],
         "bill": asdict(call.bills.ours),
-        "usage": asdict(call.usage) if call.usage else None,
+        "usage": _encode_usage(call.usage) if call.usage else None,
         "costs": _encode_costs(diagnostics.costs),
         "stop": asdict(diagnostics.stop) if diagnostics.stop else None,
         "hint": asdict(diagnostics.hint) if diagnostics.hint else None,
@@ -73,3 +76,8 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
 
 def _encode_costs(costs: Costs) -> dict[str, Any]:
     return {**asdict(costs), "saved": costs.saved, "hiding": costs.hiding}
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    others = [(other.model, _encode_usage(other.usage)) for other in usage.others]
+    return {**msgspec.structs.asdict(usage), "others": others}

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from elision.errors import FormatError
+import msgspec
+from msgspec.structs import replace
+
+from elision.errors import FormatError, StoreError
 from elision.stores.store import SessionInfo
 from elision.stores.store_errors import missing_session_error
 from elision.trajectory.event_json import decode_event, encode_event
 from elision.trajectory.events import Event, RecallExchanged, TurnAdded, TurnAmended
-from elision.trajectory.json_form import read_number, read_text
 from elision.trajectory.redact import Redaction
 
 VERSION: Final = 1
 _FORMAT: Final = "elision.log/"
-_RELATIONS: Final = ("", "sub-agent", "fork", "replaced")
 
 
 def format_log(session: SessionInfo, events: Iterable[Event], redaction: Redaction | None = None) -> Iterator[str]:
@@ -140,29 +141,17 @@ class LogFile:
 
     def _parse_info(self, value: Mapping[str, Any], line: int, records: int, turns: int) -> SessionInfo:
         try:
-            relation = read_text(value, "relation")
-            if relation not in _RELATIONS:
-                raise ValueError(f"`relation` is {relation[:40]!r}")
-            return SessionInfo(
-                key=read_text(value, "key"),
-                family=read_text(value, "family"),
-                parent=read_text(value, "parent"),
-                relation=relation,  # type: ignore[arg-type]
-                begun=read_number(value, "begun"),
-                changed=read_number(value, "changed"),
-                records=records,
-                turns=turns,
-            )
-        except (ValueError, KeyError) as error:
+            return msgspec.convert({**value, "records": records, "turns": turns}, SessionInfo)
+        except ValueError as error:
             raise self._make_error(line, f"unreadable session ({error})") from error
 
-    def _parse_event(self, value: Mapping[str, Any], line: int) -> Event:
+    def _parse_event(self, value: dict[str, Any], line: int) -> Event:
         try:
             return decode_event(value)
-        except ValueError as error:
+        except (ValueError, StoreError) as error:
             raise self._make_error(line, f"unreadable record ({error})") from error
 
-    def _parse_line(self, line: bytes, line_number: int) -> Mapping[str, Any]:
+    def _parse_line(self, line: bytes, line_number: int) -> dict[str, Any]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -181,4 +170,4 @@ def _describe_session(session: SessionInfo) -> dict[str, Any]:
 
 
 def _format_line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"), default=dict)
+    return json.dumps(value, separators=(",", ":"))

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+import msgspec
 import zstandard
 
 from elision.errors import CorruptError
 from elision.trajectory.assistant_text import join_assistant_text
-from elision.trajectory.event_json import decode_event, encode_event
+from elision.trajectory.event_json import decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 
 #: Characters from which on a text is kept apart.
@@ -34,6 +36,11 @@ _PLAIN = b"\x00"
 _ZSTD = b"\x01"
 #: As long as the address of any text.
 _NO_ADDRESS = "0" * 64
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=simplify_foreign)
+#: Numbers that only Python's own JSON has. msgspec writes null for them.
+_NO_NUMBER: Final = re.compile("NaN|Infinity")
+#: Names a text, in hexadecimal digits.
+_Addressing: TypeAlias = Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Packer:
 
     def pack(self, event: Event) -> PackedEvent:
         """Return `event` as a record."""
-        value, texts = split_texts(event, lambda data: hash_text(data).hex())
+        value, texts = _split_texts(event, lambda data: hash_text(data).hex())
         body = _encode_json(value)
         blobs = tuple(Blob(bytes.fromhex(address), self.compress(data), len(data)) for data, address in texts.items())
         turn = 0
@@ -84,11 +91,15 @@ class Packer:
     def unpack(self, body: bytes, fetch: Callable[[bytes], bytes]) -> Event:
         """Return the event that `pack` was given.
 
-        fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written.
+        fetch: packed bytes of a blob by its address. Raises CorruptError if the bytes are not what was written,
+        StoreError for a record that a newer Elision wrote.
         """
         try:
-            value = json.loads(self.decompress(body))
-            restore_texts(value, lambda address: self._fetch_text(address, fetch))
+            value = decode_json(self.decompress(body))
+            for holder, name in find_parts(value):
+                holder[name] = [self._restore_part(part, fetch) for part in holder[name]]
+            if "tools" in value:
+                value["tools"] = [self._restore_part(tool, fetch) for tool in value["tools"]]
             return decode_event(value)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
@@ -112,41 +123,28 @@ class Packer:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
         raise CorruptError("stored bytes begin with no mark that this version knows")
 
-    def _fetch_text(self, address: str, fetch: Callable[[bytes], bytes]) -> bytes:
-        """Return the text stored under `address`. Raises CorruptError if it is another one."""
+    def _restore_part(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
+        """Return `part` with its text, if that was kept apart."""
+        address = part.get("blob")
+        if address is None:
+            return part
         data = self.decompress(fetch(bytes.fromhex(address)))
         if hash_text(data).hex() != address:
             raise CorruptError(f"the text stored under {address} is another one")
-        return data
-
-
-def restore_texts(value: dict[str, Any], fetch: Callable[[str], bytes]) -> None:
-    """Put the large texts back into the JSON of a record. fetch: a text by its address in the JSON."""
-    for parts in _find_part_lists(value):
-        parts[:] = [_restore_part(part, fetch) for part in parts]
-    if "tools" in value:
-        value["tools"] = [_restore_part(tool, fetch) for tool in value["tools"]]
-
-
-def _restore_part(part: Mapping[str, Any], fetch: Callable[[str], bytes]) -> Mapping[str, Any]:
-    """Return `part` with its text, if that was kept apart."""
-    address = part.get("blob")
-    if address is None:
-        return part
-    text = fetch(address).decode("utf-8", "surrogatepass")
-    kind = part.get("of")
-    if kind == "tool":
-        tool: Mapping[str, Any] = json.loads(text)
-        return tool
-    rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
-    if kind == "data":
-        return {**rest, "data": json.loads(text)}
-    return {**rest, "text": text}
+        text = data.decode("utf-8", "surrogatepass")
+        kind = part.get("of")
+        if kind == "tool":
+            tool: Mapping[str, Any] = json.loads(text)
+            return tool
+        rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
+        if kind == "data":
+            return {**rest, "data": json.loads(text)}
+        return {**rest, "text": text}
 
 
 def measure_event(event: Event) -> int:
     """Return the `size` that `Packer.pack` gives `event`, in bytes, without hashing or compressing anything."""
-    value, texts = split_texts(event, lambda data: _NO_ADDRESS)
+    value, texts = _split_texts(event, lambda data: _NO_ADDRESS)
     return len(_encode_json(value)) + sum(map(len, texts))
 
 
@@ -155,10 +153,10 @@ def hash_text(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def list_blobs(value: Mapping[str, Any]) -> Iterator[bytes]:
+def list_blobs(value: dict[str, Any]) -> Iterator[bytes]:
     """Yield the addresses of the large texts that a record's JSON refers to."""
-    for parts in (*_find_part_lists(value), value.get("tools", ())):
-        for part in parts:
+    for holder, name in (*find_parts(value), (value, "tools")):
+        for part in holder.get(name, ()):
             if "blob" in part:
                 yield bytes.fromhex(part["blob"])
 
@@ -180,28 +178,24 @@ def _verify_checksum(data: bytes, crc: bytes) -> bytes:
     return data
 
 
+def decode_json(data: bytes) -> Any:
+    """Return the value of a record's JSON. Raises ValueError, RecursionError."""
+    try:
+        return msgspec.json.decode(data)
+    except ValueError:
+        # Lone surrogates are in it, which only Python's own decoder reads.
+        return json.loads(data)
+
+
 def _encode_json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), default=dict).encode()
+    try:
+        return _ENCODER.encode(value)
+    except (ValueError, TypeError):
+        # A lone surrogate, or a key that is no text.
+        return json.dumps(value, separators=(",", ":"), default=simplify_foreign).encode()
 
 
-def _find_part_lists(value: Any) -> Iterator[list[Any]]:
-    """Yield the lists of content parts anywhere in a record."""
-    if not isinstance(value, dict):
-        return
-    if isinstance(value.get("content"), list):
-        yield value["content"]
-    if value.get("e") == "exchanged":
-        for name in ("messages", "results"):
-            if isinstance(value.get(name), list):
-                yield value[name]
-        return
-    for name in ("observations", "interjections", "messages"):
-        for item in value.get(name, ()):
-            if isinstance(item, dict) and isinstance(item.get("content"), list):
-                yield item["content"]
-
-
-def split_texts(event: Event, make_address: Callable[[bytes], str]) -> tuple[dict[str, Any], dict[bytes, str]]:
+def _split_texts(event: Event, make_address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
     """Return the JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
     value = encode_event(event)
     texts: dict[bytes, str] = {}
@@ -212,8 +206,8 @@ def split_texts(event: Event, make_address: Callable[[bytes], str]) -> tuple[dic
             texts[data] = make_address(data)
         return texts[data]
 
-    for parts in _find_part_lists(value):
-        parts[:] = [_move_part_out(part, keep) for part in parts]
+    for holder, name in find_parts(value):
+        holder[name] = [_move_part_out(part, keep) for part in holder[name]]
     if "tools" in value:
         value["tools"] = [_move_tool_out(tool, keep) for tool in value["tools"]]
     return value, texts
@@ -225,8 +219,8 @@ def _move_part_out(part: dict[str, Any], keep: Callable[[str], str]) -> dict[str
         return {"blob": keep(part["text"])}
     if part.get("data") is None:
         return part
-    data = json.dumps(part["data"], separators=(",", ":"), default=dict)
-    if len(data) < LARGE:
+    data = _dump_foreign(part["data"])
+    if len(data) < LARGE and not _NO_NUMBER.search(data):
         return part
     rest = {name: value for name, value in part.items() if name != "data"}
     return {**rest, "of": "data", "blob": keep(data)}
@@ -237,8 +231,14 @@ def _move_tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mappi
 
     A small tool that has a field `blob` is kept apart too: it would pass for an address.
     """
-    data = json.dumps(tool, separators=(",", ":"), default=dict)
-    if not isinstance(tool, Mapping) or (len(data) < LARGE and "blob" not in tool):
+    data = _dump_foreign(tool)
+    is_plain = len(data) < LARGE and "blob" not in tool and not _NO_NUMBER.search(data)
+    if not isinstance(tool, Mapping) or is_plain:
         # A client's request may hold anything; what is no tool is kept as it is.
         return tool
     return {"of": "tool", "blob": keep(data)}
+
+
+def _dump_foreign(value: object) -> str:
+    """Return what a client sent, as JSON: numbers that msgspec does not know too."""
+    return json.dumps(value, separators=(",", ":"))

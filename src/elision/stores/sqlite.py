@@ -265,6 +265,8 @@ class SqliteStore:
             return self._get_packer().unpack(body, fetch)
         except CorruptError as error:
             raise self._file.make_corrupt_error(str(error)) from error
+        except StoreError as error:
+            raise StoreError(f"{self._file.path}: {error}") from error
 
     def _try_to_index(self, session: str) -> None:
         try:

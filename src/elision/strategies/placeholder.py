@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from elision.strategies.extractors import BUILT_IN, Extractors
 from elision.strategies.extractors.arguments import describe_arguments, find_tool_name

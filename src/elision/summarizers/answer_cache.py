@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from elision.errors import SettingError, SummaryCause
-from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest, StopReason
-from elision.trajectory.json_form import decode_usage, encode_usage
+import msgspec
+
+from elision.errors import SettingError
+from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest
 from elision.trajectory.plan import LivePrefix
 
 #: Shape of a file.
@@ -174,20 +175,12 @@ def _hash_json(value: Any) -> str:
 
 
 def _encode_answer(answer: EndpointAnswer | EndpointFault) -> dict[str, Any]:
-    if isinstance(answer, EndpointFault):
-        return {"fault": asdict(answer)}
-    usage = None if answer.usage is None else encode_usage(answer.usage)
-    return {"text": answer.text, "usage": usage, "stop": answer.stop}
+    value: dict[str, Any] = msgspec.to_builtins(answer)
+    return {"fault": value} if isinstance(answer, EndpointFault) else value
 
 
 def _decode_answer(value: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-    """Return the answer of a file. Raises ValueError, KeyError, TypeError where it is none."""
+    """Return the answer of a file. Raises ValueError where it is none."""
     if "fault" in value:
-        fault = EndpointFault(**value["fault"])
-        if fault.cause not in get_args(SummaryCause) or not isinstance(fault.reason, str):
-            raise ValueError("no fault")
-        return fault
-    text = value["text"]
-    if not isinstance(text, str) or value["stop"] not in get_args(StopReason):
-        raise ValueError("no answer")
-    return EndpointAnswer(text=text, usage=decode_usage(value), stop=value["stop"])
+        return msgspec.convert(value["fault"], EndpointFault)
+    return msgspec.convert(value, EndpointAnswer)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from elision.summarizers.actions import describe_call
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.prose import clip_line, cut_middle
@@ -231,7 +233,7 @@ def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
     first = turns[: max(1, len(turns) // 4)]
     newest = turns[-max(1, len(turns) // 4) :]
     left_out = f"[turns {first[-1].index + 1} to {newest[0].index - 1} do not fit and are left out here]"
-    marked = replace(newest[0], content=(*make_content(left_out), *newest[0].content))
+    marked = msgspec.structs.replace(newest[0], content=(*make_content(left_out), *newest[0].content))
     return replace(request, turns=(*first, marked, *newest[1:]))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from elision.trajectory.content import Content, Text
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
@@ -54,7 +56,7 @@ class RequestRedactor:
         if self.hits == before:
             # Nearly every turn: the same object, for which caches of earlier readers hold.
             return turn
-        return replace(
+        return msgspec.structs.replace(
             turn,
             content=content,
             reasoning=reasoning,
@@ -67,21 +69,21 @@ class RequestRedactor:
         before = self.hits
         clean = self.redact_text(action.arguments)
         if self.hits > before:
-            return replace(action, arguments=clean)
+            return msgspec.structs.replace(action, arguments=clean)
         return action
 
     def _redact_observation(self, observation: Observation) -> Observation:
         before = self.hits
         clean = self._redact_content(observation.content)
         if self.hits > before:
-            return replace(observation, content=clean)
+            return msgspec.structs.replace(observation, content=clean)
         return observation
 
     def _redact_message(self, message: Message) -> Message:
         before = self.hits
         clean = self._redact_content(message.content)
         if self.hits > before:
-            return replace(message, content=clean)
+            return msgspec.structs.replace(message, content=clean)
         return message
 
     def _redact_content(self, parts: Content) -> Content:

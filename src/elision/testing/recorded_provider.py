@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
+
 from elision.errors import PriceError
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
@@ -281,7 +283,7 @@ class RecordedProvider:
             self._stored_items[f"resp_{id}"] = [*list_items(body), *response_openai_responses.build_items(reply, id)]
         spec = ReplySpec(
             reply=reply,
-            usage=replace(received.usage or Usage(), played=self.terms.played),
+            usage=msgspec.structs.replace(received.usage or Usage(), played=self.terms.played),
             model=request.model,
             id=id,
             created=int(self.terms.clock()),

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from elision.testing.chunking import split_text
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.reply_spec import ReplySpec
@@ -37,7 +39,7 @@ def build_body(spec: ReplySpec) -> Json:
 
 def build_events(spec: ReplySpec) -> Iterator[Json]:
     """Yield the events of a streamed answer, message_start to message_stop; each has its name as "type"."""
-    begun = build_body(replace(spec, usage=replace(spec.usage, output=1)))
+    begun = build_body(replace(spec, usage=msgspec.structs.replace(spec.usage, output=1)))
     yield {"type": "message_start", "message": {**begun, "content": [], "stop_reason": None}}
     for index, block in enumerate(begun["content"]):
         empty, deltas = _split_block(block)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from elision.agent.http_models import parse_anthropic_answer, parse_openai_answer
 from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape

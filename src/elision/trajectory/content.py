@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 #: Tokens booked for an image whose size is not known. Anthropic bills (width x height) / 750, at most about 1,600;
 #: OpenAI 85 to about 1,100 (providers' vision guides). An estimate, and labelled as one wherever it is shown.
 IMAGE_TOKENS = 1_200
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A run of text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(msgspec.Struct, frozen=True, omit_defaults=True, rename={"kind": "opaque"}):
     """A part that Elision keeps and counts but does not understand: an image, audio, a signed block, an unknown type.
 
     kind:   the provider's own word for it (``image``, ``input_audio``, ``redacted_thinking`` ...).
@@ -29,11 +28,21 @@ class Opaque:
 
     kind: str
     tokens: int = 0
-    data: Mapping[str, Any] | None = field(default=None, hash=False, compare=True, repr=False)
+    data: Mapping[str, Any] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.tokens))
+
+    def __repr__(self) -> str:
+        return f"Opaque(kind={self.kind!r}, tokens={self.tokens})"
 
 
 Part: TypeAlias = Text | Opaque
-Content: TypeAlias = tuple[Part, ...]
+if TYPE_CHECKING:
+    Content: TypeAlias = tuple[Part, ...]
+else:
+    # The JSON of a part has no tag, so that msgspec cannot decode it: `event_json` makes the parts before.
+    Content = tuple[Any, ...]
 
 
 def make_content(text: str) -> Content:

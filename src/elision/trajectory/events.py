@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from elision.trajectory.plan import Clip, Key, Mask, Summary
+from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened:
+class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="e"):
+    """What happened in a session; as JSON its `e` names the event, and fields that have their default are left out."""
+
+
+class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     """A live session begins: what is fixed for as long as it lives.
 
     strategy: as text (`elision.strategies.spec.describe_strategy`); a later process may go on with another one.
@@ -25,21 +30,22 @@ class SessionOpened:
 
     strategy: str
     dialect: str = ""
-    handles: bool = True
+    handles: bool = write_always(True)
     shadow: bool = False
+    tools: tuple[Mapping[str, Any], ...] = ()
     offer: str = "caller"
-    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+
+    def __hash__(self) -> int:
+        return hash((self.strategy, self.dialect, self.handles, self.shadow, self.offer))
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSet:
+class HeadSet(SessionEvent, frozen=True, tag="head"):
     """System prompt, tools and task; once more where they changed, which rewrites everything."""
 
     head: Head
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAdded:
+class TurnAdded(SessionEvent, frozen=True, tag="turn"):
     """Raw first (I1): a turn is in the log before anything of it is hidden.
 
     node: names the history up to and with this turn by its content; "" if histories are not looked up.
@@ -49,20 +55,17 @@ class TurnAdded:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAmended:
+class TurnAmended(SessionEvent, frozen=True, tag="amended"):
     """The newest turn came again with another ending; nothing of it was hidden yet. The log keeps both."""
 
     turn: Turn
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PassDecided:
+class PassDecided(SessionEvent, frozen=True, tag="decided"):
     """One pass: everything it hid, at once (I4), or nothing and why.
 
-    offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
-    asked, because the store failed.
+    offers: whether the recall tools enter with it; they are in every later request.
     """
 
     call: int
@@ -71,11 +74,9 @@ class PassDecided:
     clips: tuple[Clip, ...] = ()
     summary: Summary | None = None
     offers: bool = False
-    held: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryFailed:
+class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):
     """A summary was requested and not used; it is billed all the same.
 
     cause:    one word (`elision.errors.SummaryError.cause`). reason: the sentence.
@@ -89,16 +90,15 @@ class SummaryFailed:
     input: int = 0
     cached: int = 0
     output: int = 0
-    usd: float | None = None
     retry_at: int = 0
+    usd: float | None = None
 
 
 #: When a client that sets no cache breakpoints gets some of ours.
 Breakpoints: TypeAlias = Literal["gaps", "always"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSent:
+class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     """A request went out.
 
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
@@ -108,24 +108,22 @@ class RequestSent:
     """
 
     call: int
-    at: float | None
-    model: str
+    at: float | None = None
+    model: str = ""
     tokens: int
     unmarked: bool = False
     ours: Breakpoints = "gaps"
     hour_turn: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageReported:
+class UsageReported(SessionEvent, frozen=True, kw_only=True, tag="answered"):
     """What the provider reported for call `call`."""
 
     call: int
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationRecalled:
+class ObservationRecalled(SessionEvent, frozen=True, kw_only=True, tag="recalled"):
     """Something hidden was read again before call `call`.
 
     key:    the observation. tokens: of what was returned. by: "tool" (the agent asked) or "user".
@@ -134,11 +132,10 @@ class ObservationRecalled:
     call: int
     key: Key
     tokens: int
-    by: str = "tool"
+    by: str = write_always("tool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowLearned:
+class WindowLearned(SessionEvent, frozen=True, kw_only=True, tag="learned"):
     """The provider named the size of its window, in tokens, when it refused call `call`.
 
     tokens: of that call's prompt, as the provider counted them; 0 if it did not say.
@@ -149,8 +146,7 @@ class WindowLearned:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallExchanged:
+class RecallExchanged(SessionEvent, frozen=True, kw_only=True, tag="exchanged"):
     """Messages between us and the provider that the client never saw: a recall that was answered on its behalf.
 
     call:     the request that the last of them answers.
@@ -162,7 +158,7 @@ class RecallExchanged:
 
     call: int
     node: str
-    messages: tuple[str, ...]
+    messages: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
+from elision.trajectory.record_fields import write_always
 from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Turn
 
@@ -21,8 +24,7 @@ def make_handle(key: Key) -> str:
     return f"t{key[0]}.{key[1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(msgspec.Struct, frozen=True, omit_defaults=True):
     """Observation `key` gives way to `text`, word for word, from now on."""
 
     key: Key
@@ -30,8 +32,7 @@ class Mask:
     renderer: int = RENDERER
 
 
-@dataclass(frozen=True, slots=True)
-class Clip:
+class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest observation alone broke the budget: it is sent as `text`, its head and tail (I7)."""
 
     key: Key
@@ -80,8 +81,13 @@ class SummaryRequest:
     is_urgent: bool = field(default=False, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"input_tokens": "input", "output_tokens": "output", "cached_tokens": "cached"},
+):
     """Turns 1 ... `covers` are replaced by `text`.
 
     text:          the summary as the summarizer wrote it.
@@ -101,7 +107,7 @@ class Summary:
     output_tokens: int = 0
     cached_tokens: int = 0
     usd: float | None = None
-    route: str = "fresh"
+    route: str = write_always("fresh")
     writer: str = ""
     renderer: int = RENDERER
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from elision.trajectory.turn import Head, Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
+class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The recording agent itself rewrote its context before call `before` (1-based)."""
 
     before: int
-    tokens_before: int | None = None
     summary: str = ""
+    tokens_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

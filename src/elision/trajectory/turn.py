@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+import msgspec
+from msgspec.structs import replace
+
 from elision.trajectory.content import Content, join_text
+from elision.trajectory.record_fields import write_always
 from elision.trajectory.usage import Usage
 
 #: Name of the tool of an action that was given as a bare text, which is its argument `input`.
 TEXT_ACTION: Final = "action"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message that is neither an assistant's nor a result: part of the head, or an interjection."""
 
     role: Literal["system", "developer", "user"]
-    content: Content
+    content: Content = ()
     pinned: bool = False
 
     @property
@@ -28,8 +30,7 @@ class Message:
         return join_text(self.content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """System prompt, tool definitions and the user messages before the first assistant message (the task).
 
     tools:         tool definitions as recorded (provider JSON, any dialect).
@@ -39,13 +40,15 @@ class Head:
     """
 
     messages: tuple[Message, ...] = ()
-    tools: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    tools: tuple[Mapping[str, Any], ...] = ()
     hidden_tokens: int = 0
     warm_tokens: int = 0
 
+    def __hash__(self) -> int:
+        return hash((self.messages, self.hidden_tokens, self.warm_tokens))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call.
 
     id:        the provider's call id, unique within the turn; "" in a text protocol.
@@ -56,7 +59,7 @@ class Action:
 
     id: str
     name: str
-    arguments: str = "{}"
+    arguments: str = write_always("{}")
     implicit: bool = False
 
     @property
@@ -85,8 +88,7 @@ def _decode_arguments(arguments: str) -> Mapping[str, Any]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result.
 
     action_id: id of the call it answers; "" in a text protocol.
@@ -98,9 +100,9 @@ class Observation:
 
     action_id: str
     tool: str
-    content: Content
-    role: Literal["tool", "user"] = "tool"
+    role: Literal["tool", "user"] = write_always("tool")
     error: bool | None = None
+    content: Content = ()
     tags: frozenset[str] = frozenset()
     pinned: bool = False
 
@@ -109,8 +111,7 @@ class Observation:
         return join_text(self.content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"index": "turn"}):
     """One assistant message, all its results, and the user messages that follow before the next one.
 
     index:         1, 2, ... within the trajectory; turn i answers call i.
@@ -129,10 +130,10 @@ class Turn:
     actions: tuple[Action, ...] = ()
     observations: tuple[Observation, ...] = ()
     interjections: tuple[Message, ...] = ()
-    usage: Usage | None = None
-    at: float | None = None
     model: str = ""
     pinned: bool = False
+    usage: Usage | None = None
+    at: float | None = None
 
     def __post_init__(self) -> None:
         if self.index < 1:

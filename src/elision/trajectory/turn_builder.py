@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from elision.trajectory.content import Content, join_text
 from elision.trajectory.text_protocol import find_action

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
+
+from elision.trajectory.record_fields import write_always
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything one request is billed for, in tokens; `input`, `cache_read`, `cache_write` and `output` never overlap.
 
     input:       prompt tokens billed at the plain input price (neither read from nor written to a cache).
@@ -17,22 +18,22 @@ class Usage:
     usd:         the cost the recording states, in USD, if it states one.
     first_prompt: tokens of the prompt as the client sent it, where the provider asked models several times for one
                  request (server-side compaction, an advisor) and the counts above are the sum; 0 where there was one.
-    others:      the parts of the counts above that other models are billed for: (model, usage).
     played:      whether `elision playback` made the response: nobody was billed.
+    others:      the parts of the counts above that other models are billed for.
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.
     Use `from_inclusive` or the plain constructor accordingly.
     """
 
-    input: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    output: int = 0
+    input: int = write_always(0)
+    cache_read: int = write_always(0)
+    cache_write: int = write_always(0)
+    output: int = write_always(0)
     usd: float | None = None
     cache_write_1h: int = 0
     first_prompt: int = 0
-    others: tuple[tuple[str, Usage], ...] = ()
-    played: bool = field(default=False, compare=False)
+    played: bool = False
+    others: tuple[ModelUsage, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("input", "cache_read", "cache_write", "output", "cache_write_1h", "first_prompt"):
@@ -87,3 +88,10 @@ class Usage:
             cache_write_1h=min(cache_write_1h, cache_write),
             played=played,
         )
+
+
+class ModelUsage(msgspec.Struct, frozen=True):
+    """What one model is billed for, of a call that several models worked on."""
+
+    model: str
+    usage: Usage

@@ -17,8 +17,8 @@ def cost_reported_usage(usage: Usage, prices: Prices) -> float:
     if usage.usd is not None:
         return usage.usd
     usd = prices.cost_usage(usage)
-    for model, part in usage.others:
-        usd += _find_model_prices(model, prices).cost_usage(part) - prices.cost_usage(part)
+    for other in usage.others:
+        usd += _find_model_prices(other.model, prices).cost_usage(other.usage) - prices.cost_usage(other.usage)
     return usd
 
 

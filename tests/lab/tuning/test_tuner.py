@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from elision.errors import FormatError, SpecError
@@ -135,7 +136,7 @@ def test_senseless_settings(changes: dict[str, object]) -> None:
 
 def test_a_run_that_fits_no_budget_is_left_out() -> None:
     """With its reason; the others are tuned on."""
-    large = replace(make_run(9, 12), head=replace(make_run(9, 12).head, hidden_tokens=50_000))
+    large = replace(make_run(9, 12), head=msgspec.structs.replace(make_run(9, 12).head, hidden_tokens=50_000))
     runs = Loaded((*make_runs(3).runs, large), ())
     small_window = replace(PRICES, window=20_000)
     assert isinstance(small_window, Prices)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from elision.engine import run_pass
 from elision.providers.anthropic.render import CONTINUE_TEXT, OPENING_TEXT, AnthropicRenderer

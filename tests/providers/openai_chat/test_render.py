@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from elision.providers.openai_chat.render import OpenAIChatRenderer
 from elision.trajectory.content import Opaque, Text, make_content

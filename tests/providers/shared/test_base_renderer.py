@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,16 +86,19 @@ def mischievous(each: Turn, number: int) -> Turn:
     ids = {action.id: _IDS[(number + place) % len(_IDS)] for place, action in enumerate(each.actions)}
     part, other = _PARTS[number % len(_PARTS)], _PARTS[number // 7 % len(_PARTS)]
     observations = [
-        replace(seen, action_id=ids[seen.action_id], content=(*seen.content, other)) for seen in each.observations
+        msgspec.structs.replace(seen, action_id=ids[seen.action_id], content=(*seen.content, other))
+        for seen in each.observations
     ]
     if number % 4 == 0:
-        observations.insert(number % (len(observations) + 1), replace(_REMARK, content=(part, *_REMARK.content)))
+        observations.insert(
+            number % (len(observations) + 1), msgspec.structs.replace(_REMARK, content=(part, *_REMARK.content))
+        )
     said = (*each.interjections, Message(role="system", content=(Text("Be brief."),))) if number % 5 == 0 else ()
-    return replace(
+    return msgspec.structs.replace(
         each,
         content=(part, *each.content),
         actions=tuple(
-            replace(action, id=ids[action.id], arguments=_ARGUMENTS[(number + place) % len(_ARGUMENTS)])
+            msgspec.structs.replace(action, id=ids[action.id], arguments=_ARGUMENTS[(number + place) % len(_ARGUMENTS)])
             for place, action in enumerate(each.actions)
         ),
         observations=tuple(observations),
@@ -166,7 +170,7 @@ def _view(session: Session) -> View:
 def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
     """No provider takes a call that is left open in a history, and the text does not pretend to be a result."""
     two = (Action(id="a", name="bash"), Action(id="b", name="bash"))
-    open_turn = replace(turn(1, (two[0], result("done", id="a"))), actions=two)
+    open_turn = msgspec.structs.replace(turn(1, (two[0], result("done", id="a"))), actions=two)
     shown = str(rendered(dialect, open_turn))
     assert shown.count(NO_RESULT_TEXT) == 1
     assert "done" in shown
@@ -175,7 +179,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
 @every_dialect
 def test_an_open_call_can_be_left_as_it_came(dialect: str) -> None:
     """A client's own unfinished request is the client's: nothing is made up for it."""
-    open_turn = replace(turn(1), actions=(Action(id="a", name="bash"),))
+    open_turn = msgspec.structs.replace(turn(1), actions=(Action(id="a", name="bash"),))
     messages = DIALECTS[dialect](no_result_text="").render_messages(_view(run_session("raw", [open_turn])))
     assert "tool_result" not in str(messages)
     assert "'role': 'tool'" not in str(messages)
@@ -194,7 +198,7 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
 def test_recorded_ids_are_kept_and_bad_ones_replaced_on_both_sides(dialect: str) -> None:
     """An id that was there before, or is empty, gives way to one made from the call's place."""
     turns = [
-        replace(turn(index, (Action(id=id, name="bash"), result(f"seen {index}", id=id))))
+        msgspec.structs.replace(turn(index, (Action(id=id, name="bash"), result(f"seen {index}", id=id))))
         for index, id in enumerate(("toolu_1", "toolu_1", "", "toolu_9"), start=1)
     ]
     assert ids(rendered(dialect, *turns)) == ["toolu_1", "toolu_1_2_1", "call_3_1", "toolu_9"]
@@ -220,7 +224,7 @@ def test_two_calls_under_one_id_keep_their_own_results(dialect: str) -> None:
 def test_words_of_the_same_turn_stand_behind_its_results(dialect: str) -> None:
     """Between a call and its result there may be nothing."""
     pair = (Action(id="a", name="bash"), result("the result"))
-    seen = replace(turn(1, pair, said=[user("and another thing")]), observations=(_REMARK, pair[1]))
+    seen = msgspec.structs.replace(turn(1, pair, said=[user("and another thing")]), observations=(_REMARK, pair[1]))
     shown = str(rendered(dialect, seen))
     assert shown.index("the result") < shown.index("seen beside") < shown.index("another thing")
 
@@ -230,7 +234,9 @@ def test_an_action_inside_the_text_is_not_said_twice(dialect: str) -> None:
     """In a text protocol the call stands in the assistant's words and its observation is the user's."""
     act = Action(id="", name="bash", arguments="ls -la", implicit=True)
     seen = Observation(action_id="", tool="bash", content=make_content("total 0"), role="user")
-    messages = rendered(dialect, replace(turn(1, text="I run ls -la"), actions=(act,), observations=(seen,)))
+    messages = rendered(
+        dialect, msgspec.structs.replace(turn(1, text="I run ls -la"), actions=(act,), observations=(seen,))
+    )
     assert ids(messages) == []
     assert str(messages).count("ls -la") == 1
     assert messages[-1]["role"] == "user"
@@ -263,7 +269,9 @@ def test_what_has_no_place_is_put_in_words() -> None:
 @every_dialect
 def test_an_unrecorded_head_and_tools_are_no_messages(dialect: str) -> None:
     """They are counted, but belong to the request, or cannot be shown."""
-    start = replace(head(), tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=900)
+    start = msgspec.structs.replace(
+        head(), tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=900
+    )
     messages = rendered(dialect, start=start)
     assert "input_schema" not in str(messages)
     assert sum(message["role"] == "user" for message in messages) == 1

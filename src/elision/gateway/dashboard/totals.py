@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
+import msgspec
+
 from elision.manager.session_history import SessionReport
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
@@ -118,7 +120,7 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
         failed_summaries=sum(len(each.failed_summaries) for each in passes),
         reported_calls=len(reported),
         # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
-        usage=sum((replace(usage, others=()) for usage, _ in reported), Usage()),
+        usage=sum((msgspec.structs.replace(usage, others=()) for usage, _ in reported), Usage()),
         billed_usd=sum(cost_reported_usage(usage, prices) for usage, prices in reported) if reported else None,
         played_calls=len(played),
         played_usd=sum(cost_reported_usage(usage, prices) for usage, prices in played),

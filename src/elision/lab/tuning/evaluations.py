@@ -20,7 +20,7 @@ from elision.lab.results import Row, prices_json
 from elision.lab.study import StudySettings
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.json_form import encode_head, encode_turn
+from elision.trajectory.event_json import encode_head, encode_turn
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Trajectory
 

@@ -23,7 +23,7 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.turn import Action
-from elision.trajectory.usage import Usage
+from elision.trajectory.usage import ModelUsage, Usage
 
 #: Block types that no other dialect knows.
 BLOCKS = frozenset(
@@ -173,7 +173,7 @@ def parse_usage(value: object) -> Usage | None:
         cache_write_1h=max(own.cache_write_1h, whole.cache_write_1h),
         first_prompt=bills[0].prompt if len(bills) > 1 else 0,
         played=own.played,
-        others=tuple((model, bill) for model, bill in models if model),
+        others=tuple(ModelUsage(model, bill) for model, bill in models if model),
     )
 
 
