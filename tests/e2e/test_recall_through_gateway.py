@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elision.gateway.gateway_thread import GatewayThread
-from elision.gateway.request_handler import MAX_ROUNDS
+from elision.gateway.recall_rounds import MAX_ROUNDS
 from elision.gateway.routes import Api
 from tests.e2e.agents import APIS, TOOLS, Agent, observed
 from tests.e2e.doors import Wire, gateway

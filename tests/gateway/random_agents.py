@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elision.gateway.app import GatewayApp
-from elision.gateway.request_handler import MAX_ROUNDS
+from elision.gateway.recall_rounds import MAX_ROUNDS
 from elision.gateway.routes import Api
 from elision.providers.request_rules import list_violations
 from elision.testing.recorded_run import RecordedReply

@@ -18,7 +18,7 @@ import pytest
 from elision.gateway import json_spans, proxy, response_observer, transcript
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
-from elision.gateway.request_handler import MAX_INLINE_BYTES
+from elision.gateway.request_encoding import MAX_INLINE_BYTES
 from elision.gateway.routes import Api
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size

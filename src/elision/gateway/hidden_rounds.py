@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import Any, Final
 
 from elision.gateway.json_patch import encode_json, patch_json
@@ -22,6 +22,7 @@ from elision.providers.live.pieces import LiveDialect, digest_pieces
 from elision.trajectory.events import RecallExchanged
 
 _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
+_JSON: Final = attrgetter("json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,11 @@ def _get_call_name(call: Mapping[str, Any]) -> object:
 
 def _parse_messages(texts: Iterable[str]) -> tuple[UpstreamMessage, ...]:
     return tuple(UpstreamMessage(json.loads(text), text.encode()) for text in texts)
+
+
+def to_plain_messages(messages: Sequence[UpstreamMessage]) -> list[dict[str, Any]]:
+    """Return the messages as the library takes them."""
+    return list(map(_JSON, messages))
 
 
 def count_shared_objects(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -16,18 +16,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import attrgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from elision.gateway.hidden_rounds import HiddenRounds, UpstreamMessage
+from elision.gateway.hidden_rounds import HiddenRounds, UpstreamMessage, to_plain_messages
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.routes import Api
-from elision.gateway.transcript import ClientTranscript, IncomingMessages, count_answers
+from elision.gateway.transcript import ClientTranscript, IncomingMessages, TranscriptEntry, count_answers
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
 from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.shared.json_reading import text_in
 from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -49,7 +49,6 @@ MAX_OPENING_BYTES: Final = 16_000_000
 #: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
 MEMORY_FACTOR: Final = 7
 _Key = TypeVar("_Key")
-_JSON: Final = attrgetter("json")
 _UNSAFE_CHARS: Final = re.compile(r"[^\w.-]+")
 
 #: Family, api and opening words.
@@ -132,6 +131,44 @@ class LiveSession:
             # What the provider refused may no longer be in the history.
             self.requests_to_bypass = 0
 
+    async def load_hidden_rounds(self, entries: Sequence[TranscriptEntry]) -> None:
+        """Load the rounds that other gateways stored, or this one before it was restarted.
+
+        entries: the messages of a request. Raises whatever the store raises; the next request tries again then.
+        """
+        if not (self.is_unloaded or self.is_stale):
+            return
+        async with self.lock:
+            if self.is_unloaded:
+                # Nothing was recalled before the assistant's first message.
+                if any(entry.is_from_assistant for entry in entries):
+                    await self._load_recorded_rounds(entries)
+            elif self.is_stale:
+                self.hidden_rounds.add_events(await self.context.heard_exchanges_async())
+                messages = self.hidden_rounds.expand_messages(entries)
+                # The newest answer is in no log before this request.
+                if count_answers(list(map(_is_from_assistant, messages))) > self.context.turns + 1:
+                    # Another process served the requests after the one at which the session diverged from this one.
+                    await self._load_recorded_rounds(entries)
+            self.is_unloaded = False
+            self.is_stale = False
+
+    async def _load_recorded_rounds(self, entries: Sequence[TranscriptEntry]) -> None:
+        """Load the rounds of a stored session until no more are found: each one may identify later ones."""
+        rounds = self.hidden_rounds
+        known = -1
+        while len(rounds.events_by_node) > known:
+            known = len(rounds.events_by_node)
+            messages = to_plain_messages(rounds.expand_messages(entries))
+            rounds.add_events(await self.context.recorded_exchanges_async(messages))
+
+    def take_bypass(self) -> bool:
+        """Return whether the next request passes unchanged, which is counted."""
+        if not self.requests_to_bypass:
+            return False
+        self.requests_to_bypass -= 1
+        return True
+
     def begin_bypass(self) -> None:
         """Let the next requests pass unchanged, since the provider refused an edited one and took the original.
 
@@ -201,9 +238,7 @@ class SessionRegistry:
         family = identity.family
         incoming = incoming or IncomingMessages(LIVE_DIALECTS[api], body.messages)
         group = (family, api, self._find_opening(incoming, before.transcript if before is not None else None))
-        session = self._find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(
-            family, api, incoming
-        )
+        session = _find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(family, api, incoming)
         if session is None:
             session = self._create_session(identity, family, api, body.model)
         self._register(session, group)
@@ -271,49 +306,6 @@ class SessionRegistry:
             self._openings[raw] = says
         return says
 
-    def _find_known(self, group: dict[int, LiveSession], incoming: IncomingMessages) -> LiveSession | None:
-        shared = {session: session.transcript.count_shared(incoming) for session in reversed(group.values())}
-        fitting = [session for session in shared if self._is_continuation(session, incoming, shared[session])]
-        if not fitting:
-            return self._find_rewritten(shared, incoming)
-        waiting = [
-            session
-            for session in fitting
-            if shared[session] == len(session.transcript) and not session.requests_unanswered
-        ]
-        best = max(fitting, key=lambda session: (shared[session], session in waiting))
-        if shared[best] == len(best.transcript) < len(incoming):
-            return best
-        # The best one was asked already, or diverges. A session that lacks just one answer is more likely then.
-        spoken = best.transcript.flag_assistant_messages(incoming, shared[best])
-        following = [session for session in waiting if count_answers(spoken[shared[session] :]) == 1]
-        return max(following, key=lambda session: shared[session], default=best)
-
-    def _is_continuation(self, session: LiveSession, incoming: IncomingMessages, shared: int) -> bool:
-        """Return whether a request that shares so many messages may be the session's own next one."""
-        transcript = session.transcript
-        begun = transcript.newest_answer_index >= 0
-        if shared == len(transcript):
-            # The same first words again: a retry where the first request got no response, else another agent.
-            again = shared == len(incoming) and not begun
-            return not again or not (session.is_answered or session.requests_unanswered)
-        if begun and shared > transcript.newest_answer_index:
-            # Only messages after the newest answer differ.
-            return not session.requests_unanswered
-        return session.can_diverge and shared > transcript.head_length
-
-    def _find_rewritten(self, shared: Mapping[LiveSession, int], incoming: IncomingMessages) -> LiveSession | None:
-        """Return a session whose client rewrote its history after the task, and kept some messages."""
-        candidates = (
-            session
-            for session in shared
-            if session.can_diverge and len(incoming) > max(shared[session], session.transcript.head_length)
-        )
-        for session in islice(candidates, MAX_REWRITE_CANDIDATES):
-            if self._keeps_messages(session, incoming, session.transcript.head_length):
-                return session
-        return None
-
     def _find_compacted(self, family: str, api: Api, incoming: IncomingMessages) -> LiveSession | None:
         """Return a session whose client rewrote its history from the first message on, and kept some messages."""
         if len(incoming) < 2:
@@ -327,7 +319,7 @@ class SessionRegistry:
             and len(incoming) < len(session.transcript)
         )
         for session in islice(candidates, MAX_REWRITE_CANDIDATES):
-            if self._keeps_messages(session, incoming):
+            if _keeps_messages(session, incoming):
                 return session
         return None
 
@@ -335,19 +327,6 @@ class SessionRegistry:
         """Yield the sessions of one owner, or of one of its families, the most recently used first."""
         known = reversed(self._by_owner.get(kin, {}).values())
         return islice((session for session in known if not family or session.family == family), MAX_SEARCHED_SESSIONS)
-
-    def _keeps_messages(self, session: LiveSession, incoming: IncomingMessages, first: int = 0) -> bool:
-        """Return whether two messages in a row of the session occur in the request, from message `first` on."""
-        digests = session.transcript.collect_digests()
-        row = 0
-        for place in range(first, len(incoming)):
-            if incoming.digest_content(place, past_head=True) in digests:
-                row = row + 1
-            else:
-                row = 0
-            if row == 2:
-                return True
-        return False
 
     def _create_session(self, who: ClientIdentity, family: str, api: Api, model: str) -> LiveSession:
         prefix = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
@@ -410,6 +389,67 @@ class SessionRegistry:
         await asyncio.gather(*self._closing_tasks)
 
 
+# -- whose it is -------------------------------------------------------------------------------------------------------
+
+
+def _find_known(group: dict[int, LiveSession], incoming: IncomingMessages) -> LiveSession | None:
+    shared = {session: session.transcript.count_shared(incoming) for session in reversed(group.values())}
+    fitting = [session for session in shared if _is_continuation(session, incoming, shared[session])]
+    if not fitting:
+        return _find_rewritten(shared, incoming)
+    waiting = [
+        session for session in fitting if shared[session] == len(session.transcript) and not session.requests_unanswered
+    ]
+    best = max(fitting, key=lambda session: (shared[session], session in waiting))
+    if shared[best] == len(best.transcript) < len(incoming):
+        return best
+    # The best one was asked already, or diverges. A session that lacks just one answer is more likely then.
+    spoken = best.transcript.flag_assistant_messages(incoming, shared[best])
+    following = [session for session in waiting if count_answers(spoken[shared[session] :]) == 1]
+    return max(following, key=lambda session: shared[session], default=best)
+
+
+def _is_continuation(session: LiveSession, incoming: IncomingMessages, shared: int) -> bool:
+    """Return whether a request that shares so many messages may be the session's own next one."""
+    transcript = session.transcript
+    begun = transcript.newest_answer_index >= 0
+    if shared == len(transcript):
+        # The same first words again: a retry where the first request got no response, else another agent.
+        again = shared == len(incoming) and not begun
+        return not again or not (session.is_answered or session.requests_unanswered)
+    if begun and shared > transcript.newest_answer_index:
+        # Only messages after the newest answer differ.
+        return not session.requests_unanswered
+    return session.can_diverge and shared > transcript.head_length
+
+
+def _find_rewritten(shared: Mapping[LiveSession, int], incoming: IncomingMessages) -> LiveSession | None:
+    """Return a session whose client rewrote its history after the task, and kept some messages."""
+    candidates = (
+        session
+        for session in shared
+        if session.can_diverge and len(incoming) > max(shared[session], session.transcript.head_length)
+    )
+    for session in islice(candidates, MAX_REWRITE_CANDIDATES):
+        if _keeps_messages(session, incoming, session.transcript.head_length):
+            return session
+    return None
+
+
+def _keeps_messages(session: LiveSession, incoming: IncomingMessages, first: int = 0) -> bool:
+    """Return whether two messages in a row of the session occur in the request, from message `first` on."""
+    digests = session.transcript.collect_digests()
+    row = 0
+    for place in range(first, len(incoming)):
+        if incoming.digest_content(place, past_head=True) in digests:
+            row = row + 1
+        else:
+            row = 0
+        if row == 2:
+            return True
+    return False
+
+
 def _make_owner_key(family: str, api: Api) -> OwnerKey:
     return family.partition("/")[0], api
 
@@ -429,6 +469,7 @@ async def _close_context(session: LiveSession) -> None:
             _log.exception("session %s could not be closed", session.name)
 
 
-def to_plain_messages(messages: Sequence[UpstreamMessage]) -> list[dict[str, Any]]:
-    """Return the messages as the library takes them."""
-    return list(map(_JSON, messages))
+def _is_from_assistant(message: UpstreamMessage) -> bool:
+    """Return whether the assistant said it, in any API."""
+    role = message.json.get("role")
+    return role == "assistant" or (role is None and not text_in(message.json.get("type")).endswith("_output"))

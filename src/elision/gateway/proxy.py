@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -21,20 +21,21 @@ from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import decompress_body
-from elision.gateway.error_responses import make_error_response
-from elision.gateway.forwarding import forward_unmodified
-from elision.gateway.header_fields import BODY_FIELDS
+from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
+from elision.gateway.reply_writer import ReplyWriter
 from elision.gateway.request_body import RequestBody, UnreadableBody
 from elision.gateway.request_handler import READ_FIELDS, RequestHandler
 from elision.gateway.request_record import RequestListener, RequestRecord
-from elision.gateway.routes import Route, build_url, find_route
+from elision.gateway.response_observer import ResponseObserver
+from elision.gateway.routes import Api, Route, build_url, find_route
+from elision.gateway.session_request import SessionRequest
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.tag_removal import may_have_tags, remove_body_tags
 from elision.gateway.transcript import ClientTranscript, IncomingMessages
-from elision.gateway.upstream import Upstream
+from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
@@ -70,56 +71,6 @@ class _ModelRequest:
     messages: IncomingMessages | None = None
 
 
-class _WrappedReply:
-    """A reply that passes everything on to another."""
-
-    def __init__(self, reply: ClientReply) -> None:
-        self._reply = reply
-
-    @property
-    def is_started(self) -> bool:
-        return self._reply.is_started
-
-    @property
-    def can_send_event(self) -> bool:
-        return self._reply.can_send_event
-
-    async def start(self, status: int, headers: Headers) -> None:
-        await self._reply.start(status, headers)
-
-    async def send(self, chunk: bytes) -> None:
-        await self._reply.send(chunk)
-
-    async def finish(self) -> None:
-        await self._reply.finish()
-
-
-class _NotifyingReply(_WrappedReply):
-    """A reply that calls `on_finish` once, before its end."""
-
-    def __init__(self, reply: ClientReply, on_finish: Callable[[], None]) -> None:
-        super().__init__(reply)
-        self._on_finish = on_finish
-        self.has_finished = False
-
-    async def finish(self) -> None:
-        if not self.has_finished:
-            self.has_finished = True
-            self._on_finish()
-        await super().finish()
-
-
-class _HintingReply(_WrappedReply):
-    """A reply whose headers name a limit that was reached."""
-
-    def __init__(self, reply: ClientReply, hint: str) -> None:
-        super().__init__(reply)
-        self._hint = (b"x-elision-stop", hint.encode("ascii", "backslashreplace"))
-
-    async def start(self, status: int, headers: Headers) -> None:
-        await super().start(status, [*headers, self._hint])
-
-
 class Proxy:
     """Serves requests. listener: called with the record of each request when it is over."""
 
@@ -149,10 +100,7 @@ class Proxy:
             await self._serve_route(request, reply, record)
         except asyncio.CancelledError:
             if not record.total_seconds:
-                if request.disconnected.is_set():
-                    record.cause = "client-gone"
-                else:
-                    record.cause = "stopping"
+                record.cause = "client-gone" if request.disconnected.is_set() else "stopping"
             self._report_record(record, request)
             raise
         # Other errors are told of by whoever catches them.
@@ -165,43 +113,42 @@ class Proxy:
     async def _serve_route(self, request: ClientRequest, reply: ClientReply, record: RequestRecord) -> None:
         headers = _index_headers(request.headers)
         route = find_route(request.method, request.raw_path, request.query, headers)
+        api: Api | None = route.api if route is not None else None
+        writer = ReplyWriter(reply, api, record, received_at=request.received_at)
         if route is None:
-            await self._refuse(reply, record, None, 404, "there is nothing at this path; OpenAI clients use /v1")
+            await _refuse(writer, record, 404, "there is nothing at this path; OpenAI clients use /v1")
             return
-        record.api = route.api
+        record.api = api
         if route.upstream == "openai":
             base = self.settings.upstream_openai
         else:
             base = self.settings.upstream_anthropic
         if base is None:
             why = f"no provider is configured for this path; start it with --upstream-{route.upstream}"
-            await self._refuse(reply, record, route, 404, why)
+            await _refuse(writer, record, 404, why)
             return
         url = build_url(base, route)
-        model_request = await self._parse_request(route, request, headers, record)
-        if model_request is not None:
-            session = self._claim_session(model_request, record)
-        else:
-            session = None
-        if model_request is not None and session is not None and not self._takes_bypass(session):
-            await self._serve_session(model_request, session, request, reply, url, record)
-            return
         try:
-            asks = route.kind == "complete" and not self._is_off(request)
-            if asks:
-                hint = await self._find_passed_limit(derive_namespace(headers, self._secret), session, record)
-            else:
-                hint = ""
+            session: LiveSession | None = None
+            model_request = await self._parse_request(route, request, headers, record)
+            if model_request is not None:
+                session = self._claim_session(model_request, record)
+                if session is not None and not session.take_bypass():
+                    await self._serve_session(model_request, session, request, reply, url, record)
+                    return
+                if session is not None:
+                    self.sessions.release_session(session, answered=True)
+            if route.kind == "complete" and not self._is_off(request):
+                await self._check_passed_limit(derive_namespace(headers, self._secret), session, record)
         except LimitError as error:
             if request.rest is not None:
                 # What of it is not read must be, or its client never reads why it was refused.
                 raise RequestRefused(429, "limit", str(error)) from None
-            await self._refuse_at_limit(reply, record, route, error)
+            record.cause = "limit"
+            await _refuse(writer, record, 429, str(error))
             return
         request = await self._remove_tags(request, route, headers, record)
-        await forward_unmodified(
-            self.upstream, request, _HintingReply(reply, hint) if hint else reply, url, route.api, record
-        )
+        await self._forward_unmodified(request, writer, url, api, record)
 
     async def _serve_session(
         self,
@@ -212,37 +159,49 @@ class Proxy:
         url: str,
         record: RequestRecord,
     ) -> None:
-        complete, out = False, _NotifyingReply(reply, lambda: self.sessions.mark_answered(session))
+        """Serve a request through its claimed session. Raises LimitError where it is refused."""
+        writer = ReplyWriter(
+            reply,
+            session.api,
+            record,
+            received_at=request.received_at,
+            on_finish=lambda: self.sessions.mark_answered(session),
+            names_session=True,
+        )
+        complete = False
         # Its next request may be taken while this one waits.
         entries = tuple(session.transcript.entries)
         try:
-            hint = await self._find_key_limit(model_request.identity.namespace, record)
-            assert model_request.route.api is not None
-            if self.settings.shadow:
-                record.how = "shadow"
-            else:
-                record.how = "same"
+            record.reached_limit = await self._find_key_limit(model_request.identity.namespace, record)
+            record.how = "shadow" if self.settings.shadow else "same"
+            sent = SessionRequest(session, session.api, url, model_request.body, entries, request, record)
             complete = await RequestHandler(
-                upstream=self.upstream,
-                session=session,
-                api=model_request.route.api,
-                url=url,
-                body=model_request.body,
-                entries=entries,
-                request=request,
-                reply=out,
-                record=record,
-                hint=hint,
-                limit=self.budgets.session_check,
-                shared=self.settings.shared,
+                sent, writer, self.upstream, limit=self.budgets.session_check, shared=self.settings.shared
             ).handle()
-        except LimitError as error:
-            await self._refuse_at_limit(reply, record, model_request.route, error)
         finally:
-            self.sessions.release_session(session, answered=complete, already_marked=out.has_finished)
+            self.sessions.release_session(session, answered=complete, already_marked=writer.is_finished)
 
-    async def _find_passed_limit(self, whose: str, session: LiveSession | None, record: RequestRecord) -> str:
-        """Return the limit that a passed request has reached; "" for none. Raises LimitError where it is refused.
+    async def _forward_unmodified(
+        self, request: ClientRequest, writer: ReplyWriter, url: str, api: Api | None, record: RequestRecord
+    ) -> None:
+        """Forward `request` byte for byte, and relay its response, or an error in the provider's format."""
+        record.added_seconds = time.perf_counter() - request.received_at
+        record.bytes_up = len(request.body)
+        record.rounds = 1
+        headers = filter_request_fields(request.headers)
+        try:
+            response = await self.upstream.open(request.method, url, headers, request.stream_body())
+            async with response:
+                observer = ResponseObserver.for_response(api, response)
+                try:
+                    await writer.relay_response(response, observer)
+                finally:
+                    record.usage = (await observer.finish_async()).usage
+        except UpstreamError as error:
+            await writer.reply_upstream_error(error)
+
+    async def _check_passed_limit(self, namespace: str, session: LiveSession | None, record: RequestRecord) -> None:
+        """Record the limit that a passed request has reached. Raises LimitError where it is refused.
 
         session: the bypassed session, if it has one. Its cost is known as of its newest step.
         """
@@ -254,13 +213,13 @@ class Proxy:
             # An answer that only begins is no turn.
             turns = session.transcript.count_answers_from(0) - bool(entries and entries[-1].is_from_assistant)
             said = limit(SessionStatus(turns=turns, costs=told.costs))
-        of_key = await self._find_key_limit(whose, record, logged=False)
-        return said or of_key
+        of_key = await self._find_key_limit(namespace, record, logged=False)
+        record.reached_limit = said or of_key
 
-    async def _find_key_limit(self, whose: str, record: RequestRecord, *, logged: bool = True) -> str:
+    async def _find_key_limit(self, namespace: str, record: RequestRecord, *, logged: bool = True) -> str:
         """Return the limit that its key has reached; "" for none. Raises LimitError where it is refused."""
         try:
-            return await self.budgets.check_key(whose, is_logged=logged)
+            return await self.budgets.check_key(namespace, is_logged=logged)
         except LimitError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of I9
@@ -356,34 +315,15 @@ class Proxy:
         record.model = model_request.body.model
         return session
 
-    def _takes_bypass(self, session: LiveSession) -> bool:
-        """Return whether this request of the session passes unchanged; then its claim is released."""
-        if not session.requests_to_bypass:
-            return False
-        session.requests_to_bypass -= 1
-        self.sessions.release_session(session, answered=True)
-        return True
-
-    async def _refuse_at_limit(
-        self, reply: ClientReply, record: RequestRecord, route: Route, error: LimitError
-    ) -> None:
-        record.cause = "limit"
-        await self._refuse(reply, record, route, 429, str(error))
-
-    async def _refuse(
-        self, reply: ClientReply, record: RequestRecord, route: Route | None, status: int, why: str
-    ) -> None:
-        record.how = "refused"
-        record.status = status
-        record.why = why
-        status, headers, body = make_error_response(route.api if route else None, status, why)
-        await reply.start(status, [(name.encode(), value.encode()) for name, value in headers.items()])
-        await reply.send(body)
-        await reply.finish()
-
     def _log_fault(self, what: str, error: Exception, record: RequestRecord) -> None:
         record.how, record.cause, record.why = "failed", "engine", type(error).__name__
         _log.error("%s failed, a request goes on without", what, exc_info=error)
+
+
+async def _refuse(writer: ReplyWriter, record: RequestRecord, status: int, why: str) -> None:
+    record.how = "refused"
+    record.why = why
+    await writer.reply_error(status, why)
 
 
 def _build_model_request(

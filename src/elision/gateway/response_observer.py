@@ -20,6 +20,9 @@ import msgspec
 from elision.gateway.decompression import StreamDecompressor
 from elision.gateway.routes import Api
 from elision.gateway.sse import FrameSplitter, SseFrame
+from elision.gateway.upstream import UpstreamResponse
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.manager.reported_usage import find_usage
 from elision.providers.anthropic.server_clearing import ClearingReport, parse_clearing_report
 from elision.providers.shared import signals
@@ -91,6 +94,15 @@ class ResponseObserver:
         self._reader: _BodyReader | None = None
         self._is_disabled = False
 
+    @classmethod
+    def for_response(cls, api: Api | None, response: UpstreamResponse) -> ResponseObserver:
+        """Return an observer for a response of that API."""
+        kind = response.get_header(b"content-type") or b""
+        encoding = response.get_header(b"content-encoding") or b""
+        return cls(
+            api, status=response.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1")
+        )
+
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of the body."""
         if self._is_disabled or not chunk:
@@ -126,6 +138,13 @@ class ResponseObserver:
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
             return ResponseFacts()
+
+    async def finish_async(self) -> ResponseFacts:
+        """Do as `finish`; a large body is read in a thread."""
+        held = self.held_bytes
+        if held <= INLINE_BYTES:
+            return self.finish()
+        return await run_off_loop(self.finish, choose_executor(held))
 
     def _feed_plain(self, plain: bytes) -> None:
         if self._reader is None:

@@ -68,6 +68,11 @@ class UpstreamResponse:
         """Return the first field of that name; `name` is in lower case."""
         return next((value for key, value in self.headers if key.lower() == name), None)
 
+    @property
+    def is_event_stream(self) -> bool:
+        """Return whether the body is a stream of events."""
+        return (self.get_header(b"content-type") or b"").lower().startswith(b"text/event-stream")
+
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, still compressed if it is. Raises UpstreamError where it breaks off."""
         try:

@@ -212,15 +212,15 @@ def test_while_the_client_waits(api: Api) -> None:
     relay = ResponseMerger(api, stream=True)
     data = render_raw(api, LOOKS, streamed=True).replace(b"event: ping", b": upstream\n\nevent: ping")
     sent, outcome = relayed(relay, data)
-    sent += relay.keep_alive() * 3
+    sent += relay.keep_alive_bytes * 3
     relay.add_results([(outcome.recall_calls[0], "found")])
     more, _ = relayed(relay, render_raw(api, ProviderResponse(number=1, parts=(MORE,)), streamed=True))
     got = parse_as_client(api, sent + more, streamed=True)
     assert same(said(api, got), expected(api, [LOOKS, ProviderResponse(number=1, parts=(MORE,))]))
     if api == "anthropic":
         assert sent.count(b": upstream\n\n") == 2
-        assert relay.keep_alive().startswith(b"event: ping\n")
-    assert ResponseMerger(api, stream=False).keep_alive() == b""
+        assert relay.keep_alive_bytes.startswith(b"event: ping\n")
+    assert ResponseMerger(api, stream=False).keep_alive_bytes == b""
 
 
 @EVERY

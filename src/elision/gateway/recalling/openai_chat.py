@@ -16,7 +16,6 @@ from elision.gateway.recalling.replacement import find_message_replacement
 from elision.gateway.recalling.response_writer import RoundEnd
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
 from elision.gateway.recalling.streamed_response import StreamedResponse
-from elision.gateway.sse import SseFrame
 
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that identify the response.
@@ -87,6 +86,8 @@ class ChatFormat:
 
 class ChatStream(StreamedResponse):
     """A completion as chunks."""
+
+    end_markers = (b"[DONE]",)
 
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(names)
@@ -162,9 +163,6 @@ class ChatStream(StreamedResponse):
 
     def is_error(self, event: Json) -> bool:
         return bool(event.get("error"))
-
-    def is_end_frame(self, frame: SseFrame) -> bool:
-        return frame.data.strip() == b"[DONE]"
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -124,9 +124,10 @@ class ResponseMerger:
             return ()
         return self._format.find_replacements(self._rounds)
 
-    def keep_alive(self) -> bytes:
+    @property
+    def keep_alive_bytes(self) -> bytes:
         """Return bytes without meaning, for a client that waits; b"" where there are none."""
-        return self._writer.keep_alive()
+        return self._writer.keep_alive_bytes
 
 
 def render_results(api: Api, pairs: Sequence[tuple[RecallCall, str]]) -> list[dict[str, Any]]:

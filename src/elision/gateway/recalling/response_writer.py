@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from elision.gateway.recalling.json_values import dump_json, load_object
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
@@ -64,9 +64,11 @@ class ProviderFormat(Protocol):
 class ResponseWriter(Protocol):
     """Writes the client's response. has_ended: whether the end of this round has arrived.
 
-    held_bytes: bytes that `end_round` has yet to read.
+    held_bytes:       bytes that `end_round` has yet to read.
+    keep_alive_bytes: bytes without meaning, for a client that waits; b"" where the format has none.
     """
 
+    keep_alive_bytes: ClassVar[bytes]
     has_ended: bool
     held_bytes: int
 
@@ -90,13 +92,11 @@ class ResponseWriter(Protocol):
         """Return the ending that `release_held(..., another_follows=True)` kept back."""
         ...
 
-    def keep_alive(self) -> bytes:
-        """Return bytes without meaning, for a client that waits; b"" where the format has none."""
-        ...
-
 
 class JsonResponse:
     """A response as one JSON body: the first round's own bytes, unless a recall tool is called in it."""
+
+    keep_alive_bytes: ClassVar[bytes] = b""
 
     def __init__(self, format_: ProviderFormat) -> None:
         self._format = format_
@@ -140,9 +140,6 @@ class JsonResponse:
 
     def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
         return self._render_body(rounds, ended=True)
-
-    def keep_alive(self) -> bytes:
-        return b""
 
     def _render_body(self, rounds: Sequence[AnswerRound], ended: bool) -> bytes:
         return dump_json(self._format.merge_bodies(self._first or {}, self._last, rounds, self._usage.total(), ended))

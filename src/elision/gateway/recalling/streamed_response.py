@@ -25,6 +25,8 @@ class StreamedResponse(ABC):
 
     #: Bytes without meaning, which may be sent between any two frames.
     keep_alive_bytes: ClassVar[bytes] = b": waiting\n\n"
+    #: The data of frames that end the response without a JSON object.
+    end_markers: ClassVar[tuple[bytes, ...]] = ()
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -94,9 +96,6 @@ class StreamedResponse(ABC):
                 output += self._write_frame(*replace_event(frame, self.mark_stopped(event)))
         return output
 
-    def keep_alive(self) -> bytes:
-        return self.keep_alive_bytes
-
     # -- one frame ----------------------------------------------------------------------------------------------------
 
     def _take_frame(self, frame: SseFrame) -> bytes:
@@ -109,7 +108,7 @@ class StreamedResponse(ABC):
             return frame.raw
         if event is not None:
             self.read_event(event)
-        elif self.is_end_frame(frame):
+        elif frame.data.strip() in self.end_markers:
             self.has_ended = True
         if not self.is_holding:
             # What was held turned out to be no recall call.
@@ -134,7 +133,7 @@ class StreamedResponse(ABC):
     def _write_without_ending(self, frame: SseFrame, event: Json | None) -> bytes:
         """Return what the client gets of a held frame before another round; keep the ending for `write_ending`."""
         if event is None:
-            if not self.is_end_frame(frame):
+            if frame.data.strip() not in self.end_markers:
                 return frame.raw
             self._ending_frames.append((frame, None))
             return b""
@@ -152,7 +151,7 @@ class StreamedResponse(ABC):
         rest = self._splitter.take_rest()
         frame = SseFrame.parse_frame(rest)
         is_first_open = not (self.is_holding or self.is_later_round)
-        if load_object(frame.data) is None and not self.is_end_frame(frame):
+        if load_object(frame.data) is None and frame.data.strip() not in self.end_markers:
             # Half a frame means nothing to a client. It passes, so that a broken stream stays the same broken stream.
             passes = is_first_open and not any(name.encode() in rest for name in self.names)
             self._passed_all = passes or not rest
@@ -203,10 +202,6 @@ class StreamedResponse(ABC):
 
     def may_pass_held(self, event: Json) -> bool:
         """Return whether the event passes while others are held."""
-        return False
-
-    def is_end_frame(self, frame: SseFrame) -> bool:
-        """Return whether a frame without a JSON object ends the response."""
         return False
 
 

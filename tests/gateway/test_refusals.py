@@ -1,11 +1,11 @@
-"""One request of a client, answered: the parts that need no gateway around them."""
+"""Refusals of a provider: the parts that need no gateway around them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from elision.gateway.request_handler import _read_at_most
+from elision.gateway.refusals import _read_at_most
 
 
 class Pieces:

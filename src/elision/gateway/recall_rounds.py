@@ -1,0 +1,181 @@
+"""Relay a response in which the model may recall: its recall calls are answered here, the client gets one response.
+
+response -> recall calls? -> answered -> another request -> response -> ... -> the client's end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from elision.gateway import header_fields
+from elision.gateway.call_recorder import CallRecorder
+from elision.gateway.decompression import ENCODINGS, StreamDecompressor
+from elision.gateway.hidden_rounds import UpstreamMessage
+from elision.gateway.json_patch import encode_json
+from elision.gateway.recalling import RecallCall, ResponseMerger, RoundOutcome
+from elision.gateway.reply_writer import ReplyWriter
+from elision.gateway.response_observer import ResponseObserver
+from elision.gateway.session_request import SessionRequest
+from elision.gateway.upstream import UpstreamError, UpstreamResponse
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import INLINE_BYTES, choose_executor
+
+#: Requests to the provider for one response: a model that does nothing but recall is stopped there.
+MAX_ROUNDS: Final = 8
+
+
+class RecallRounds:
+    """The rounds of one response: requests to the provider, all but the last of which end with recall calls.
+
+    hidden_messages: recall calls and their results since the client's last message.
+    """
+
+    def __init__(self, sent: SessionRequest, writer: ReplyWriter, recorder: CallRecorder) -> None:
+        self._sent = sent
+        self._writer = writer
+        self._recorder = recorder
+        self._merger: ResponseMerger | None = None
+        self.hidden_messages: list[UpstreamMessage] = []
+
+    def takes_response(self, response: UpstreamResponse, *, offers_recall: bool) -> bool:
+        """Return whether the response is relayed here: recall was offered, or this is a later round."""
+        if self._merger is not None:
+            return True
+        # A response whose compression the gateway cannot read passes: the client may know it.
+        return offers_recall and response.status == 200 and _make_decompressor(response) is not None
+
+    async def relay_round(self, response: UpstreamResponse) -> bool:
+        """Relay the response without its recall calls; return whether they continue it. Raises UpstreamError."""
+        if self._merger is None:
+            stored = self._sent.body.get_field("store") is not False
+            self._merger = ResponseMerger(self._sent.api, stream=response.is_event_stream, stored=stored)
+        merger = self._merger
+        decompress = _make_decompressor(response)
+        if decompress is None:
+            raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
+        observer = ResponseObserver.for_response(self._sent.api, response)
+        merger.begin_round()
+        if response.is_event_stream:
+            await self._start_reply(response)
+        late = b""
+        try:
+            async for chunk in response.iter_chunks():
+                self._writer.note_first_byte()
+                observer.feed(chunk)
+                output = merger.feed(decompress(chunk))
+                if self.hidden_messages and merger.has_ended:
+                    # The end is held until the hidden rounds are stored.
+                    late += output
+                else:
+                    await self._writer.send_chunk(output)
+            outcome = await _end_round(merger)
+        finally:
+            await self._recorder.record_round(observer)
+        if outcome.recall_calls and not outcome.is_done and len(merger.response_ids) < MAX_ROUNDS:
+            await self._writer.send_chunk(late + outcome.output)
+            await self._continue_response(merger, outcome)
+            return True
+        await self._finish_response(merger, outcome, late, response)
+        return False
+
+    async def _start_reply(self, response: UpstreamResponse, length: int | None = None) -> None:
+        """Send status and headers of the first round's response."""
+        if self._writer.is_started:
+            return
+        headers = header_fields.filter_response_fields(response.headers, is_changed=True)
+        if length is not None:
+            headers.append((b"content-length", str(length).encode()))
+        await self._writer.start(response, headers)
+
+    async def _continue_response(self, merger: ResponseMerger, outcome: RoundOutcome) -> None:
+        """Answer the model's recall calls, and add calls and results to the conversation."""
+        if self._sent.record.is_stream:
+            # The client gets a sign of life while nothing else can be sent.
+            await self._writer.send_chunk(merger.keep_alive_bytes)
+        results = await self._answer_recalls(merger, outcome)
+        for message in (*outcome.messages, *results):
+            self.hidden_messages.append(UpstreamMessage(message, encode_json(message)))
+
+    async def _finish_response(
+        self, merger: ResponseMerger, outcome: RoundOutcome, late: bytes, response: UpstreamResponse
+    ) -> None:
+        """Finish the client's response, whether something was recalled in it or not."""
+        ending = outcome.output
+        if outcome.is_cut and not outcome.nothing_held:
+            await self._writer.send_chunk(late + ending)
+            raise UpstreamError("cut", "the provider's answer broke off")
+        if outcome.recall_calls and outcome.has_client_calls:
+            await self._answer_recalls(merger, outcome)
+        elif outcome.recall_calls:
+            # The model did nothing but recall, for as many rounds as one response may take.
+            outcome = merger.finish_without_recall()
+            ending += outcome.output
+        await self._save_rounds(merger, outcome)
+        if not self._writer.is_started:
+            await self._start_reply(response, length=len(ending))
+        await self._writer.send_chunk(late + ending)
+        self._sent.record.is_complete = outcome.is_done
+        await self._writer.finish()
+
+    async def _answer_recalls(self, merger: ResponseMerger, outcome: RoundOutcome) -> tuple[dict[str, Any], ...]:
+        """Answer the recall calls; return the results as request messages."""
+        results: list[tuple[RecallCall, str]] = []
+        async with self._sent.session.lock:
+            for call in outcome.recall_calls:
+                try:
+                    text = await self._sent.session.context.handle_tool_call_async(call.name, call.arguments)
+                except Exception as error:  # noqa: BLE001 - the boundary of I9
+                    self._sent.log_fault("recall", error, "the model is told that nothing was found")
+                    text = None
+                results.append((call, text or "[not found]"))
+        self._sent.record.recalls += len(results)
+        return merger.add_results(results)
+
+    async def _save_rounds(self, merger: ResponseMerger, outcome: RoundOutcome) -> None:
+        """Store what the client does not see, before the client has the end of the response."""
+        replacements = merger.find_replacements() if outcome.is_done else ()
+        if not replacements:
+            return
+        session = self._sent.session
+        async with session.lock:
+            try:
+                for replacement in replacements:
+                    visible = outcome.visible[: replacement.index + 1]
+                    session.context.record_exchange(
+                        node=session.transcript.name_history(self._sent.entries, visible).hex(),
+                        messages=tuple(encode_json(message).decode() for message in replacement.messages),
+                        results=tuple(encode_json(message).decode() for message in replacement.results),
+                    )
+                session.hidden_rounds.add_events(session.context.exchanges())
+            except Exception as error:  # noqa: BLE001 - the boundary of I9
+                self._sent.log_fault("exchanges", error, "what was recalled will not be there at the next request")
+            await session.context.settle_async()
+
+
+async def _end_round(merger: ResponseMerger) -> RoundOutcome:
+    """End the round; a large body is read in a thread."""
+    if merger.held_bytes <= INLINE_BYTES:
+        return merger.end_round()
+    return await run_off_loop(merger.end_round, choose_executor(merger.held_bytes))
+
+
+def _make_decompressor(response: UpstreamResponse) -> Callable[[bytes], bytes] | None:
+    """Return a function that decompresses the body's chunks; None for an unknown encoding.
+
+    The function raises UpstreamError for broken bytes.
+    """
+    coding = (response.get_header(b"content-encoding") or b"").decode("latin-1").strip().lower()
+    if coding in ("", "identity"):
+        return bytes
+    if coding not in ENCODINGS:
+        return None
+    decompressor = StreamDecompressor(coding)
+
+    def decompress_chunk(chunk: bytes) -> bytes:
+        try:
+            return b"".join(decompressor.feed(chunk))
+        except ValueError as error:
+            raise UpstreamError("malformed", f"the provider's answer cannot be read: {error}") from error
+
+    return decompress_chunk

@@ -1,0 +1,74 @@
+"""Read and relay a provider's refusal: a response with an error's status."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from elision.gateway.log_sanitizer import sanitize_error
+from elision.gateway.reply_writer import ReplyWriter
+from elision.gateway.response_observer import ResponseFacts, ResponseObserver
+from elision.gateway.session_request import SessionRequest
+from elision.gateway.upstream import UpstreamResponse
+
+_log: Final = logging.getLogger("elision.gateway")
+
+#: Bytes of an error's body that are read before its handling is decided.
+MAX_ERROR_BYTES: Final = 1_000_000
+
+
+async def read_refusal(sent: SessionRequest, response: UpstreamResponse) -> tuple[ResponseFacts, bytes]:
+    """Return what a refusal says, and what was read of its body. Raises UpstreamError."""
+    body_start = await _read_at_most(response, MAX_ERROR_BYTES)
+    observer = ResponseObserver.for_response(sent.api, response)
+    observer.feed(body_start)
+    return await observer.finish_async(), body_start
+
+
+async def relay_refusal(
+    sent: SessionRequest, writer: ReplyWriter, response: UpstreamResponse, read_before: bytes = b""
+) -> None:
+    """Relay a refusal unchanged; as an event where the reply has begun. read_before: what was read of its body.
+
+    Raises UpstreamError.
+    """
+    record = sent.record
+    cause = f"upstream-{response.status}"
+    if writer.is_started:
+        facts, _ = await read_refusal(sent, response)
+        message = facts.error or f"the provider answered {response.status}"
+        record.cause = cause
+        record.why = sanitize_error(message, sent.client.headers)
+        await writer.end_cut_reply(message)
+        return
+    facts = await writer.relay_response(response, ResponseObserver.for_response(sent.api, response), read_before)
+    record.cause = record.cause or cause
+    record.why = sanitize_error(facts.error, sent.client.headers)
+
+
+def bypass_session(sent: SessionRequest, facts: ResponseFacts) -> None:
+    """Let the session's next requests pass: the provider refused an edited one, and took the client's own.
+
+    Providers advise against hiding their error about thinking. It is in the log, and in the client's response where the
+    client's own request is refused as well.
+    """
+    sent.session.begin_bypass()
+    sent.record.how = "failed"
+    sent.record.cause = "unbound" if facts.unbound_thinking else "rejected"
+    _log.error(
+        "session %s: the provider refused what was made of a request and took it as it came; its next %d requests are"
+        " left alone: %s",
+        sent.record.session,
+        sent.session.requests_to_bypass,
+        sanitize_error(facts.error, sent.client.headers),
+    )
+
+
+async def _read_at_most(response: UpstreamResponse, limit: int) -> bytes:
+    """Read the body, up to the chunk that reaches beyond `limit` bytes."""
+    read = bytearray()
+    async for chunk in response.iter_chunks():
+        read += chunk
+        if len(read) > limit:
+            break
+    return bytes(read)

@@ -1,0 +1,50 @@
+"""A request that a live session serves, as one value: what every step of its handling needs to know."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from elision.gateway.hidden_rounds import UpstreamMessage
+from elision.gateway.live_sessions import LiveSession
+from elision.gateway.request_body import RequestBody
+from elision.gateway.request_record import RequestRecord
+from elision.gateway.routes import Api
+from elision.gateway.transcript import TranscriptEntry
+from elision.gateway.wire import ClientRequest
+
+_log: Final = logging.getLogger("elision.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """One request of a client to a session.
+
+    body:    the parsed body of `client`. entries: its messages in the session's transcript.
+    client:  the request as it arrived. record: filled in while the request is served.
+    """
+
+    session: LiveSession
+    api: Api
+    url: str
+    body: RequestBody
+    entries: Sequence[TranscriptEntry]
+    client: ClientRequest
+    record: RequestRecord
+
+    @property
+    def has_answers(self) -> bool:
+        """Return whether it has a message of the assistant."""
+        return any(entry.is_from_assistant for entry in self.entries)
+
+    def is_client_conversation(self, messages: Sequence[UpstreamMessage]) -> bool:
+        """Return whether the client saw all of these messages."""
+        return len(messages) == len(self.body.messages) and not self.session.hidden_rounds.events_by_node
+
+    def log_fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
+        """Log and record that something of ours failed, which does not fail the request (I9)."""
+        self.record.cause = what
+        self.record.why = type(error).__name__
+        _log.error("session %s: %s failed, %s", self.session.name, what, then, exc_info=error)
