@@ -225,6 +225,10 @@ class FakeResponse:
     def get_header(self, name: bytes) -> bytes | None:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
+    @property
+    def is_event_stream(self) -> bool:
+        return (self.get_header(b"content-type") or b"").startswith(b"text/event-stream")
+
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         while self.parts:
             yield self.parts.pop(0)
