@@ -15,6 +15,7 @@ from time import perf_counter
 from benchmarks.session import Chat, texts
 from elision.stores.sqlite_file import _SETTINGS as SETTINGS
 from elision.trajectory.tokens import VocabularyCounter
+from elision.trajectory.vocabulary import TiktokenEncoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,8 @@ def bound(chat: Chat, folder: Path) -> Bound:
 
 
 def counting(chat: Chat) -> float:
-    """Exact counts of every text once, by a counter that has seen none of them."""
-    fresh = VocabularyCounter("o200k")
+    """Exact counts of every text once, by a counter that has seen none of them: by tiktoken, whatever is installed."""
+    fresh = VocabularyCounter("o200k", TiktokenEncoder)
     fresh.count("load the vocabulary")
     new = [text for turn in [chat.head, *chat.turns] for text in texts(turn)]
     start = perf_counter()

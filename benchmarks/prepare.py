@@ -23,7 +23,7 @@ from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import ContextManager
 from elision.engine import Session
-from elision.manager import context, preparation
+from elision.manager import preparation, prepared_calls
 from elision.manager.history import History
 from elision.manager.summary_worker import SummaryRunner
 from elision.stores.packing import Packer
@@ -54,9 +54,9 @@ PARTS: tuple[Part, ...] = (
     ("bills, raw and ours", Session, "_finish_pass"),
     ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
-    ("messages with gaps, breakpoints", context, "build_request"),
-    ("diagnostics", ContextManager, "_make_view"),
-    ("listeners, the log line", ContextManager, "_notify_listeners"),
+    ("messages with gaps, breakpoints", prepared_calls, "build_request"),
+    ("diagnostics", prepared_calls.PreparedCalls, "make_view"),
+    ("listeners, the log line", prepared_calls.PreparedCalls, "notify_listeners"),
 )
 
 

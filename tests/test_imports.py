@@ -62,6 +62,7 @@ CORE = (
     "turns",
 )
 EXTRAS = (
+    "gigatoken",
     "typer",
     "rich",
     "numpy",

@@ -83,8 +83,6 @@ class NotReady:
 SummaryAnswer: TypeAlias = str | SummaryResult | SummaryError | NotReady
 PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
-#: How the reason begins of a pass that decides nothing.
-HELD_PREFIX = "held"
 #: The reason of a pass whose summary is written in the background.
 SUMMARY_BEING_WRITTEN: Final = "summary is being written"
 #: Greater than the index of any turn.
@@ -439,7 +437,8 @@ class Session:
 
     def hold_view(self, reason: str, now: float | None = None, model: str = "") -> View:
         """Return the view as decided so far, after a pass that decides nothing."""
-        decided = PassDecided(len(self.state.turns) + 1, f"{HELD_PREFIX}: {reason}", offers=self._brings_recall_tools())
+        offers = self._brings_recall_tools()
+        decided = PassDecided(len(self.state.turns) + 1, f"held: {reason}", offers=offers, held=True)
         return self._finish_pass(decided, now, model, self.state.track.tokens, Bill())
 
     def _finish_pass(self, decided: PassDecided, now: float | None, model: str, before: int, cost: Bill) -> View:
@@ -759,7 +758,7 @@ class Session:
         context = self._make_context(called.at, called.model)
         before = self.state.track.tokens
         (decided,) = (event for event in waiting if isinstance(event, PassDecided))
-        if not decided.reason.startswith(HELD_PREFIX):
+        if not decided.held:
             self.policy.plan_pass(self.state, context)
         cost = Bill()
         for event in waiting:

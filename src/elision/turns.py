@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from elision.engine import Session, run_pass
 from elision.errors import SettingError
-from elision.manager.manual_turns import ManualTurns
+from elision.manager.manual_turns import make_head, make_turn
 from elision.providers.shared.render_text import format_text_summary
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
@@ -161,7 +161,7 @@ def hybrid(
 
 def _begin_session(strategy: Strategy, task: str) -> Session:
     session = Session(strategy, find_price_set("uncached"))
-    session.set_head(ManualTurns.make_head(task, "", ()))
+    session.set_head(make_head(task, "", ()))
     return session
 
 
@@ -248,7 +248,7 @@ def _read_turn(turn: Any, index: int) -> Turn:
     if isinstance(turn, Turn):
         return replace(turn, index=index)
     reasoning, action, observation = _read_fields(turn, index)
-    return ManualTurns.make_turn(index, reasoning, action, observation, "")
+    return make_turn(index, reasoning, action, observation, "")
 
 
 def _read_fields(turn: Any, index: int) -> tuple[str, Any, Any]:

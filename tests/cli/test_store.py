@@ -177,12 +177,10 @@ def test_fsck_lists_what_is_wrong(url: str) -> None:
 
 
 def test_fsck_repairs_a_linear_hash_store(url: str, tmp_path: Path) -> None:
-    """A damaged page is told, and rebuilt around with --repair; of other stores the sentence names migrate."""
+    """A cut log is told, and rebuilt with --repair; of other stores the sentence names migrate."""
     printed("migrate", url, "linear-hash:///lh")
-    pages = tmp_path / "lh" / "pages"
-    data = bytearray(pages.read_bytes())
-    data[100] ^= 0xFF
-    pages.write_bytes(data)
+    log = tmp_path / "lh" / "values"
+    log.write_bytes(log.read_bytes()[:-1])
     assert "finding" in failed(CorruptError, "fsck", "--store", "linear-hash:///lh")
     told = printed("fsck", "--store", "linear-hash:///lh", "--repair", width=300)
     assert told.splitlines()[-1].startswith("4 sessions with 4 records kept, ")

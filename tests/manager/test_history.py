@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
-from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.detect import detect_dialect
 from tests.manager.agents import make_history
 
 
@@ -23,7 +25,7 @@ class Counted(dict[str, Any]):
 
 
 def read(messages: list[Any]) -> History:
-    found = History(LIVE_DIALECTS["openai"], b"seed")
+    found = History(detect_dialect(messages, None, None, ""), b"seed")
     found.extend(messages)
     return found
 
@@ -54,10 +56,43 @@ def test_an_old_object_that_was_changed_is_noticed() -> None:
     assert read(make_history("openai", 100)).count_common(messages) == 2
 
 
-def test_other_objects_are_compared_whole() -> None:
-    """A client that makes its messages anew each time is told apart at once."""
+def test_messages_parsed_anew_are_compared_in_part() -> None:
+    """They are other objects with the same content: a call compares as many of them as of the same objects."""
+    found = read(make_history("openai", 1_000))
+    others: list[Any] = [Counted(message) for message in make_history("openai", 1_000)]
+    costs = [compared(lambda: found.count_common(others)) for _ in range(_SAMPLE_STRIDE)]
+    assert max(costs) <= _ALWAYS_COMPARED + len(others) / _SAMPLE_STRIDE + 1
+    assert sum(costs) >= len(others)
+
+
+def test_other_bytes_in_the_newest_messages_do_not_have_all_compared() -> None:
+    """Cache markers move from call to call, and ids are written anew."""
+    found = read(make_history("anthropic", 1_000))
+    others: list[Any] = [Counted(message) for message in make_history("anthropic", 1_000)]
+    others[-1] = Counted(
+        others[-1], content=[{**block, "cache_control": {"type": "ephemeral"}} for block in others[-1]["content"]]
+    )
+    costs = [compared(lambda: check_known(found, others)) for _ in range(_SAMPLE_STRIDE)]
+    assert max(costs) <= 2 * (_ALWAYS_COMPARED + len(others) / _SAMPLE_STRIDE + 1)
+
+
+def check_known(found: History, messages: list[Any]) -> None:
+    assert found.count_common(messages) == len(messages)
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_a_message_parsed_anew_that_has_another_length_is_noticed_at_once(shape: str) -> None:
+    """Its role, its call and its length are compared at every call, also where it is old."""
+    found = read(make_history(shape, 100))
+    others = make_history(shape, 100)
+    place = next(place for place, message in enumerate(others) if place > 4 and {"content", "output"} & message.keys())
+    others[place] = {**others[place], "content": "another", "output": "another"}
+    assert found.count_common(others) == place
+
+
+def test_a_message_parsed_anew_that_has_the_same_length_is_noticed_in_turn() -> None:
+    """Within as many calls as it takes to look at all of them."""
     found = read(make_history("openai", 100))
     others = make_history("openai", 100)
-    assert found.count_common(others) == len(others)
-    others[2] = {**others[2], "content": "another"}
-    assert found.count_common(others) == 2
+    others[2] = {**others[2], "content": others[2]["content"][::-1]}
+    assert 2 in [found.count_common(others) for _ in range(_SAMPLE_STRIDE)]

@@ -306,7 +306,7 @@ class Clients(RuleBasedStateMachine):
         for key in state.hidden:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
-            raw = self.context._lookup.read_text("", key)
+            raw = self.context._read_text("", key)
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:

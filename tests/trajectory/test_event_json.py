@@ -39,6 +39,7 @@ EVENTS: list[Event] = [
     PassDecided(1, "why"),
     PassDecided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
     PassDecided(3, "why", offers=True),
+    PassDecided(3, "held: gone", held=True),
     SummaryFailed(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     RequestSent(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),
     RequestSent(call=1, at=None, model="", tokens=0),
@@ -123,3 +124,11 @@ def test_anything_else_is_a_value_error(value: dict[str, object]) -> None:
     """A record that no event was written as is refused, never half read."""
     with pytest.raises(ValueError):
         decode_event(value)
+
+
+def test_an_older_held_decision_is_read_as_held() -> None:
+    """Older records say it by their reason alone; a strategy's own reason may begin with the same letters."""
+    old = {"e": "decided", "call": 3, "reason": "held: nothing more is hidden while the store fails"}
+    assert decode_event(old) == PassDecided(3, old["reason"], held=True)  # type: ignore[arg-type]
+    assert encode_event(decode_event(old)) == {**old, "held": True, "v": RECORD_VERSION}
+    assert decode_event({**old, "reason": "held back"}) == PassDecided(3, "held back")

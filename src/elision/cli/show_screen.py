@@ -20,7 +20,6 @@ from elision.cli.sessions_table import format_usd
 from elision.cli.show_chart import draw_chart
 from elision.cli.view_screen import QUIET
 from elision.cli.view_text import escape_controls
-from elision.engine import HELD_PREFIX
 from elision.lab.report import figures
 from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.summary_list import SessionSummary
@@ -159,7 +158,7 @@ class SessionScreen:
             yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
             yield self._hidden_line("cut to fit", told.clipped, "red")
-        if told.acted or told.reason.startswith(HELD_PREFIX):
+        if told.acted or made.held:
             yield Text(f"why: {format_session_name(told.reason)}", style=QUIET)
         yield from _list_recalls(made)
         yield from _list_exchanges(made)
@@ -207,8 +206,9 @@ def has_news(made: CallReport) -> bool:
         or made.head_changed
         or made.learned_window
         or made.tools_entered
+        or made.held
     )
-    return bool(told.acted or beside or told.reason.startswith(HELD_PREFIX))
+    return bool(told.acted or beside)
 
 
 def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import msgspec
 
@@ -12,12 +13,26 @@ from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.batch_ids import make_batch_id
-from elision.stores.store import NewSession, Relation, Store
+from elision.stores.store import NewSession, Store
 from elision.strategies.guards import Guards, RunWatch
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
+
+
+class HistoryChange(StrEnum):
+    """How a request's messages continue what was known. The values are those of `Diagnostics.history`.
+
+    CONTINUE: they begin with what was known. AMENDED: the newest turn has another ending. UNDO: the newest turns are
+    gone. FORK: other turns follow. REPLACED: known messages come in another place, as after a compaction by the client.
+    """
+
+    CONTINUE = "continue"
+    AMENDED = "amended"
+    UNDO = "undo"
+    FORK = "fork"
+    REPLACED = "replaced"
 
 
 @dataclass(slots=True)
@@ -258,11 +273,8 @@ def branch_number(key: str) -> int:
     return 1
 
 
-def relate_history(history: History | None, known: set[bytes]) -> Relation:
-    """Return how a history that differs from the `known` messages relates to them.
-
-    "replaced" where some of them come again in another place, as after a compaction by the client; else "fork".
-    """
-    if history is not None and known & history.collect_digests():
-        return "replaced"
-    return "fork"
+def relate_history(history: History, known: set[bytes]) -> HistoryChange:
+    """Return how a history that differs from the `known` messages relates to them: FORK or REPLACED."""
+    if known & history.collect_digests():
+        return HistoryChange.REPLACED
+    return HistoryChange.FORK

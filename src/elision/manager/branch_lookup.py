@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from elision.engine import Session
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.manager.branch import (
+    HistoryChange,
     SessionBranch,
     branch_number,
     has_session,
@@ -99,7 +100,9 @@ class BranchLookup:
             return None
         return self.load_branch(keys[0])
 
-    def find_branch(self, history: History, at_hand: SessionBranch | None = None) -> tuple[SessionBranch, str]:
+    def find_branch(
+        self, history: History, at_hand: SessionBranch | None = None
+    ) -> tuple[SessionBranch, HistoryChange]:
         """Return the branch that `history` continues, and how it continues it. Raises StoreError.
 
         at_hand: the branch of the client's messages so far. Without turns it cannot be found by its history.
@@ -114,12 +117,14 @@ class BranchLookup:
         if known is None and not self.family:
             known = self.load_root_branch()
         if known is None:
-            return self._take_free_key(self.begin_session()), "continue"
+            return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
         if not known.session.state.turns:
-            return known, "continue"
-        return self.fork_branch(known, -1, "replaced"), "replaced"
+            return known, HistoryChange.CONTINUE
+        return self.fork_branch(known, -1, "replaced"), HistoryChange.REPLACED
 
-    def follow_divergence(self, current: SessionBranch, history: History, intact: int) -> tuple[SessionBranch, str]:
+    def follow_divergence(
+        self, current: SessionBranch, history: History, intact: int
+    ) -> tuple[SessionBranch, HistoryChange]:
         """Return the branch that `history` continues after it diverged from `current`, and how it continues it.
 
         intact: turns that both share; -1 where not even the head is the same.
@@ -143,7 +148,7 @@ class BranchLookup:
 
     def _continue_from(
         self, found: SessionBranch, turns: int, history: History, current: SessionBranch | None = None
-    ) -> tuple[SessionBranch, str]:
+    ) -> tuple[SessionBranch, HistoryChange]:
         """Return `found` if it ends with turn `turns`, else a fork of it there, and how `history` continues it.
 
         current: the branch that the client leaves.
@@ -153,24 +158,25 @@ class BranchLookup:
             # Another process wrote this turn after the search.
             turns += 1
         if turns == known:
-            return found, "continue"
+            return found, HistoryChange.CONTINUE
         if (
             self.is_shared
             and 0 <= turns == known - 1 < history.conversation.turn_count
             and found.is_amended_by(history)
         ):
             # Another process was given the newest turn with another ending.
-            return found, "amended"
+            return found, HistoryChange.AMENDED
         last = found.key
         if current is not None and session_name(current.key) == session_name(found.key):
             last = max(found.key, current.key, key=branch_number)
         if turns >= 0 and history.conversation.turn_count == turns:
-            return self._take_free_key(self.fork_branch(found, turns, "fork", last)), "undo"
-        how = relate_history(history, _collect_left_digests(found, turns))
-        if self.family and turns < 0 and how == "fork":
+            return self._take_free_key(self.fork_branch(found, turns, "fork", last)), HistoryChange.UNDO
+        change = relate_history(history, _collect_left_digests(found, turns))
+        if self.family and turns < 0 and change is HistoryChange.FORK:
             # The two have nothing in common: this is another run of the family.
-            return self._take_free_key(self.begin_session()), "continue"
-        return self._take_free_key(self.fork_branch(found, turns, how, last)), how
+            return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
+        relation: Relation = "replaced" if change is HistoryChange.REPLACED else "fork"
+        return self._take_free_key(self.fork_branch(found, turns, relation, last)), change
 
     def _take_free_key(self, branch: SessionBranch) -> SessionBranch:
         """Give a new branch a key that no session has, so that the key stays true however late it is written."""

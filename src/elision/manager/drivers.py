@@ -44,6 +44,12 @@ Effect: TypeAlias = StoreCall | SummaryRequest | ComputeOn
 Steps: TypeAlias = Generator[Effect, Any, _T]
 
 
+def make_steps(call: Callable[[], _T]) -> Steps[_T]:
+    """Return the steps of one call that may wait for the store."""
+    result: _T = yield StoreCall(call)
+    return result
+
+
 def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
     """Run steps to their end in this thread, and return their result."""
     try:

@@ -1,12 +1,17 @@
-"""Messages that the client never saw, found in the store for a history that this process has not read."""
+"""Messages that the client never saw: those that were sent to the provider in place of one message of the client."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from elision.manager.branch import session_name
-from elision.manager.history import History
+from elision.manager.drivers import Steps, StoreCall
+from elision.manager.history import History, find_history_end
+from elision.manager.opened_session import OpenedSession
+from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.prepared_calls import make_incoming_request
 from elision.stores.store import Store
 from elision.trajectory.events import Event, RecallExchanged
 
@@ -14,12 +19,72 @@ from elision.trajectory.events import Event, RecallExchanged
 _MAX_BRANCHES: Final = 16
 
 
-def list_exchanges(events: list[Event]) -> list[RecallExchanged]:
-    """Return the exchanges of one log, oldest first."""
+class Exchanges(OpenedSession):
+    """The exchanges of a context manager's session: recorded with it, and found again."""
+
+    def record_exchange(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
+        """Record the messages that the provider was sent in place of one message of the client; see `RecallExchanged`.
+
+        They are durable with the next write. Returns False where there is no session to record them in.
+        """
+        branch = self._preparer.branch
+        if branch is None:
+            return False
+        call = branch.session.state.calls
+        branch.session.record_event(
+            RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results))
+        )
+        return True
+
+    def exchanges(self) -> list[RecallExchanged]:
+        """Return what `record_exchange` recorded in the present history, oldest first; a fork has what it shares."""
+        branch = self._preparer.branch
+        if branch is None:
+            return []
+        return _select_exchanges(branch.session.events)
+
+    async def heard_exchanges_async(self) -> list[RecallExchanged]:
+        """Do as `exchanges`, after the records of other processes were read where the log is shared (`family`).
+
+        Raises ConflictError.
+        """
+        return await self._run_async(self._load_exchanges())
+
+    def recorded_exchanges(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
+    ) -> list[RecallExchanged]:
+        """Return the exchanges of the stored session that begins like `messages`; [] if none does.
+
+        The present history stays. Where two exchanges have the same `node`, the later one counts. Raises DialectError,
+        StoreError.
+        """
+        return self._run(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
+
+    async def recorded_exchanges_async(
+        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
+    ) -> list[RecallExchanged]:
+        """Do as `recorded_exchanges`, with the store off the event loop."""
+        return await self._run_async(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
+
+    def _load_exchanges(self) -> Steps[list[RecallExchanged]]:
+        yield from self._preparer.catch_up()
+        return self.exchanges()
+
+    def _find_stored_exchanges(self, incoming: IncomingRequest) -> Steps[list[RecallExchanged]]:
+        dialect = self._preparer.detect_dialect(incoming, self.options.model)
+        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
+        history = yield from self._preparer.read_other_history(incoming, dialect)
+        family = self._preparer.branch_lookup.search_family
+        found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._store, family, history))
+        return found
+
+
+def _select_exchanges(events: Iterable[Event]) -> list[RecallExchanged]:
+    """Return the exchanges among the events of one log, oldest first."""
     return [event for event in events if isinstance(event, RecallExchanged)]
 
 
-def find_stored_exchanges(store: Store, family: str, history: History) -> list[RecallExchanged]:
+def _find_in_store(store: Store, family: str, history: History) -> list[RecallExchanged]:
     """Return the exchanges of the stored session that begins like `history`; [] if none does. Raises StoreError.
 
     Those of its other branches come first: what the history says up to its first exchange does not tell them apart.
@@ -27,8 +92,10 @@ def find_stored_exchanges(store: Store, family: str, history: History) -> list[R
     found = store.locate(family, history.list_nodes())
     if found is None:
         return []
-    keys = [*_list_other_branches(store, family, found[0]), found[0]]
-    return list(dict.fromkeys(each for key in keys for each in list_exchanges(list(store.events(key)))))
+    exchanges: dict[RecallExchanged, None] = {}
+    for key in [*_list_other_branches(store, family, found[0]), found[0]]:
+        exchanges |= dict.fromkeys(_select_exchanges(store.events(key)))
+    return list(exchanges)
 
 
 def _list_other_branches(store: Store, family: str, key: str) -> Iterator[str]:

@@ -7,11 +7,11 @@ that differs, its content is compared, so that moved cache markers, dropped null
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
-from operator import is_, is_not
+from itertools import chain, compress
+from operator import eq, is_, is_not
 from typing import Any, Final
 
-from elision.providers.live.client_messages import copy_structure, read_client_message
+from elision.providers.live.client_messages import copy_structure, outline_message, read_client_message
 from elision.providers.live.conversation import LiveConversation
 from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
@@ -53,6 +53,7 @@ class History:
         #: The client's objects, and a copy of the structure of each from when it was read.
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
+        self._outlines: list[tuple[object, ...]] = []
         self._sample_offset = 0
         self._digests: list[bytes] = []
         self._nodes: list[bytes] = []
@@ -69,28 +70,43 @@ class History:
     def count_common(self, messages: Sequence[Any]) -> int:
         """Return how many leading `messages` have the content that was read.
 
-        An object that was read before is compared again, since its owner may have modified it: the newest ones at every
+        A message that was read before is compared again, since its owner may have modified it: the newest ones at every
         call, and of the older ones one in `_SAMPLE_STRIDE`, in turn, so that the work of a call depends on what is new.
+        Of the other old ones it is enough that they are the same objects, or have the same outline: a client that
+        parses its messages anew for each call has other objects with the same content.
         """
         length = min(len(messages), len(self._snapshots))
         old = max(0, length - _ALWAYS_COMPARED)
-        if old and all(map(is_, messages[:old], self._client_objects)):
-            self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
-            part = slice(self._sample_offset, old, _SAMPLE_STRIDE)
-            if messages[part] == self._snapshots[part] and messages[old:length] == self._snapshots[old:length]:
-                return length
+        if not self._has_outlines(messages[:old]):
+            return self._compare_all(messages, length)
+        self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
+        sample = slice(self._sample_offset, old, _SAMPLE_STRIDE)
+        if messages[sample] == self._snapshots[sample] and messages[old:length] == self._snapshots[old:length]:
+            return length
+        compared = chain(range(length)[sample], range(old, length))
+        if all(self._is_known(messages[place], place) for place in compared):
+            return length
         return self._compare_all(messages, length)
+
+    def _has_outlines(self, messages: Sequence[Any]) -> bool:
+        """Return whether these leading messages are the objects that were read, or have their outlines."""
+        if all(map(is_, messages, self._client_objects)):
+            return True
+        if not all(isinstance(message, dict) for message in messages):
+            # Objects of a provider's package.
+            return False
+        return all(map(eq, map(outline_message, messages), self._outlines))
 
     def _compare_all(self, messages: Sequence[Any], length: int) -> int:
         """Return how many of the first `length` messages have the content that was read, comparing each."""
-        if messages[:length] == self._snapshots[:length]:
-            self._client_objects[:length] = messages[:length]
-            return length
         for place in range(length):
-            if messages[place] != self._snapshots[place] and not self._is_same_message(messages[place], place):
+            if not self._is_known(messages[place], place):
                 return place
             self._client_objects[place] = messages[place]
         return length
+
+    def _is_known(self, message: Any, place: int) -> bool:
+        return bool(message == self._snapshots[place]) or self._is_same_message(message, place)
 
     def _is_same_message(self, message: Any, place: int) -> bool:
         """Return whether `message` has the content of message `place`; if so, use it from now on."""
@@ -100,14 +116,14 @@ class History:
         inside = self.conversation.turn_count > 0 and place >= self.conversation.find_first_message(1)
         if self._is_ours(pieces, place, inside=inside):
             # The client took our view for its history. What the placeholder hides was read before.
-            self._snapshots[place] = copy_structure(message)
+            self._take_snapshot(message, given, place)
             return True
         if digest_pieces(pieces, is_behind_head=inside) != self._digests[place]:
             return False
         # What is hidden refers to blocks by their place, so they must have the same places.
         if [piece.location for piece in pieces] != self._locations[place]:
             return False
-        self._snapshots[place] = copy_structure(message)
+        self._take_snapshot(message, given, place)
         self.messages[place] = json
         # The tags that the message came with first hold; what is sent has none of the newer ones either.
         if tags is not None:
@@ -147,19 +163,29 @@ class History:
             if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
                 first = before
-            self._append_message(value, json, pieces)
+            self._append_message(value, given, json, pieces)
         return first
 
-    def _append_message(self, value: Any, json: Json, pieces: list[Piece]) -> None:
+    def _append_message(self, value: Any, given: Json, json: Json, pieces: list[Piece]) -> None:
         digest = digest_pieces(pieces, is_behind_head=self.conversation.turn_count > 0)
         previous = self._nodes[-1] if self._nodes else self._seed
         self.messages.append(json)
         self._client_objects.append(value)
-        self._snapshots.append(copy_structure(value))
+        self._snapshots.append(None)
+        self._outlines.append(())
+        self._take_snapshot(value, given, len(self.messages) - 1)
         self._digests.append(digest)
         self._locations.append([piece.location for piece in pieces])
         self._nodes.append(chain_digest(previous, digest))
         self.conversation.add_pieces(pieces)
+
+    def _take_snapshot(self, value: Any, given: Json, place: int) -> None:
+        """Keep what message `place` looks like now. given: the same as JSON, which is a copy already."""
+        if value == given:
+            self._snapshots[place] = given
+        else:
+            self._snapshots[place] = copy_structure(value)
+        self._outlines[place] = outline_message(given)
 
     def truncate(self, turns: int) -> None:
         """Remove everything after turn `turns`."""
@@ -172,6 +198,7 @@ class History:
         del self.messages[first:]
         del self._client_objects[first:]
         del self._snapshots[first:]
+        del self._outlines[first:]
         del self._digests[first:]
         del self._locations[first:]
         del self._nodes[first:]

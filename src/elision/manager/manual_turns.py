@@ -1,22 +1,30 @@
-"""Turns that are added by hand: texts become values, and views become messages."""
+"""Turns that are added by hand: texts become turns, and views become messages."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from msgspec.structs import replace
+import msgspec
 
-from elision.errors import SettingError
-from elision.manager.context_options import DialectName
+from elision.errors import BudgetError, ConflictError, SettingError
+from elision.manager import recall_tools
+from elision.manager.branch import HistoryChange
+from elision.manager.context_options import Options
+from elision.manager.context_view import ContextView
+from elision.manager.drivers import Steps
+from elision.manager.ingest import find_newest_call
+from elision.manager.opened_session import OpenedSession
+from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic import render as render_anthropic
 from elision.providers.openai_chat import render as render_openai_chat
 from elision.providers.openai_responses import render as render_openai_responses
-from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
-from elision.trajectory.view import View
 
 _RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
     "openai": render_openai_chat.OpenAIChatRenderer,
@@ -25,50 +33,131 @@ _RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
 }
 
 
-class ManualTurns:
-    """Makes turns of texts, and messages of views. dialect: shape of the messages; `auto` is OpenAI chat."""
+class ManualTurns(OpenedSession):
+    """The turns of a hand-written loop, which has no list of messages, and the context of its next call."""
 
-    def __init__(self, dialect: DialectName) -> None:
-        self.dialect: str = "openai" if dialect == "auto" else dialect
-        self._renderer = _RENDERERS[self.dialect]()
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._manual_dialect: str = "openai" if options.dialect == "auto" else options.dialect
+        self._renderer = _RENDERERS[self._manual_dialect]()
 
-    def render_messages(self, view: View) -> tuple[list[JsonMessage], Any]:
-        """Return the request's messages, and its system prompt where that is apart from them."""
-        return self._renderer.render_messages(view), self._renderer.render_system(view) or None
+    def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Set the head of a session whose turns are added by hand."""
+        self.begin_with(make_head(task, system, tools))
 
-    @staticmethod
-    def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
-        """Return the head of a session: system prompt and task as messages, and the tools."""
-        messages = []
-        if system:
-            messages.append(Message(role="system", content=make_content(system)))
-        if task:
-            messages.append(Message(role="user", content=make_content(task)))
-        return Head(messages=tuple(messages), tools=tuple(tools))
+    def begin_with(self, head: Head) -> None:
+        """Do as `begin`, with a head that is made already."""
+        with self._lock:
+            branch = self._preparer.open_manual_branch()
+            if branch.session.state.head != head:
+                branch.session.set_head(head)
 
-    @staticmethod
-    def make_turn(
-        index: int, reasoning: str, action: Any, observation: Any, text: str, tags: str | Iterable[str] = ()
+    def add_turn(
+        self,
+        reasoning: str = "",
+        action: Any = None,
+        observation: Any = None,
+        *,
+        text: str = "",
+        tags: str | Iterable[str] = (),
     ) -> Turn:
-        """Return turn `index`. tags: of its results. Raises SettingError where actions and observations do not fit."""
-        own_tags = _read_tags(tags)
-        actions = tuple(
-            _make_action(each, f"call_{index}_{place}") for place, each in enumerate(_to_list(action), start=1)
+        """Add one step of a hand-written loop, and return it as a turn.
+
+        reasoning, text: what the agent thought, and what it said.
+        action:          a command as text, {"name": ..., "arguments": ...}, or a list of such.
+        observation:     the result as text, or a list of as many results. Raises SettingError if they do not fit.
+        tags:            of its results, for rules: `keep_output`, `remove_output`, or your own.
+        """
+        with self._lock:
+            branch = self._preparer.open_manual_branch()
+            index = len(branch.session.state.turns) + 1
+            turn = make_turn(index, reasoning, action, observation, text, tags)
+            self.add(turn)
+            return turn
+
+    def add(self, turn: Turn) -> None:
+        """Add a turn that is made already. It is durable with the next view."""
+        with self._lock:
+            branch = self._preparer.open_manual_branch()
+            _, answered = find_newest_call(branch.session.events)
+            if turn.usage is None and answered is not None:
+                turn = msgspec.structs.replace(turn, usage=answered.usage)
+            branch.session.add_turn(turn)
+
+    def view(self, *, model: str = "") -> ContextView:
+        """Return the context of the next call, for turns that were added by hand.
+
+        Raises BudgetError, ConflictError.
+        """
+        return self._run(self._prepare_manual_view(model))
+
+    async def view_async(self, *, model: str = "") -> ContextView:
+        """Do as `view`, with the store and the summarizer off the event loop."""
+        return await self._run_async(self._prepare_manual_view(model))
+
+    def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
+        started = time.perf_counter()
+        self._preparer.faults = []
+        branch = self._preparer.open_manual_branch()
+        branch.count_new_turns()
+        model = model or self.options.model
+        tools = branch.session.state.head.tools
+        blocked = recall_tools.must_withhold_tools(branch.session, tools, bound=False)
+        branch.session.terms = replace(branch.session.terms, recall_blocked=blocked)
+        try:
+            view = yield from self._preparer.decide_view(branch, None, model)
+        except BudgetError:
+            raise
+        except ConflictError:
+            self._preparer.branch = None
+            raise
+        except BaseException:
+            # Cancelled or interrupted, at any point. The log has what was added and decided.
+            self._preparer.restore_from_log(branch)
+            raise
+        sent = OutgoingRequest(
+            messages=self._renderer.render_messages(view),
+            system=self._renderer.render_system(view) or None,
+            tools=list(tools) or None,
         )
-        results = _to_list(observation)
-        if len(results) > len(actions):
-            raise SettingError(
-                f"turn {index} has {len(results)} observations for {len(actions)} actions: give an action for each"
-            )
-        return Turn(
-            index=index,
-            content=make_content(text),
-            reasoning=reasoning,
-            actions=actions,
-            observations=tuple(
-                _make_observation(each, call, own_tags) for each, call in zip(results, actions, strict=False)
-            ),
+        sent = recall_tools.add_recall_tools(sent, branch.session, self._manual_dialect)
+        if recall_tools.names_unread_handles(branch.session, sent.tools):
+            self._calls.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        result = self._calls.make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect)
+        self._calls.notify_listeners(result.diagnostics)
+        return result
+
+
+def make_head(task: str, system: str, tools: Sequence[Mapping[str, Any]]) -> Head:
+    """Return the head of a session: system prompt and task as messages, and the tools."""
+    messages = []
+    if system:
+        messages.append(Message(role="system", content=make_content(system)))
+    if task:
+        messages.append(Message(role="user", content=make_content(task)))
+    return Head(messages=tuple(messages), tools=tuple(tools))
+
+
+def make_turn(
+    index: int, reasoning: str, action: Any, observation: Any, text: str, tags: str | Iterable[str] = ()
+) -> Turn:
+    """Return turn `index`. tags: of its results. Raises SettingError where actions and observations do not fit."""
+    own_tags = _read_tags(tags)
+    actions = tuple(_make_action(each, f"call_{index}_{place}") for place, each in enumerate(_to_list(action), start=1))
+    results = _to_list(observation)
+    if len(results) > len(actions):
+        raise SettingError(
+            f"turn {index} has {len(results)} observations for {len(actions)} actions: give an action for each"
         )
+    return Turn(
+        index=index,
+        content=make_content(text),
+        reasoning=reasoning,
+        actions=actions,
+        observations=tuple(
+            _make_observation(each, call, own_tags) for each, call in zip(results, actions, strict=False)
+        ),
+    )
 
 
 def _read_tags(value: Any) -> frozenset[str]:
@@ -102,7 +191,7 @@ def _make_action(given: Any, id: str) -> Action:
 
 def _make_observation(given: Any, call: Action, tags: frozenset[str]) -> Observation:
     if isinstance(given, Observation):
-        return replace(given, tags=given.tags | tags)
+        return msgspec.structs.replace(given, tags=given.tags | tags)
     if isinstance(given, str):
         return Observation(action_id=call.id, tool=call.name, content=make_content(given), tags=tags)
     raise SettingError(f"an observation is a text, not {type(given).__name__}")

@@ -28,8 +28,8 @@ from elision.errors import (
     describe_error,
     words_of_error,
 )
-from elision.manager import exchanges, recall_tools
-from elision.manager.branch import SessionBranch
+from elision.manager import recall_tools
+from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
 from elision.manager.context_options import Options
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
@@ -45,7 +45,7 @@ from elision.providers.live.pieces import LiveDialect
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
-from elision.trajectory.events import Event, PassDecided, RecallExchanged, SessionOpened, SummaryFailed
+from elision.trajectory.events import Event, PassDecided, SessionOpened, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.tokens import Sizer, make_counter
@@ -187,11 +187,10 @@ class CallPreparer:
 
     def follow_history(
         self, request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, str]]:
+    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
         """Find or make the branch that the request continues, and read its new messages.
 
-        Returns the branch, its history, and how the request continues it: "continue", "amended", "undo", "fork" or
-        "replaced".
+        Returns the branch, its history, and how the request continues it.
         """
         yield from self._leave_loop(request)
         body = request.messages[: request.end]
@@ -206,16 +205,16 @@ class CallPreparer:
             return (yield from self._continue_shared(branch, common, body, request, dialect))
         if common == len(history):
             self._ingest_turns(branch, history.extend(body[common:]), request)
-            return branch, history, "continue"
+            return branch, history, HistoryChange.CONTINUE
         if self._is_amendment(branch, history, common):
             history.truncate(history.conversation.turn_count - 1)
             self._ingest_turns(branch, history.extend(body[len(history) :]), request)
-            return branch, history, "amended"
+            return branch, history, HistoryChange.AMENDED
         return (yield from self._follow_divergence(branch, history.count_intact_turns(common), body, request, dialect))
 
     def _continue_shared(
         self, branch: SessionBranch, common: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, str]]:
+    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
         """Continue a branch that other processes write to as well, after what they wrote.
 
         common: leading messages of `body` that were read before.
@@ -236,7 +235,7 @@ class CallPreparer:
             self._adopt_branch(branch, history, request)
         else:
             self._ingest_turns(branch, first, request)
-        return branch, history, "continue"
+        return branch, history, HistoryChange.CONTINUE
 
     def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
         """Return whether another branch has turns after the `known` ones, which another process was request."""
@@ -272,7 +271,7 @@ class CallPreparer:
 
     def _open_branch(
         self, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, str]]:
+    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
         """Find the branch of a history that is read for the first time, or begin one."""
         history = self._read_history(body, request, dialect)
         at_hand = self.branch or self._left_branch
@@ -280,14 +279,14 @@ class CallPreparer:
         if at_hand is None and self._is_new_session(history):
             branch = self.branch_lookup.begin_session()
             self._adopt_branch(branch, history, request)
-            return branch, history, "continue"
+            return branch, history, HistoryChange.CONTINUE
         try:
-            branch, how = yield StoreCall(lambda: self.branch_lookup.find_branch(history, at_hand))
+            branch, change = yield StoreCall(lambda: self.branch_lookup.find_branch(history, at_hand))
         except ConflictError:
             raise
         except StoreError as error:
             self.add_fault("store", error)
-            how = "continue"
+            change = HistoryChange.CONTINUE
             if at_hand is not None and at_hand.unverified and has_same_turns(at_hand, history):
                 # The store may have it by now: another branch would be the same session a second time.
                 branch = at_hand
@@ -295,7 +294,7 @@ class CallPreparer:
                 branch = self.branch_lookup.begin_session()
             branch.unverified = True
         self._adopt_branch(branch, history, request)
-        return branch, history, how
+        return branch, history, change
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.
@@ -315,7 +314,7 @@ class CallPreparer:
 
     def _follow_divergence(
         self, current: SessionBranch, intact: int, body: Sequence[Any], request: IncomingRequest, dialect: LiveDialect
-    ) -> Steps[tuple[SessionBranch, History, str]]:
+    ) -> Steps[tuple[SessionBranch, History, HistoryChange]]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self._read_history(body, request, dialect)
         intact = min(intact, len(current.session.state.turns))
@@ -323,20 +322,16 @@ class CallPreparer:
             failed = yield from self._try_write(current, self.options.clock())
             if failed is not None:
                 self.add_fault("store", failed)
-        branch, how = yield StoreCall(lambda: self.branch_lookup.follow_divergence(current, history, intact))
-        if how == "continue" and branch is not current and branch.session.state.turns:
-            how = "fork"
+        branch, change = yield StoreCall(lambda: self.branch_lookup.follow_divergence(current, history, intact))
+        if change is HistoryChange.CONTINUE and branch is not current and branch.session.state.turns:
+            change = HistoryChange.FORK
         self._adopt_branch(branch, history, request)
-        return branch, history, how
+        return branch, history, change
 
-    def find_stored_exchanges(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[list[RecallExchanged]]:
-        """Return what the client never saw of the stored session that begins like the request."""
+    def read_other_history(self, request: IncomingRequest, dialect: LiveDialect) -> Steps[History]:
+        """Return the history that the request has, whichever the present one is."""
         yield from self._leave_loop(request)
-        history = self._read_history(request.messages[: request.end], request, dialect)
-        found: list[RecallExchanged] = yield StoreCall(
-            lambda: exchanges.find_stored_exchanges(self.store, self.branch_lookup.search_family, history)
-        )
-        return found
+        return self._read_history(request.messages[: request.end], request, dialect)
 
     def _leave_loop(self, request: IncomingRequest) -> Steps[None]:
         """Have the rest computed off the event loop where there is much to read, or much to look through."""

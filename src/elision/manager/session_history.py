@@ -72,7 +72,8 @@ class CallReport:
     amended:          whether the newest turn came again with another ending.
     learned_window:   the window, in tokens, that the provider named when it refused the call; 0 for none.
     exchanged:        what was answered after it without the client.
-    tools_entered:    whether the recall tools were added with it.
+    tools_entered:    whether the recall tools were added with it. held: whether nothing was decided, because the store
+                      failed.
     """
 
     diagnostics: Diagnostics
@@ -90,6 +91,7 @@ class CallReport:
     learned_window: int = 0
     exchanged: tuple[RecallExchanged, ...] = ()
     tools_entered: bool = False
+    held: bool = False
 
     @property
     def sent_tokens(self) -> int:
@@ -307,6 +309,7 @@ class LogReader:
             learned_window=notes.learned_window,
             exchanged=tuple(notes.exchanged),
             tools_entered=newest.decided.offers,
+            held=newest.decided.held,
         )
         self._waiting = []
         self._since_call = []

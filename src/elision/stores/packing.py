@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import zstandard
@@ -39,8 +39,6 @@ _NO_ADDRESS = "0" * 64
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=simplify_foreign)
 #: Numbers that only Python's own JSON has. msgspec writes null for them.
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
-#: Names a text, in hexadecimal digits.
-_Addressing: TypeAlias = Callable[[bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,8 @@ class Packer:
 
     def pack(self, event: Event) -> PackedEvent:
         """Return `event` as a record."""
-        value, texts = _split_texts(event, lambda data: hash_text(data).hex())
-        body = _encode_json(value)
+        value, texts = split_texts(event, lambda data: hash_text(data).hex())
+        body = encode_json(value)
         blobs = tuple(Blob(bytes.fromhex(address), self.compress(data), len(data)) for data, address in texts.items())
         turn = 0
         node = ""
@@ -96,10 +94,7 @@ class Packer:
         """
         try:
             value = decode_json(self.decompress(body))
-            for holder, name in find_parts(value):
-                holder[name] = [self._restore_part(part, fetch) for part in holder[name]]
-            if "tools" in value:
-                value["tools"] = [self._restore_part(tool, fetch) for tool in value["tools"]]
+            restore_texts(value, lambda address: self._fetch_text(address, fetch))
             return decode_event(value)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptError(f"a stored record cannot be read: {error}") from error
@@ -123,29 +118,42 @@ class Packer:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
         raise CorruptError("stored bytes begin with no mark that this version knows")
 
-    def _restore_part(self, part: Mapping[str, Any], fetch: Callable[[bytes], bytes]) -> Mapping[str, Any]:
-        """Return `part` with its text, if that was kept apart."""
-        address = part.get("blob")
-        if address is None:
-            return part
+    def _fetch_text(self, address: str, fetch: Callable[[bytes], bytes]) -> bytes:
+        """Return the text stored under `address`. Raises CorruptError if it is another one."""
         data = self.decompress(fetch(bytes.fromhex(address)))
         if hash_text(data).hex() != address:
             raise CorruptError(f"the text stored under {address} is another one")
-        text = data.decode("utf-8", "surrogatepass")
-        kind = part.get("of")
-        if kind == "tool":
-            tool: Mapping[str, Any] = json.loads(text)
-            return tool
-        rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
-        if kind == "data":
-            return {**rest, "data": json.loads(text)}
-        return {**rest, "text": text}
+        return data
+
+
+def restore_texts(value: dict[str, Any], fetch: Callable[[str], bytes]) -> None:
+    """Put the large texts back into the JSON of a record. fetch: a text by its address in the JSON."""
+    for holder, name in find_parts(value):
+        holder[name] = [_restore_part(part, fetch) for part in holder[name]]
+    if "tools" in value:
+        value["tools"] = [_restore_part(tool, fetch) for tool in value["tools"]]
+
+
+def _restore_part(part: Mapping[str, Any], fetch: Callable[[str], bytes]) -> Mapping[str, Any]:
+    """Return `part` with its text, if that was kept apart."""
+    address = part.get("blob")
+    if address is None:
+        return part
+    text = fetch(address).decode("utf-8", "surrogatepass")
+    kind = part.get("of")
+    if kind == "tool":
+        tool: Mapping[str, Any] = json.loads(text)
+        return tool
+    rest = {name: value for name, value in part.items() if name not in ("blob", "of")}
+    if kind == "data":
+        return {**rest, "data": json.loads(text)}
+    return {**rest, "text": text}
 
 
 def measure_event(event: Event) -> int:
     """Return the `size` that `Packer.pack` gives `event`, in bytes, without hashing or compressing anything."""
-    value, texts = _split_texts(event, lambda data: _NO_ADDRESS)
-    return len(_encode_json(value)) + sum(map(len, texts))
+    value, texts = split_texts(event, lambda data: _NO_ADDRESS)
+    return len(encode_json(value)) + sum(map(len, texts))
 
 
 def hash_text(data: bytes) -> bytes:
@@ -187,7 +195,8 @@ def decode_json(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _encode_json(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
+    """Return a record's JSON. Raises TypeError, ValueError for what is none."""
     try:
         return _ENCODER.encode(value)
     except (ValueError, TypeError):
@@ -195,7 +204,7 @@ def _encode_json(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":"), default=simplify_foreign).encode()
 
 
-def _split_texts(event: Event, make_address: _Addressing) -> tuple[dict[str, Any], dict[bytes, str]]:
+def split_texts(event: Event, make_address: Callable[[bytes], str]) -> tuple[dict[str, Any], dict[bytes, str]]:
     """Return the JSON of `event` with addresses in place of large texts, and those texts, each with its address."""
     value = encode_event(event)
     texts: dict[bytes, str] = {}

@@ -14,7 +14,7 @@ import msgspec
 from elision.errors import StoreError
 from elision.trajectory.content import Opaque, Part, Text
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 
 #: Version of the form of a record. A record that names none has version 1.
 RECORD_VERSION: Final = 1
@@ -41,24 +41,32 @@ def decode_event(value: dict[str, Any]) -> Event:
 
     Raises ValueError naming the field that is wrong, StoreError for a version that a newer Elision wrote.
     """
-    version = value.get("v", 1)
-    if isinstance(version, int) and version > RECORD_VERSION:
-        raise StoreError(
-            f"a record has version {version}, and this Elision reads versions up to {RECORD_VERSION}: a newer Elision "
-            "wrote it; update elision"
-        )
+    check_version(value)
     kind = value.get("e")
     if kind == "exchanged":
         for name in ("messages", "results"):
             value[name] = [part.text for part in msgspec.convert(value.get(name, []), list[Text])]
     else:
         _decode_parts(value)
-    if kind in ("turn", "amended"):
+    if kind == "decided" and str(value.get("reason")).startswith("held: "):
+        # Older records say it by the reason alone.
+        value["held"] = True
+    elif kind in ("turn", "amended"):
         value = {"e": kind, "node": value.get("node", ""), "turn": value}
     elif kind == "head":
         value = {"e": kind, "head": value}
     event: Event = msgspec.convert(value, Event)
     return event
+
+
+def check_version(value: Mapping[str, Any]) -> None:
+    """Raise StoreError for the JSON of an event that a newer Elision wrote."""
+    version = value.get("v", 1)
+    if isinstance(version, int) and version > RECORD_VERSION:
+        raise StoreError(
+            f"a record has version {version}, and this Elision reads versions up to {RECORD_VERSION}: a newer Elision "
+            "wrote it; update elision"
+        )
 
 
 def encode_turn(turn: Turn) -> dict[str, Any]:
@@ -71,6 +79,12 @@ def decode_turn(value: dict[str, Any]) -> Turn:
     """Return the turn that `encode_turn` wrote. `value` is used up. Raises ValueError naming the wrong field."""
     _decode_parts(value)
     return msgspec.convert(value, Turn)
+
+
+def decode_observation(value: dict[str, Any]) -> Observation:
+    """Return one of the `observations` of `encode_turn`. `value` is used up. Raises ValueError."""
+    _decode_parts(value)
+    return msgspec.convert(value, Observation)
 
 
 def encode_head(head: Head) -> dict[str, Any]:

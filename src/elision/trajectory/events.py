@@ -65,7 +65,8 @@ class TurnAmended(SessionEvent, frozen=True, tag="amended"):
 class PassDecided(SessionEvent, frozen=True, tag="decided"):
     """One pass: everything it hid, at once (I4), or nothing and why.
 
-    offers: whether the recall tools enter with it; they are in every later request.
+    offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
+    asked, because the store failed.
     """
 
     call: int
@@ -74,6 +75,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     clips: tuple[Clip, ...] = ()
     summary: Summary | None = None
     offers: bool = False
+    held: bool = False
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):

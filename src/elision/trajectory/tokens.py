@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import json
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from elision.errors import SpecError
 from elision.trajectory.content import Content, Text
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
-
-if TYPE_CHECKING:
-    import tiktoken
+from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
 
 #: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).
 TOKENS_PER_MESSAGE = 4
 #: Tokens a tool call costs beyond its name and arguments: id, type and delimiters. Fitted on the prompt totals that
 #: Claude Code and pi sessions were billed; see `elision calibrate`.
 TOKENS_PER_CALL = 8
-
-# sha256 of the decompressed files as published by OpenAI (tiktoken, MIT) and the patterns that belong to them.
-_VOCABULARIES = {
-    "o200k": (
-        "o200k_base.tiktoken.gz",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-        r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
-    ),
-    "cl100k": (
-        "cl100k_base.tiktoken.gz",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
-        r"|\s+(?!\S)|\s",
-        {
-            "<|endoftext|>": 100257,
-            "<|fim_prefix|>": 100258,
-            "<|fim_middle|>": 100259,
-            "<|fim_suffix|>": 100260,
-            "<|endofprompt|>": 100276,
-        },
-    ),
-}
 
 
 class TokenCounter(Protocol):
@@ -63,20 +33,6 @@ class TokenCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
-def _load_vocabulary(name: str) -> tiktoken.Encoding:
-    import tiktoken  # 23 ms, and not every user of the values counts
-
-    file, digest, pattern, special = _VOCABULARIES[name]
-    raw = gzip.decompress(files("elision.trajectory").joinpath("vocabularies", file).read_bytes())
-    if hashlib.sha256(raw).hexdigest() != digest:
-        raise SpecError(f"the vocabulary {file} is damaged; reinstall elision")
-    ranks = {}
-    for line in raw.splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
-    return tiktoken.Encoding(name=name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
-
-
 #: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
 TEXTS_KEPT = 200_000
 #: Texts that are kept themselves, with their counts.
@@ -86,13 +42,17 @@ SHORT_TEXT = 32
 
 
 class VocabularyCounter:
-    """Exact counts, cached by content: a text that was counted once is looked up as long as it is among the newest."""
+    """Exact counts, cached by content: a text that was counted once is looked up as long as it is among the newest.
+
+    load_encoder: makes the encoder of a vocabulary, when the first text is counted.
+    """
 
     is_exact = True
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, load_encoder: Callable[[str], Encoder] = load_fastest_encoder) -> None:
         self.name = name
-        self._encoding: tiktoken.Encoding | None = None
+        self._load_encoder = load_encoder
+        self._encoder: Encoder | None = None
         self._known_counts: dict[str | bytes, int] = {}
         self._newest_counts: dict[str, int] = {}
 
@@ -123,10 +83,9 @@ class VocabularyCounter:
         self._known_counts = dict(seen[len(seen) // 2 :])
 
     def _count_text(self, text: str) -> int:
-        if self._encoding is None:
-            self._encoding = _load_vocabulary(self.name)
-        # Special tokens in recorded text are text: a trajectory must not be able to shrink or break its own count.
-        return sum(len(self._encoding.encode_ordinary(piece)) for piece in _split_text(text))
+        if self._encoder is None:
+            self._encoder = self._load_encoder(self.name)
+        return sum(map(self._encoder.count, _split_text(text)))
 
     @property
     def cached_texts(self) -> int:

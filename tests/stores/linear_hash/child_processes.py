@@ -1,4 +1,7 @@
-"""Child processes of the tests: `python -m tests.stores.linear_hash.child_processes ROLE FOLDER`."""
+"""A child of the tests, `python -m tests.stores.linear_hash.child_processes FOLDER [LAST]`: writes and acknowledges.
+
+Every append adds as many turns as `WIDTH` to one session; their texts carry its number.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +10,60 @@ import sys
 from pathlib import Path
 from random import Random
 
-from elision.stores.linear_hash.changes import DELETE, PUT, Change
-from elision.stores.linear_hash.locks import WriterLock
-from elision.stores.linear_hash.reader import Snapshot
-from elision.stores.linear_hash.store_folder import StoreFolder
-from elision.stores.linear_hash.writer import Writer, WriterLimits
+from elision.errors import UnknownHandle
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.writer import WriterLimits
+from elision.trajectory.events import TurnAdded
+from tests.stores.session_logs import add_turn, new_session
 
-#: Records that each transaction writes anew; all of them carry its number.
-WIDTH = 12
+SESSION = "versions"
+WIDTH = 3
+#: Appends after which the child deletes a session of its own and compacts.
+CHORES = 60
 #: Checkpoints often, so that kills and readers meet them.
-LIMITS = WriterLimits(log_bytes=40_000, dirty_pages=40, cache=16, patience=0.05)
+LIMITS = WriterLimits(log_bytes=40_000)
 
 
-def make_value(version: int, place: int) -> bytes:
-    """Return what record `place` holds as of transaction `version`: sizes that move values between pages."""
-    size = (version * 37 + place * 911) % 9_000
-    return b"%d " % version + Random(version * 100 + place).randbytes(size)
+def make_text(version: int, place: int) -> str:
+    """Return the text of turn `place` of append `version`: sizes from a line to many pages."""
+    return f"{version} " + Random(version * 100 + place).randbytes((version * 37 + place * 911) % 4_000).hex()
 
 
-def make_transaction(version: int) -> list[Change]:
-    changes = [Change(PUT, b"r%d" % place, b"%d" % version, make_value(version, place)) for place in range(WIDTH)]
-    changes.append(Change(PUT, b"version", b"%d" % version))
-    changes.append(Change(PUT, b"extra %d" % version, b"", bytes(100)))
-    if version > 200:
-        changes.append(Change(DELETE, b"extra %d" % (version - 200)))
-    return changes
-
-
-def find_version(state: Writer | Snapshot) -> int:
-    """Return the last transaction in `state`; assert that every record is as that one left it."""
-    head = state.head(b"version")
-    if head is None:
-        assert state.get(b"r0") is None
+def find_version(store: LinearHashStore) -> int:
+    """Return the last append in `store`; assert that every turn is as its append wrote it."""
+    try:
+        events = list(store.events(SESSION))
+    except UnknownHandle:
         return 0
-    version = int(head)
-    for place in range(WIDTH):
-        record = state.get(b"r%d" % place)
-        assert record is not None
-        assert (record.head, record.value) == (head, make_value(version, place)), f"record {place} is not of {version}"
-    for number in (version, max(1, version - 199)):
-        assert state.head(b"extra %d" % number) is not None
-    assert state.head(b"extra %d" % (version + 1)) is None
+    version, rest = divmod(len(events), WIDTH)
+    assert not rest, "an append is there in part"
+    for number, event in enumerate(events):
+        assert isinstance(event, TurnAdded)
+        text = event.turn.observations[0].text
+        assert text == make_text(number // WIDTH + 1, number % WIDTH), f"record {number + 1} is another one"
     return version
 
 
-def write_transactions(folder: Path, last: int = 0) -> None:
-    """Commit for ever, or up to `last`; acknowledge each transaction."""
-    lock = WriterLock(folder / "lock")
-    writer = StoreFolder(folder).open_for_writing(LIMITS)
-    version = find_version(writer)
+def write_versions(folder: Path, last: int = 0) -> None:
+    """Append for ever, or up to `last`; acknowledge each append."""
+    store = LinearHashStore(folder, LIMITS)
+    version = find_version(store)
+    if not version and SESSION not in {info.key for info in store.sessions()}:
+        store.create(new_session(SESSION))
     while not last or version < last:
+        after = version * WIDTH
         version += 1
-        writer.commit(make_transaction(version))
+        turns = [add_turn(after + place + 1, make_text(version, place)) for place in range(WIDTH)]
+        store.append(SESSION, turns, after=after, at=float(version))
         os.write(1, b"%d\n" % version)
-    writer.close()
-    lock.close()
+        if version % CHORES == 0:
+            key = f"chore {version}"
+            store.create(new_session(key))
+            store.append(key, [add_turn(1, make_text(version, 9) * 30)], after=0, at=1.0)
+            store.delete(key)
+            store.compact()
+    store.close()
 
 
 if __name__ == "__main__":
-    write_transactions(Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    write_versions(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from random import Random
 
-from elision.stores.linear_hash.layout import AT_KIND, PAGE, U32, checksum
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Mask
@@ -33,25 +31,17 @@ def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
     store.close()
 
 
-def list_pages(folder: Path, kind: int) -> list[int]:
-    """Return the numbers of the pages of a kind."""
-    data = (folder / "pages").read_bytes()
-    return [at // PAGE for at in range(PAGE, len(data), PAGE) if data[at + AT_KIND] == kind]
+def read_everything(folder: Path) -> dict[str, list[object]]:
+    """Return the events of all sessions."""
+    store = LinearHashStore(folder)
+    try:
+        return {info.key: list(store.events(info.key)) for info in store.sessions()}
+    finally:
+        store.close()
 
 
-def flip_bit(path: Path, offset: int) -> None:
+def flip_bit(path: Path, offset: int, bit: int = 4) -> None:
     """Change one bit of a file."""
     data = bytearray(path.read_bytes())
-    data[offset] ^= 0x10
-    path.write_bytes(data)
-
-
-def set_field(folder: Path, number: int, offset: int, form: str, value: int) -> None:
-    """Change a field of a page and make its checksum right again: damage that only its meaning shows."""
-    path = folder / "pages"
-    data = bytearray(path.read_bytes())
-    page = data[number * PAGE : (number + 1) * PAGE]
-    struct.pack_into(form, page, offset, value)
-    U32.pack_into(page, 0, checksum(page, number))
-    data[number * PAGE : (number + 1) * PAGE] = page
+    data[offset] ^= 1 << bit
     path.write_bytes(data)

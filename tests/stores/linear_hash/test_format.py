@@ -1,123 +1,108 @@
-"""The bytes on disk are those that docs/internals/linear-hash-files.md draws: a store written today opens in a year."""
+"""The bytes on disk are those that docs/internals/linear-hash-files.md lists: a store written today opens in a year."""
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from pathlib import Path
+from random import Random
 
-import pytest
+from elision.stores.linear_hash.directory import PAGE
+from elision.stores.linear_hash.keys import KeyMaker
+from elision.stores.linear_hash.records import DICTIONARY, parse_record
+from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.packing import hash_text
+from tests.stores.session_logs import add_turn, new_session
 
-from elision.errors import CorruptError
-from elision.stores.linear_hash.changes import PUT, Change
-from elision.stores.linear_hash.file_access import OsFile
-from elision.stores.linear_hash.layout import PAGE
-from elision.stores.linear_hash.table import bucket_of, make_hasher
-from elision.stores.linear_hash.writer import Writer
-
-FILE_ID = 0x0123456789ABCDEF
-LARGE = bytes(range(256)) * 20
+TEXT = Random(1).randbytes(1_000).hex()
 
 
-def written(folder: Path, *, close: bool = True) -> tuple[bytes, bytes]:
-    """Page file and log of a store with two records."""
-    writer = Writer(OsFile(folder / "pages", writable=True), OsFile(folder / "log", writable=True), file_id=FILE_ID)
-    writer.commit([Change(PUT, b"small", b"head", b"value")])
-    writer.commit([Change(PUT, b"large", b"", LARGE)])
-    if close:
-        writer.close()
-    return (folder / "pages").read_bytes(), (folder / "log").read_bytes()
+def write_store(folder: Path) -> tuple[bytes, bytes]:
+    """Return log and directory of a store with one session of two turns, the second with the first one's text."""
+    store = LinearHashStore(folder)
+    store.create(new_session("s", at=1.5))
+    store.append("s", [add_turn(1, TEXT, node="n1")], after=0, at=2.5)
+    store.append("s", [add_turn(2, TEXT)], after=1, at=3.5)
+    store.close()
+    return (folder / "values").read_bytes(), (folder / "directory").read_bytes()
 
 
-def test_the_hash_is_the_same_in_every_process() -> None:
-    """Keyed BLAKE2b; a value that changed would lose every record."""
-    assert make_hasher(FILE_ID)(b"key") == 0xBA5841B8C0383F24
+def test_the_header_and_the_frames(tmp_path: Path) -> None:
+    """Every field at its offset; the end mark is the last thing in the file."""
+    log, _ = write_store(tmp_path)
+    for at in (0, 512):
+        assert log[at : at + 8] == b"ELISLHV1"
+        assert struct.unpack_from("<I", log, at + 24) == (zlib.crc32(log[at : at + 24]),)
+    frames, at = 0, 1024
+    while True:
+        magic, kind, size, offset, checksum, own = struct.unpack_from("<3sBIQII", log, at)
+        assert (magic, offset, own) == (b"\xf5LH", at, zlib.crc32(log[at : at + 20]))
+        if kind == 2:
+            break
+        body = log[at + 24 : at + 24 + size]
+        assert (kind, checksum, body[-2:]) == (1, zlib.crc32(body), b"\xfa\xce")
+        frames += 1
+        at += 24 + size
+    assert (frames, size, at + 24) == (3, 0, len(log))
 
 
-def test_the_meta_page(tmp_path: Path) -> None:
-    """Every field at its offset."""
-    pages, _ = written(tmp_path)
-    assert struct.unpack_from("<I2sB", pages) == (zlib.crc32(pages[4:PAGE], 0), b"LH", 1)
-    assert struct.unpack_from("<8sIIQQ", pages, 32) == (b"LACUNALH", 2, PAGE, FILE_ID, 2)
-    assert struct.unpack_from("<II", pages, 64) == (0, 0)
-    assert struct.unpack_from("<III", pages, 72) == (len(pages) // PAGE, 0, 0)
-    assert struct.unpack_from("<Q", pages, 84) == (2,)
-    assert struct.unpack_from("<5I", pages, 100) == (1, 0, 1, 1, 1)
-    assert struct.unpack_from("<16I", pages, 120).count(0) == 15
-    (directory,) = struct.unpack_from("<I", pages, 256)
-    assert pages[directory * PAGE + 6] == 2
+def test_a_turn_is_one_record(tmp_path: Path) -> None:
+    """Its numbers, its keys, and its payload with the text in it; the next record names the place of that text."""
+    log, _ = write_store(tmp_path)
+    (key_id,) = struct.unpack_from("<Q", log, 16)
+    keys = KeyMaker(key_id)
+    first = 1024 + 24 + struct.unpack_from("<I", log, 1024 + 4)[0] + 24
+    fields = struct.unpack_from("<IIIIIIBBHHd", log, first)
+    size = fields[1]
+    assert fields[0] == zlib.crc32(log[first + 4 : first + size])
+    assert fields[2:5] == (1, 1, 1)
+    assert fields[6:] == (2, 1, 1, 0, 2.5)
+    assert log[first + 38 : first + 46] == keys.make_node_key("f", "n1")
+    assert log[first + 46 : first + 54] == keys.make_text_key(TEXT.encode())
+    second = first + size + 2 + 24
+    header = parse_record(log, second, second)
+    assert header is not None
+    assert (header.number, header.turn, header.at, header.node, header.texts) == (2, 2, 3.5, b"", ())
+    assert header.size < 300
 
 
-def test_bucket_value_and_cells(tmp_path: Path) -> None:
-    """A record is found by what the page says, and its value by the pointer behind its head."""
-    pages, _ = written(tmp_path)
-    (directory,) = struct.unpack_from("<I", pages, 256)
-    (bucket,) = struct.unpack_from("<I", pages, directory * PAGE + 32)
-    page = pages[bucket * PAGE : (bucket + 1) * PAGE]
-    assert struct.unpack_from("<IB", page, 0)[0] == zlib.crc32(page[4:], bucket)
-    assert (page[6], struct.unpack_from("<HH", page, 24)[0]) == (3, 2)
-    records = {}
-    for slot in range(2):
-        hashed, start, size = struct.unpack_from("<QHH", page, 32 + 12 * slot)
-        key, elsewhere, head = struct.unpack_from("<BBH", page, start)
-        name = page[start + 4 : start + 4 + key]
-        assert hashed == make_hasher(FILE_ID)(name)
-        assert bucket_of(hashed, 0, 0) == 0
-        tail = start + 4 + key + head
-        records[name] = (elsewhere, page[tail - head : tail], page[tail : start + size])
-    assert records[b"small"] == (0, b"head", b"value")
-    elsewhere, head, pointer = records[b"large"]
-    size, chain, rest, cell = struct.unpack("<IIIB", pointer)
-    assert (elsewhere, head, size) == (1, b"", len(LARGE))
-    assert pages[chain * PAGE + 32 : (chain + 1) * PAGE] == LARGE[:4_064]
-    assert (pages[rest * PAGE + 6], pages[rest * PAGE + 32], cell) == (5, 1, 0)
-    assert pages[rest * PAGE + 40 : rest * PAGE + 40 + size - 4_064] == LARGE[4_064:]
+def test_the_id_of_an_append(tmp_path: Path) -> None:
+    """Its first record has the id and the number of records, after the key of its history."""
+    store = LinearHashStore(tmp_path)
+    batch = bytes(range(16))
+    store.create_with_events(new_session("s"), [add_turn(1, node="n1"), add_turn(2)], at=1.5, batch=batch)
+    store.close()
+    log = (tmp_path / "values").read_bytes()
+    begin = 1024 + 24
+    first = begin + struct.unpack_from("<I", log, begin + 4)[0]
+    size, flags = struct.unpack_from("<I", log, first + 4)[0], log[first + 25]
+    assert flags & 5 == 5
+    assert log[first + 46 : first + 66] == batch + b"\0\0\0\2"
+    assert log[first + size + 25] & 5 == 0
 
 
-def test_the_log(tmp_path: Path) -> None:
-    """A header, then frames whose checksums hang on each other."""
-    _, log = written(tmp_path, close=False)
-    magic, version, page, file_id, salt, crc = struct.unpack_from("<8sIIQQI", log)
-    assert (magic, version, page, file_id, crc) == (b"LACUNAWL", 1, PAGE, FILE_ID, zlib.crc32(log[:32]))
-    at, seed = 36, salt & 0xFFFF_FFFF
-    for lsn in (1, 2):
-        checksum, size, number, kind = struct.unpack_from("<IIQB", log, at)
-        payload = log[at + 17 : at + 17 + size]
-        assert (number, kind, checksum) == (lsn, 1, zlib.crc32(payload, zlib.crc32(log[at + 4 : at + 17], seed)))
-        at, seed = at + 17 + size, checksum
-    assert not any(log[at : at + 17])
+def test_the_directory(tmp_path: Path) -> None:
+    """Page 0, one bucket, the table and the catalogue."""
+    log, directory = write_store(tmp_path)
+    assert directory[4:12] == b"ELISLHD1"
+    assert struct.unpack_from("<I", directory) == (zlib.crc32(directory[4:PAGE]),)
+    assert directory[12:28] == log[8:24]
+    assert struct.unpack_from("<QIIQII", directory, 28) == (len(log) - 24, 0, 0, 6, 2, 1)
+    checksum, count, _, after, number = struct.unpack_from("<IHHII", directory, PAGE)
+    assert (checksum, count, after, number) == (zlib.crc32(directory[PAGE + 4 : 2 * PAGE]), 6, 0, 1)
+    (key_id,) = struct.unpack_from("<Q", log, 16)
+    entries = dict(struct.iter_unpack("<8sQ", directory[PAGE + 16 : PAGE + 16 + 6 * 16]))
+    keys = KeyMaker(key_id)
+    assert entries[keys.make_record_key(1, 1)] == entries[keys.make_turn_key(1, 1)]
+    assert entries[keys.make_text_key(TEXT.encode())] == entries[keys.make_turn_key(1, 1)]
+    assert entries[keys.make_node_key("f", "n1")] == 1 << 32 | 1
+    table = 2 * PAGE
+    assert directory[table + 4 : table + 8] == struct.pack("<I", 1)
+    facts = json.loads(zlib.decompress(directory[table + 12 :]))
+    assert facts["sessions"][0][:7] == [1, "s", "f", "", "", 1.5, 3.5]
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    """With its number."""
-    pages, _ = written(tmp_path)
-    newer = bytearray(pages)
-    struct.pack_into("<I", newer, 40, 3)
-    struct.pack_into("<I", newer, 0, zlib.crc32(newer[4:PAGE], 0))
-    (tmp_path / "pages").write_bytes(newer)
-    with pytest.raises(CorruptError, match="format 3"):
-        Writer(OsFile(tmp_path / "pages", writable=True), OsFile(tmp_path / "log", writable=True))
-
-
-def test_files_of_two_stores_are_not_mixed(tmp_path: Path) -> None:
-    """A log that belongs to another page file is refused, not replayed."""
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    written(tmp_path / "a")
-    other = Writer(OsFile(tmp_path / "b" / "pages", writable=True), OsFile(tmp_path / "b" / "log", writable=True))
-    other.commit([Change(PUT, b"k", b"", b"")])
-    (tmp_path / "a" / "log").write_bytes((tmp_path / "b" / "log").read_bytes())
-    with pytest.raises(CorruptError, match="another page file"):
-        Writer(OsFile(tmp_path / "a" / "pages", writable=True), OsFile(tmp_path / "a" / "log", writable=True))
-    other.close()
-
-
-def test_a_log_without_its_page_file_is_refused(tmp_path: Path) -> None:
-    """An empty store with the newest changes in it would look like a whole one."""
-    writer = Writer(OsFile(tmp_path / "pages", writable=True), OsFile(tmp_path / "log", writable=True))
-    writer.commit([Change(PUT, b"k", b"", b"")])
-    writer.checkpoint()
-    writer.commit([Change(PUT, b"l", b"", b"")])
-    (tmp_path / "pages").write_bytes(b"")
-    with pytest.raises(CorruptError, match="page file is empty"):
-        Writer(OsFile(tmp_path / "pages", writable=True), OsFile(tmp_path / "log", writable=True))
+def test_the_dictionary_stays_as_it_is() -> None:
+    """It is a part of the format: with another one no record could be read."""
+    assert hash_text(DICTIONARY).hex() == "469827a3ced0fe14248e30e095668ed84647a94759d80fb3747dca4f6d59f676"

@@ -14,19 +14,15 @@ from random import Random
 import pytest
 
 from elision.errors import ConflictError
-from elision.stores.linear_hash.fsck import check_pages
-from elision.stores.linear_hash.locks import WriterLock
-from elision.stores.linear_hash.reader import Reader
 from elision.stores.linear_hash.store import LinearHashStore
-from elision.stores.linear_hash.store_folder import StoreFolder
 from tests.processes import start_process
-from tests.stores.linear_hash.child_processes import LIMITS, find_version
+from tests.stores.linear_hash.child_processes import SESSION, WIDTH, find_version
 from tests.stores.session_logs import add_turn, begin_session, read_log
 
 ROOT = Path(__file__).parents[3]
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 KILLS = 500 if SOAK else 8
-VERSIONS = 20_000 if SOAK else 400
+VERSIONS = 5_000 if SOAK else 150
 
 
 def child(*given: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -35,8 +31,8 @@ def child(*given: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
 
 
 def killed_once(folder: Path, rng: Random) -> int:
-    """Let a writer work and kill it; the newest transaction that it acknowledged, 0 for none."""
-    with child("write", folder) as writer:
+    """Let a writer work and kill it; the newest append that it acknowledged, 0 for none."""
+    with child(folder) as writer:
         assert writer.stdout is not None
         assert writer.stderr is not None
         heard, wanted = b"", rng.choice((1, 3, 10, 40, 120))
@@ -51,79 +47,65 @@ def killed_once(folder: Path, rng: Random) -> int:
     return int(whole[-1])
 
 
+def read_version(folder: Path) -> int:
+    """Return the last append that a reader of its own finds; assert that the store is in order."""
+    store = LinearHashStore(folder)
+    try:
+        assert store.check() == []
+        return find_version(store)
+    finally:
+        store.close()
+
+
 def test_kills_amid_checkpoints_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every few transactions a checkpoint runs; whenever the writer is killed, what it acknowledged is there whole."""
-    StoreFolder(tmp_path).make_folder()
+    """Every few appends a checkpoint runs; whenever the writer is killed, what it acknowledged is there whole."""
     rng, lost = Random(3), 0
     for _ in range(KILLS):
         acknowledged = killed_once(tmp_path, rng)
-        reader = Reader(StoreFolder(tmp_path).open_for_reading)
-        with reader.open_snapshot() as state:
-            lost += max(0, acknowledged - find_version(state))
-        reader.close()
-        lock, writer = WriterLock(tmp_path / "lock"), StoreFolder(tmp_path).open_for_writing(LIMITS)
-        lost += max(0, acknowledged - find_version(writer))
-        writer.close()
-        lock.close()
-        files = StoreFolder(tmp_path).open_for_reading()
-        assert check_pages(files.pages, files.log).findings == []
-        files.close()
+        lost += max(0, acknowledged - read_version(tmp_path))
     with capsys.disabled():
-        print(f"\n  {KILLS} kills amid checkpoints: {version_in_folder(tmp_path):,} transactions, {lost} lost")
+        print(f"\n  {KILLS} kills amid checkpoints: {read_version(tmp_path):,} appends, {lost} lost")
     assert lost == 0
 
 
-def version_in_folder(folder: Path) -> int:
-    reader = Reader(StoreFolder(folder).open_for_reading)
-    with reader.open_snapshot() as state:
-        version = find_version(state)
-    reader.close()
-    return version
-
-
-def test_readers_beside_a_writer_see_whole_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Snapshots hold all of one transaction and nothing of the next, never go back; checkpoints run between them."""
-    StoreFolder(tmp_path).make_folder()
-    readers = [Reader(StoreFolder(tmp_path).open_for_reading, cache=8) for _ in range(2)]
-    seen, snapshots, salts = [0, 0], 0, set()
-    with child("write", tmp_path, VERSIONS) as writer:
+def test_readers_beside_a_writer_see_whole_appends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Readers have all of one append and nothing of the next, never go back; checkpoints and compactions run."""
+    readers = [LinearHashStore(tmp_path) for _ in range(2)]
+    seen, looks, files = [0, 0], 0, set()
+    with child(tmp_path, VERSIONS) as writer:
         assert writer.stdout is not None
         os.set_blocking(writer.stdout.fileno(), False)
         while writer.poll() is None:
             writer.stdout.read()
             for number, reader in enumerate(readers):
-                with reader.open_snapshot() as state:
-                    version = find_version(state)
-                    assert find_version(state) == version
+                version = find_version(reader)
                 assert version >= seen[number]
                 seen[number] = version
-                snapshots += 1
-            salts.add((tmp_path / "log").read_bytes()[:36])
+                looks += 1
+            files |= {path.stat().st_ino for path in (tmp_path / "values", tmp_path / "directory") if path.exists()}
         assert writer.returncode == 0
     for reader in readers:
-        with reader.open_snapshot() as state:
-            assert find_version(state) == VERSIONS
+        assert find_version(reader) == VERSIONS
         reader.close()
     with capsys.disabled():
-        print(f"\n  {snapshots} snapshots beside {VERSIONS} transactions, {len(salts)} logs", end="")
-    assert snapshots > 10
-    assert len(salts) > 2
+        print(f"\n  {looks} looks beside {VERSIONS} appends, {len(files)} files", end="")
+    assert looks > 4
+    assert len(files) > 2
 
 
-def test_an_open_snapshot_stays_as_it_was(tmp_path: Path) -> None:
-    """Whatever is committed meanwhile; checkpoints wait, and catch up when it is closed."""
-    StoreFolder(tmp_path).make_folder()
-    with child("write", tmp_path, 5) as first:
+def test_an_iterator_is_of_the_moment_of_its_call(tmp_path: Path) -> None:
+    """Whatever another process appends, deletes beside it or compacts meanwhile."""
+    with child(tmp_path, 50) as first:
         first.communicate()
-    reader = Reader(StoreFolder(tmp_path).open_for_reading)
-    with reader.open_snapshot() as state:
-        with child("write", tmp_path, 20) as second:
-            second.communicate()
-        assert second.returncode == 0
-        assert find_version(state) == 5
-        assert (tmp_path / "log").stat().st_size > LIMITS.log_bytes * 2
-    with reader.open_snapshot() as state:
-        assert find_version(state) == 20
+    reader = LinearHashStore(tmp_path)
+    reading = reader.events(SESSION)
+    events = [next(reading)]
+    with child(tmp_path, 70) as second:
+        second.communicate()
+    assert second.returncode == 0
+    events += reading
+    assert len(events) == 50 * WIDTH
+    assert find_version(reader) == 70
     reader.close()
 
 
@@ -185,5 +167,5 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
-    assert modes == {"pages": 0o600, "log": 0o600, "lock": 0o600}
+    assert modes == {"values": 0o600, "directory": 0o600, "lock": 0o600}
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elision.errors import DialectError
@@ -25,6 +25,28 @@ def copy_structure(value: Any) -> Any:
     if callable(copied):
         return copied(deep=True)
     return value
+
+
+def outline_message(message: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the role, the answered call and the lengths of the contents of a message, without reading its texts."""
+    content = message.get("content") or message.get("output") or message.get("arguments")
+    if type(content) is list:
+        lengths: object = [_count_block(block) for block in content]
+    elif type(content) is str:
+        lengths = len(content)
+    else:
+        lengths = content is None
+    return message.get("role"), message.get("tool_call_id") or message.get("call_id"), lengths
+
+
+def _count_block(block: Any) -> object:
+    """Return the length of a content block's text, and the call that it answers or makes."""
+    if type(block) is not dict:
+        return type(block)
+    text = block.get("text") or block.get("content") or block.get("input")
+    if type(text) is str or type(text) is list or type(text) is dict:
+        return len(text), block.get("tool_use_id") or block.get("id")
+    return block.get("type")
 
 
 def convert_to_json(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A page store of our own: linear hashing on 4 KB pages, a write-ahead log, readers beside one writer.
+"""A store of our own: a log of values, and linear hashing on 4 KB pages as its directory.
 
-Read `table` for the hashing, `writer` for durability, `store` for what turns become.
+Read `log` for durability, `directory` for the hashing, `catalogue` for what records mean, `store` for the calls.
 """

@@ -47,6 +47,9 @@ class OsFile:
         else:
             flags = os.O_RDONLY
         self.descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        status = os.fstat(self.descriptor)
+        #: What tells the file from another one of the same name.
+        self.identity = status.st_ino, status.st_dev
         if fresh:
             sync_folder(path.parent)
 

@@ -1,88 +1,16 @@
-"""Who may touch the files: one writer, and readers that keep a checkpoint away while they look.
+"""The writer's lock: an `flock` on a file of its own. It belongs to an open file, so it ends with its process.
 
-Three locks, each on a file of its own (`flock`: it belongs to an open file, ends with it, and so with its process):
-the lock file is the writer's for as long as it is open; the page file is shared by readers during a snapshot and
-taken alone by a checkpoint; the log is the gate before the page file, so that readers which come one after another
-cannot keep a checkpoint waiting for ever.
+Readers need none: they read files that are never changed where they have read them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from elision.errors import ConflictError
 from elision.stores.linear_hash.file_access import OsFile
-
-#: Seconds between two looks at whether the readers are gone.
-_PAUSE = 0.002
-
-
-class Locks(Protocol):
-    """Keeps readers and checkpoints apart."""
-
-    def lock_alone(self, patience: float) -> bool:
-        """Take the page file for a checkpoint; return False if readers are still there after `patience` seconds."""
-        ...
-
-    def lock_shared(self) -> None:
-        """Share the page file with other readers; waits for a checkpoint to end."""
-        ...
-
-    def release(self) -> None: ...
-
-
-class NoLocks:
-    """For files that no other process can open."""
-
-    def lock_alone(self, patience: float) -> bool:
-        return True
-
-    def lock_shared(self) -> None:
-        return None
-
-    def release(self) -> None:
-        return None
-
-
-class FileLocks:
-    """The locks on the page file and the log of one open store."""
-
-    def __init__(self, pages: OsFile, log: OsFile) -> None:
-        self._pages = pages
-        self._gate = log
-
-    def lock_alone(self, patience: float) -> bool:
-        fcntl.flock(self._gate.descriptor, fcntl.LOCK_EX)
-        try:
-            return _take_lock(self._pages.descriptor, patience)
-        finally:
-            fcntl.flock(self._gate.descriptor, fcntl.LOCK_UN)
-
-    def lock_shared(self) -> None:
-        fcntl.flock(self._gate.descriptor, fcntl.LOCK_SH)
-        try:
-            fcntl.flock(self._pages.descriptor, fcntl.LOCK_SH)
-        finally:
-            fcntl.flock(self._gate.descriptor, fcntl.LOCK_UN)
-
-    def release(self) -> None:
-        fcntl.flock(self._pages.descriptor, fcntl.LOCK_UN)
-
-
-@contextmanager
-def hold_shared(locks: Locks) -> Iterator[None]:
-    """Hold the page file shared until the block ends."""
-    locks.lock_shared()
-    try:
-        yield
-    finally:
-        locks.release()
 
 
 class WriterLock:
@@ -109,16 +37,3 @@ class WriterLock:
 
     def close(self) -> None:
         self._file.close()
-
-
-def _take_lock(descriptor: int, patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_PAUSE)
-        else:
-            return True

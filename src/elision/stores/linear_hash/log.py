@@ -1,145 +1,285 @@
-"""The write-ahead log: frames behind a header; a frame is there whole, or it is not there.
+"""The log of values: a header, frames, reserved zeros, and an end mark.
 
-A frame's checksum is seeded with the one before it, and the first with the header's salt. So a frame counts only
-behind the very frames it was written behind: what an earlier life of the file left over, or what was torn, ends the
-log. A transaction is one frame, and its checksum is its commit record.
+A frame is what one sync makes durable. It is written only after the frame before it was synced, over zeros that were
+synced too. So a frame that a crash tore lacks its mark or whole sectors, and nothing valid follows it: all else is
+damage. The room that was reserved ends with an end mark; a log that has none was cut.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.file_access import File
-from elision.stores.linear_hash.layout import PAGE, U32
 
-#: magic, version, page size, file id, salt; then the checksum of these.
-_HEADER: Final = struct.Struct("<8sIIQQ")
-_MAGIC: Final = b"LACUNAWL"
-START: Final = _HEADER.size + U32.size
-#: checksum, payload size, LSN, kind.
-_FRAME: Final = struct.Struct("<IIQB")
+_MAGIC: Final = b"ELISLHV1"
+#: Magic, log id, key id, checksum; written twice.
+_HEADER: Final = struct.Struct("<8sQQI")
+_COPY_AT: Final = 512
+#: Where the first frame begins.
+START: Final = 1024
+#: Magic, kind, bytes after the header, offset of the frame, checksum of these bytes, checksum of the fields before.
+_FRAME: Final = struct.Struct("<3sBIQII")
 FRAME: Final = _FRAME.size
-VERSION: Final = 1
-
-#: A transaction; a batch of page images; the end of a set of images, which makes all of them count.
-TRANSACTION = 1
-IMAGES = 2
-CHECKPOINT = 3
-_CHUNK: Final = 1 << 20
-
-
-class LogFrame(NamedTuple):
-    """at: offset of its payload in the log. checksum: seeds the next frame's."""
-
-    kind: int
-    lsn: int
-    payload: bytes
-    at: int
-    checksum: int
+_FRAME_MAGIC: Final = b"\xf5LH"
+_DATA: Final = 1
+_END: Final = 2
+_DATA_BEGINS: Final = _FRAME_MAGIC + bytes([_DATA])
+#: The last bytes of a frame.
+_MARK: Final = b"\xfa\xce"
+_SECTOR: Final = 512
+#: Bytes that the log grows by: a share of its size within these limits.
+_LEAST_GROWTH: Final = 64 << 10
+_MOST_GROWTH: Final = 4 << 20
+_PIECE: Final = 1 << 20
+#: Bytes of records that a frame can have.
+MAX_FRAME: Final = (1 << 32) - 1 - len(_MARK)
 
 
-class LogPosition(NamedTuple):
-    """Where the next frame goes, and what seeds it. An equal place means an equal log up to there."""
+@dataclass(frozen=True, slots=True)
+class LogFrame:
+    """A frame as read. start: offset of its first record. is_damaged: whether its checksum is wrong."""
 
-    offset: int
-    seed: int
-    lsn: int
+    start: int
+    data: bytes
+    is_damaged: bool = False
 
 
-def read_header(file: File) -> tuple[int, int] | None:
-    """Return (file id, salt) of a log; None of an empty one. Raises CorruptError.
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """Bytes of the log that are not as they were written."""
 
-    A header is made durable before anything follows it, so only in an otherwise empty log may it be torn.
+    first: int
+    last: int
+    what: str
+
+
+class FrameReader:
+    """Reads the frames of a log, from an offset on.
+
+    log_id: the log's own number. key_id: the secret of its keys, which a compaction keeps. ids: both, where the header
+    cannot be read. Raises CorruptError if the header cannot be read.
     """
-    data = file.read_at(0, START)
-    if len(data) == START and U32.unpack_from(data, _HEADER.size)[0] == zlib.crc32(data[: _HEADER.size]):
-        magic, version, page, file_id, salt = _HEADER.unpack_from(data)
-        if magic == _MAGIC and version == VERSION and page == PAGE:
-            return file_id, salt
-        raise CorruptError(f"the log is of version {version} with pages of {page} bytes; this is version {VERSION}")
-    if file.size() <= START:
+
+    def __init__(self, file: File, ids: tuple[int, int] | None = None) -> None:
+        self.file = file
+        self.is_header_damaged = ids is not None
+        self.log_id, self.key_id = ids or self._read_header()
+        #: Where the next frame begins.
+        self.end = START
+        self.damage: list[LogDamage] = []
+
+    def has_more(self) -> bool:
+        """Return whether a frame seems to follow, with one small read."""
+        return self.file.read_at(self.end, 4) == _DATA_BEGINS
+
+    def iterate_frames(self) -> Iterator[LogFrame]:
+        """Yield the frames from `end` on, which moves; damaged ones as far as they can be read."""
+        size = self.file.size()
+        while True:
+            head = self.file.read_at(self.end, FRAME)
+            length, kind, _ = _parse_header(head, self.end)
+            if length is not None and kind == _END:
+                return
+            found = None
+            if any(head):
+                found = self._read_frame(self.end, head) or self._skip_damage(size)
+            elif self._find_frame(self.end, size) is not None:
+                # Sectors of the frame here were lost, and it is not the last one.
+                found = self._skip_damage(size)
+            if found is None:
+                return
+            self.end = found.start + len(found.data) + len(_MARK)
+            yield found
+
+    def is_cut(self) -> bool:
+        """Return whether no end mark follows the last frame."""
+        size = self.file.size()
+        return not any(kind == _END for _, kind, _ in self._find_headers(self.end, size))
+
+    def _find_frame(self, offset: int, size: int) -> int | None:
+        """Return where the next valid frame begins, from `offset` on."""
+        for at, kind, _ in self._find_headers(offset, size):
+            if kind == _DATA and self._read_frame(at, self.file.read_at(at, FRAME)) is not None:
+                return at
         return None
-    raise CorruptError("the log's header is damaged, and frames may stand behind it; `repair` keeps the pages")
+
+    def _read_header(self) -> tuple[int, int]:
+        ids = []
+        for at in (0, _COPY_AT):
+            data = self.file.read_at(at, _HEADER.size)
+            if len(data) == _HEADER.size:
+                magic, log_id, key_id, checksum = _HEADER.unpack(data)
+                if magic == _MAGIC and checksum == zlib.crc32(data[:-4]):
+                    ids.append((log_id, key_id))
+        self.is_header_damaged = len(ids) < 2
+        if not ids:
+            raise CorruptError("the log has no header that can be read; run `elision store fsck --repair`")
+        return ids[0]
+
+    def _read_frame(self, offset: int, head: bytes) -> LogFrame | None:
+        """Return the frame at `offset`, None if it is not as it was written."""
+        size, kind, checksum = _parse_header(head, offset)
+        if size is None or kind != _DATA:
+            return None
+        data = self.file.read_at(offset + FRAME, size)
+        if len(data) != size or zlib.crc32(data) != checksum:
+            return None
+        return LogFrame(offset + FRAME, data[: -len(_MARK)])
+
+    def _skip_damage(self, size: int) -> LogFrame | None:
+        """Return the damaged frame at `end`; None if no frame was completed there."""
+        first = self.end
+        after = self._find_frame(first, size)
+        head = self.file.read_at(first, FRAME)
+        length, _, _ = _parse_header(head, first)
+        if after is None:
+            if self._is_torn(first, length, size):
+                return None
+            after = self._find_rest(first, length, size)
+        # A reader may have looked while the writer wrote: a frame that is valid now is no damage.
+        again = self._read_frame(first, self.file.read_at(first, FRAME))
+        if again is not None:
+            return again
+        self.damage.append(LogDamage(first, after, "a frame is not as it was written"))
+        # The frame's last bytes are its mark, or what is left where its size is not known.
+        data = self.file.read_at(first + FRAME, max(0, after - first - FRAME - len(_MARK)))
+        return LogFrame(first + FRAME, data, is_damaged=True)
+
+    def _is_torn(self, first: int, length: int | None, size: int) -> bool:
+        """Return whether the last frame lacks what a write lacks that was not synced."""
+        last = self._find_end_mark(first, size)
+        if length is None:
+            rest = self.file.read_at(first, FRAME + _SECTOR)
+            split = _SECTOR - first % _SECTOR
+            head = rest[:FRAME]
+            pieces = head[:split], head[split:]
+            return not any(rest[FRAME:]) or any(piece and not any(piece) for piece in pieces)
+        if first + FRAME + length > last:
+            return True
+        data = self.file.read_at(first, FRAME + length)
+        if not any(data[-len(_MARK) :]):
+            return True
+        start = -first % _SECTOR
+        return any(not any(data[at : at + _SECTOR]) for at in range(start, len(data) - _SECTOR + 1, _SECTOR))
+
+    def _find_rest(self, first: int, length: int | None, size: int) -> int:
+        """Return where bytes end that were written after `first`."""
+        if length is not None:
+            return first + FRAME + length
+        data = self.file.read_at(first, self._find_end_mark(first, size) - first)
+        return first + max(FRAME + len(_MARK), len(data.rstrip(b"\0")))
+
+    def _find_end_mark(self, offset: int, size: int) -> int:
+        return max((at for at, kind, _ in self._find_headers(offset, size) if kind == _END), default=size)
+
+    def _find_headers(self, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (offset, kind, size) of all valid headers from `offset` on."""
+        for start in range(offset, size, _PIECE):
+            piece = self.file.read_at(start, _PIECE + FRAME)
+            at = piece.find(_FRAME_MAGIC)
+            while 0 <= at < _PIECE:
+                head = piece[at : at + FRAME]
+                length, kind, _ = _parse_header(head, start + at)
+                if length is not None:
+                    yield start + at, kind, length
+                at = piece.find(_FRAME_MAGIC, at + 1)
 
 
-def write_header(file: File, file_id: int, salt: int, lsn: int) -> LogPosition:
-    """Begin the log, which is empty, durably; return its first position. lsn: the newest one in the page file."""
-    # Once this is durable, a damaged header has no frames after it.
-    file.fsync()
-    data = _HEADER.pack(_MAGIC, VERSION, PAGE, file_id, salt)
-    file.write_at(0, data + U32.pack(zlib.crc32(data)))
-    file.fsync()
-    return first_position(salt, lsn)
+class FrameWriter:
+    """Appends frames. The log was read to its end by `reader`. Raises OSError."""
 
+    def __init__(self, reader: FrameReader) -> None:
+        self._file = reader.file
+        self.end = reader.end
+        #: Where the last end mark is; what lies before it is zeros. None while that is uncertain.
+        self._room: int | None = None
+        self.cut_tail()
 
-def first_position(salt: int, lsn: int = 0) -> LogPosition:
-    return LogPosition(START, salt & 0xFFFF_FFFF, lsn)
+    def write_frame(self, data: bytes | bytearray) -> None:
+        """Append one frame and sync. Raises OSError; the frame is not in the log then, as far as that can be known."""
+        size = len(data) + len(_MARK)
+        self._reserve_room(self.end + FRAME + size)
+        body = bytes(data) + _MARK
+        head = _pack_header(_DATA, self.end, size, zlib.crc32(body))
+        try:
+            self._file.write_at(self.end, head + body)
+            self._file.fsync()
+        except OSError:
+            with suppress(OSError):
+                self.cut_tail()
+            raise
+        self.end += FRAME + size
 
+    def cut_tail(self) -> None:
+        """End the log after its last frame: writes that were not synced and reserved room are gone. Raises OSError."""
+        self._room = None
+        # At no moment is the log without an end mark.
+        self._file.write_at(self.end, _pack_header(_END, self.end, 0, 0))
+        self._file.fsync()
+        self._file.truncate(self.end + FRAME)
+        self._file.fsync()
+        self._room = self.end
 
-def read_frames(file: File, place: LogPosition) -> Iterator[LogFrame]:
-    """Yield the frames from `place` on, up to the first that does not count."""
-    window = _Window(file, place.offset)
-    end = file.size()
-    offset = place.offset
-    seed = place.seed
-    while len(prefix := window.read(offset, FRAME)) == FRAME:
-        checksum, size, lsn, kind = _FRAME.unpack(prefix)
-        if offset + FRAME + size > end:
+    def _reserve_room(self, needed: int) -> None:
+        """Let `needed` be before the end mark. Raises OSError."""
+        if self._room is not None and self._room >= needed:
             return
-        payload = window.read(offset + FRAME, size)
-        if not kind or len(payload) != size or checksum != compute_checksum(prefix, payload, seed):
-            return
-        yield LogFrame(kind, lsn, payload, offset + FRAME, checksum)
-        offset = offset + FRAME + size
-        seed = checksum
+        growth = min(max(self.end // 8, _LEAST_GROWTH), _MOST_GROWTH)
+        try:
+            self._extend(needed + growth)
+        except OSError:
+            # There may be room for the frame alone.
+            self._extend(needed)
+
+    def _extend(self, room: int) -> None:
+        if self._room is None:
+            self.cut_tail()
+        old = self._room or self.end
+        try:
+            for at in range(old + FRAME, room, _PIECE):
+                self._file.write_at(at, bytes(min(_PIECE, room - at)))
+            self._file.write_at(room, _pack_header(_END, room, 0, 0))
+            self._file.fsync()
+            # A frame that is torn here shall lack zeros, not an old end mark.
+            self._file.write_at(old, bytes(FRAME))
+            self._file.fsync()
+        except OSError:
+            with suppress(OSError):
+                self.cut_tail()
+            raise
+        self._room = room
 
 
-def position_after(frame: LogFrame) -> LogPosition:
-    """Return where the frame after `frame` goes."""
-    return LogPosition(frame.at + len(frame.payload), frame.checksum, frame.lsn)
+def write_log_header(file: File, key_id: int = 0) -> None:
+    """Begin a new log, durably. key_id: the secret of its keys; random by default."""
+    log_id, fresh_id = struct.unpack("<QQ", os.urandom(16))
+    data = _HEADER.pack(_MAGIC, log_id, key_id or fresh_id, 0)[:-4]
+    data += struct.pack("<I", zlib.crc32(data))
+    image = bytearray(START + FRAME)
+    for at in (0, _COPY_AT):
+        image[at : at + len(data)] = data
+    image[START:] = _pack_header(_END, START, 0, 0)
+    file.write_at(0, image)
+    file.fsync()
 
 
-def pack_frame(kind: int, payload: bytes, place: LogPosition) -> tuple[bytes, LogPosition]:
-    """Return a frame for `place` as bytes, and the position after it."""
-    lsn = place.lsn + 1
-    body = _FRAME.pack(0, len(payload), lsn, kind)
-    checksum = compute_checksum(body, payload, place.seed)
-    return U32.pack(checksum) + body[4:] + payload, LogPosition(place.offset + FRAME + len(payload), checksum, lsn)
+def _pack_header(kind: int, offset: int, size: int, checksum: int) -> bytes:
+    head = _FRAME.pack(_FRAME_MAGIC, kind, size, offset, checksum, 0)
+    return head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
 
 
-def image_payload(pages: Iterable[tuple[int, bytes | bytearray]]) -> bytes:
-    """Return pages with their numbers, as the payload of a frame."""
-    return b"".join(part for number, page in pages for part in (U32.pack(number), page))
-
-
-def list_images(frame: LogFrame) -> Iterator[tuple[int, int]]:
-    """Yield (page number, offset of its image in the log) of a frame of images."""
-    for start in range(0, len(frame.payload), U32.size + PAGE):
-        yield U32.unpack_from(frame.payload, start)[0], frame.at + start + U32.size
-
-
-def compute_checksum(prefix: bytes, payload: bytes, seed: int) -> int:
-    return zlib.crc32(payload, zlib.crc32(prefix[4:], seed))
-
-
-class _Window:
-    """Reads a file forward in pieces that become larger: most often there is little or nothing new."""
-
-    def __init__(self, file: File, offset: int) -> None:
-        self._file = file
-        self._from = offset
-        self._data = b""
-        self._piece = PAGE
-
-    def read(self, offset: int, size: int) -> bytes:
-        start = offset - self._from
-        if start + size > len(self._data):
-            self._data = self._file.read_at(offset, max(size, self._piece))
-            self._piece = min(self._piece * 4, _CHUNK)
-            self._from = offset
-            start = 0
-        return self._data[start : start + size]
+def _parse_header(head: bytes, offset: int) -> tuple[int | None, int, int]:
+    """Return size, kind and checksum of a frame; None for the size if this is no header of a frame at `offset`."""
+    if len(head) < FRAME:
+        return None, 0, 0
+    magic, kind, size, own, checksum, check = _FRAME.unpack(head)
+    if magic != _FRAME_MAGIC or own != offset or kind not in (_DATA, _END) or check != zlib.crc32(head[:-4]):
+        return None, 0, 0
+    return size, kind, checksum

@@ -1,264 +1,384 @@
-"""What the table's records are: sessions, their logs, their turns, large texts, names of histories.
+"""Records of the log: an event of a session, or the beginning or end of a session.
 
-| key | head (in the bucket page) | value |
-|---|---|---|
-| `g` | totals of the store | |
-| `c` slot | the session's id | |
-| `s` id | counts and times of a session | its names, as JSON |
-| `l` id number | turn and size of a log record; of an append's first one its id (`batch_ids`) | the packed event |
-| `t` id turn | where the turn stands in the log, and its observations (`TurnRecord`) | what the head has no room for |
-| `b` SHA-256 | references, size | the packed text |
-| `n` name | | the sessions and turns that have this history |
-
-Ids and names are 16 bytes of BLAKE2b, so keys have a fixed length whatever users call their sessions.
+A record has a header of numbers, so that the directory can be made without unpacking anything, then the keys of the
+large texts that it contains, the places of the tool results that it masks, and its payload: sizes of its texts, the
+texts, and the event as JSON, compressed together. A text that another record contains is named by that record's place.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from hashlib import blake2b
-from typing import Any, Final, get_args
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import zstandard
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.changes import MAX_HEAD
-from elision.stores.store import NewSession, Relation, SessionInfo
+from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
+from elision.stores.packing import decode_json, encode_json, restore_texts, split_texts
+from elision.trajectory.event_json import check_version, decode_event
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
+from elision.trajectory.plan import Key
 
-TOTALS_KEY: Final = b"g"
-SLOT = b"c"
-SESSION = b"s"
-LOG = b"l"
-TURN = b"t"
-TEXT = b"b"
-NODE = b"n"
-_U32: Final = struct.Struct(">I")
-_U64: Final = struct.Struct(">Q")
-_TOTALS: Final = struct.Struct("<5Q")
-_SESSION: Final = struct.Struct("<QQQddI")
-_LOG: Final = struct.Struct("<QQ")
-_TEXT: Final = struct.Struct("<IQ")
-_TURN: Final = struct.Struct("<Q16s")
-_SEEN: Final = struct.Struct("<H32sH")
-_HOLDER: Final = struct.Struct("<16sQ")
-NOWHERE: Final = bytes(16)
-INLINE: Final = bytes(32)
-
-
-def hash_name(name: str) -> bytes:
-    """Return a session's id."""
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def node_key(family: str, node: str) -> bytes:
-    """Return the key of the sessions with a history; `key[1:]` names the history. Families are kept apart by length."""
-    data = f"{len(family)} {family}{node}".encode("utf-8", "surrogatepass")
-    return NODE + blake2b(data, digest_size=16).digest()
-
-
-def slot_key(slot: int) -> bytes:
-    return SLOT + _U32.pack(slot)
-
-
-def session_key(identifier: bytes) -> bytes:
-    return SESSION + identifier
-
-
-def log_key(identifier: bytes, number: int) -> bytes:
-    return LOG + identifier + _U64.pack(number)
+BEGIN, EVENT, DELETE = 1, 2, 3
+#: Checksum of the rest, size of the record, session, number in its log, turn, size before packing, kind, flags, texts,
+#: masks, when it was written.
+_HEADER: Final = struct.Struct("<IIIIIIBBHHd")
+HEADER: Final = _HEADER.size
+_MASK: Final = struct.Struct("<IH")
+_U64: Final = struct.Struct("<Q")
+_KEY: Final = 8
+_MARK: Final = 20
+_HAS_NODE: Final = 1
+_IS_PLAIN: Final = 2
+_HAS_MARK: Final = 4
+#: In the sizes of texts: this one is in another record.
+_ELSEWHERE: Final = 1 << 63
+#: Bits of a place that name a text or a mask of a record.
+_PART_BITS: Final = 16
+#: Texts and masks of a record that a place can name.
+MOST_PARTS: Final = 1 << 15
+_LARGEST: Final = 1 << 31
+#: zstd's level: with the dictionary below, 1 makes smaller records than 3 without it, in less time.
+_LEVEL: Final = 1
+#: An event is a tree that was just made, so nothing in it contains itself.
+#: What most events have in common: the compressor knows it from the beginning. It is a part of the format.
+DICTIONARY: Final = (
+    b'{"e":"head","messages":[{"role":"system","content":[{"text":"","pinned":true}],"hidden_tokens":'
+    b'{"e":"opened","strategy":"","dialect":"anthropic","handles":true,"tools":[{"of":"tool","blob":"'
+    b'{"e":"recalled","call":3,"key":[1,1],"tokens":50,"by":"user"}{"e":"called","call":2,"at":17,"model":"","tokens":}'
+    b'{"e":"answered","call":2,"usage":{"input":36,"cache_read":10304,"cache_write":0,"output":70,"usd":0.0003}}'
+    b'{"e":"decided","call":2,"reason":"due","masks":[{"key":[1,1],"text":"[t1.1"},{"key":[2,1],"text":"[bash '
+    b'"}],"actions":[{"id":"toolu_","name":"bash","arguments":"{\\"command\\": \\"cd /testbed && grep -n \\"}"}],'
+    b'"observations":[{"action_id":"toolu_","tool":"bash","role":"tool","error":false,"content":[{"text":"'
+    b'"}]}],"reasoning":"","model":"","usage":{"input":1,"cache_read":0,"cache_write":0,"output":1},"at":17'
+    b'"content":[{"blob":"0000000000000000000000000000000000000000000000000000000000000000"}],"actions":[{"id":"call_'
+    b'{"e":"turn","node":"","turn":1,"content":[{"text":"'
+)
 
 
-def turn_key(identifier: bytes, index: int) -> bytes:
-    return TURN + identifier + _U64.pack(index)
+class RecordHeader(NamedTuple):
+    """A record's numbers. place: its offset in the log. node: key of its turn's history, b"" for none.
 
+    mark: of the append that it begins (`batch_ids`), b"" for none. texts: keys of the large texts
+    that it contains, in order. masks: (turn, position) of what it masks.
+    """
 
-def text_key(address: bytes) -> bytes:
-    return TEXT + address
-
-
-def read_number(key: bytes) -> int:
-    """Return the number at the end of a log or turn key."""
-    found: int = _U64.unpack(key[-8:])[0]
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Counts over the whole store. raw_bytes: of all logs before packing."""
-
-    sessions: int = 0
-    records: int = 0
-    turns: int = 0
-    texts: int = 0
-    raw_bytes: int = 0
-
-    def add(self, **more: int) -> Totals:
-        """Return the totals with some counts changed by so much."""
-        return replace(self, **{name: getattr(self, name) + step for name, step in more.items()})
-
-    def pack(self) -> bytes:
-        return _TOTALS.pack(self.sessions, self.records, self.turns, self.texts, self.raw_bytes)
-
-
-def unpack_totals(head: bytes | None) -> Totals:
-    """Return what `Totals.pack` made; none of anything where there is no record yet."""
-    if head is None:
-        return Totals()
-    sessions, records, turns, texts, raw_bytes = _unpack(_TOTALS, head)
-    return Totals(sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw_bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRecord:
-    """A session's own record. newest: its highest turn index. slot: its place in the catalogue."""
-
-    new: NewSession
-    records: int
-    newest: int
+    place: int
+    size: int
+    session: int
+    number: int
+    turn: int
     raw_bytes: int
-    changed: float
-    slot: int
+    kind: int
+    at: float
+    node: bytes
+    mark: bytes
+    texts: tuple[bytes, ...]
+    masks: tuple[tuple[int, int], ...]
+    payload: int
+    is_plain: bool
 
-    @property
-    def id(self) -> bytes:
-        return hash_name(self.new.key)
 
-    def head(self) -> bytes:
-        return _SESSION.pack(self.records, self.newest, self.raw_bytes, self.new.at, self.changed, self.slot)
+@dataclass(slots=True)
+class DraftRecord:
+    """An event before it has a place. texts: its large texts. mark: of the append that it begins, b"" for none."""
 
-    def value(self) -> bytes:
-        new = self.new
-        return json.dumps([new.key, new.family, new.parent, new.relation], separators=(",", ":")).encode()
+    value: bytes
+    texts: Sequence[bytes]
+    turn: int = 0
+    node: bytes = b""
+    masks: tuple[tuple[int, int], ...] = ()
+    mark: bytes = b""
 
-    def info(self) -> SessionInfo:
-        return SessionInfo(
-            key=self.new.key,
-            family=self.new.family,
-            parent=self.new.parent,
-            relation=self.new.relation,
-            begun=self.new.at,
-            changed=self.changed,
-            records=self.records,
-            turns=self.newest,
-            raw_bytes=self.raw_bytes,
+    def count_bytes(self) -> int:
+        """Return its size before packing."""
+        return len(self.value) + sum(map(len, self.texts))
+
+
+def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
+    """Return `event` of a session of `family` as JSON, with its large texts apart.
+
+    Raises TypeError if it cannot be written as JSON, StoreError if a number in it is larger than the format allows.
+    """
+    texts: list[bytes] = []
+
+    def number_text(data: bytes) -> str:
+        texts.append(data)
+        # As long as the address of any text in other stores: sizes before packing are the same in all of them.
+        return f"{len(texts) - 1:064d}"
+
+    value, _ = split_texts(event, number_text)
+    draft = DraftRecord(encode_json(value), texts)
+    check_number(draft.count_bytes(), "an event of this many bytes:")
+    if isinstance(event, TurnAdded | TurnAmended):
+        draft.turn = check_number(event.turn.index, "turn")
+        if event.node:
+            draft.node = keys.make_node_key(family, event.node)
+    elif isinstance(event, PassDecided):
+        draft.masks = tuple(key for key in (mask.key for mask in event.masks) if _fits_mask(key))[:MOST_PARTS]
+    return draft
+
+
+class RecordPacker:
+    """Packs and unpacks records; for one thread at a time."""
+
+    def __init__(self) -> None:
+        known = zstandard.ZstdCompressionDict(DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        known.precompute_compress(level=_LEVEL)
+        self._compress = zstandard.ZstdCompressor(
+            level=_LEVEL, dict_data=known, write_checksum=False, write_dict_id=False
+        ).compress
+        self._decompress = zstandard.ZstdDecompressor(dict_data=known).decompress
+
+    def pack_event(
+        self,
+        draft: DraftRecord,
+        session: int,
+        number: int,
+        at: float,
+        find_text: Callable[[bytes], tuple[bytes, int | None]],
+        place: int,
+    ) -> tuple[RecordHeader, bytes]:
+        """Return a record for `place`, and its header.
+
+        find_text: key of a text, and the place of the record that contains it, if any does.
+        """
+        keys: list[bytes] = []
+        sizes = []
+        parts = []
+        for text in draft.texts:
+            key, known = find_text(text)
+            if known is not None:
+                sizes.append(_ELSEWHERE | known)
+            else:
+                sizes.append(len(text))
+                parts.append(text)
+                if len(keys) < MOST_PARTS:
+                    keys.append(key)
+        payload = b"".join((struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes), *parts, draft.value))
+        return self._pack(
+            EVENT,
+            session,
+            number,
+            at,
+            payload,
+            place,
+            raw=draft.count_bytes(),
+            turn=draft.turn,
+            node=draft.node,
+            mark=draft.mark,
+            texts=tuple(keys),
+            masks=draft.masks,
         )
 
-    def grow(self, *, number: int, turn: int, size: int) -> SessionRecord:
-        """Return the session with record `number` in its log."""
-        return replace(self, records=number, newest=max(self.newest, turn), raw_bytes=self.raw_bytes + size)
+    def pack_session(
+        self, kind: int, session: int, at: float, facts: Sequence[Any], place: int
+    ) -> tuple[RecordHeader, bytes]:
+        """Return a record that begins or deletes a session, and its header."""
+        return self._pack(kind, session, 0, at, json.dumps(facts, separators=(",", ":")).encode(), place)
+
+    def _pack(
+        self,
+        kind: int,
+        session: int,
+        number: int,
+        at: float,
+        payload: bytes,
+        place: int,
+        *,
+        raw: int = 0,
+        turn: int = 0,
+        node: bytes = b"",
+        mark: bytes = b"",
+        texts: tuple[bytes, ...] = (),
+        masks: tuple[tuple[int, int], ...] = (),
+    ) -> tuple[RecordHeader, bytes]:
+        packed = self._compress(payload)
+        flags = 0
+        if len(packed) >= len(payload):
+            packed = payload
+            flags = _IS_PLAIN
+        if node:
+            flags |= _HAS_NODE
+        if mark:
+            flags |= _HAS_MARK
+        fields = b"".join((node, mark, *texts, *[_MASK.pack(*mask) for mask in masks]))
+        size = HEADER + len(fields) + len(packed)
+        head = _HEADER.pack(0, size, session, number, turn, raw, kind, flags, len(texts), len(masks), at)
+        rest = b"".join((head[4:], fields, packed))
+        header = RecordHeader(
+            place,
+            size,
+            session,
+            number,
+            turn,
+            raw,
+            kind,
+            at,
+            node,
+            mark,
+            texts,
+            masks,
+            HEADER + len(fields),
+            bool(flags & _IS_PLAIN),
+        )
+        return header, struct.pack("<I", zlib.crc32(rest)) + rest
+
+    def unpack_facts(self, header: RecordHeader, data: bytes) -> list[Any]:
+        """Return what `pack_session` was given. Raises CorruptError."""
+        try:
+            facts: list[Any] = json.loads(self._unpack_payload(header, data))
+        except ValueError as error:
+            raise CorruptError(f"the names of a session cannot be read: {error}") from error
+        return facts
+
+    def unpack_draft(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> DraftRecord:
+        """Return the draft that `pack_event` was given. read_text: a large text by its place. Raises CorruptError."""
+        value, texts = self._split_payload(header, data)
+        whole = [read_text(text) if isinstance(text, int) else text for text in texts]
+        return DraftRecord(value, whole, header.turn, header.node, header.masks, header.mark)
+
+    def unpack_event(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> Event:
+        """Return the event of a record. Raises CorruptError."""
+        return decode_event(self.unpack_value(header, data, read_text))
+
+    def unpack_value(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> dict[str, Any]:
+        """Return the event of a record as JSON, with its texts.
+
+        Raises CorruptError, StoreError for a record that a newer Elision wrote.
+        """
+        body, texts = self._split_payload(header, data)
+        try:
+            value: dict[str, Any] = decode_json(body)
+            check_version(value)
+            if texts:
+
+                def fetch(address: str) -> bytes:
+                    text = texts[int(address)]
+                    return read_text(text) if isinstance(text, int) else text
+
+                restore_texts(value, fetch)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptError(f"a stored record cannot be read: {error}") from error
+        return value
+
+    def unpack_text(self, header: RecordHeader, data: bytes, part: int) -> bytes:
+        """Return one large text that the record contains. Raises CorruptError."""
+        own = [text for text in self._split_payload(header, data)[1] if isinstance(text, bytes)]
+        if part >= len(own):
+            raise CorruptError(f"a record at {header.place} contains {len(own)} texts; number {part} is looked for")
+        return own[part]
+
+    def _split_payload(self, header: RecordHeader, data: bytes) -> tuple[bytes, list[bytes | int]]:
+        """Return the JSON of a record, and its texts or their places."""
+        payload = self._unpack_payload(header, data)
+        try:
+            (count,) = struct.unpack_from("<I", payload)
+            sizes = struct.unpack_from(f"<{count}Q", payload, 4)
+        except struct.error as error:
+            raise CorruptError(f"a stored record cannot be read: {error}") from error
+        at = 4 + 8 * count
+        texts: list[bytes | int] = []
+        for size in sizes:
+            if size & _ELSEWHERE:
+                texts.append(size ^ _ELSEWHERE)
+            else:
+                texts.append(payload[at : at + size])
+                at += size
+        return payload[at:], texts
+
+    def _unpack_payload(self, header: RecordHeader, data: bytes) -> bytes:
+        packed = data[header.payload : header.size]
+        if header.is_plain:
+            return packed
+        try:
+            return self._decompress(packed, max_output_size=_LARGEST)
+        except zstandard.ZstdError as error:
+            raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
 
 
-def unpack_session(head: bytes, value: bytes) -> SessionRecord:
-    """Return what `SessionRecord.head` and `SessionRecord.value` made. Raises CorruptError."""
-    records, newest, raw_bytes, begun, changed, slot = _unpack(_SESSION, head)
-    try:
-        key, family, parent, relation = json.loads(value)
-    except ValueError as error:
-        raise CorruptError(f"the names of a session cannot be read: {error}") from error
-    if relation not in get_args(Relation):
-        raise CorruptError(f"session {key!r} came from its parent by {relation!r}, which this version does not know")
-    new = NewSession(key=key, family=family, parent=parent, relation=relation, at=begun)
-    return SessionRecord(new=new, records=records, newest=newest, raw_bytes=raw_bytes, changed=changed, slot=slot)
+def parse_record(data: bytes | memoryview, start: int, place: int) -> RecordHeader | None:
+    """Return the header of the record at `start` of `data`, whose offset in the log is `place`.
 
-
-def pack_log_head(turn: int, size: int, mark: bytes = b"") -> bytes:
-    """Pack a log record's head.
-
-    turn: the index that it adds or amends, 0 for none. size: bytes before packing. mark: of the append that it begins.
+    None if the bytes are not those that were written.
     """
-    return _LOG.pack(turn, size) + mark
+    if len(data) - start < HEADER:
+        return None
+    checksum, size, session, number, turn, raw, kind, flags, texts, masks, at = _HEADER.unpack_from(data, start)
+    if size < HEADER or start + size > len(data):
+        return None
+    if checksum != zlib.crc32(memoryview(data)[start + 4 : start + size]):
+        return None
+    offset = start + HEADER
+    node = b""
+    if flags & _HAS_NODE:
+        node = bytes(data[offset : offset + _KEY])
+        offset += _KEY
+    mark = b""
+    if flags & _HAS_MARK:
+        mark = bytes(data[offset : offset + _MARK])
+        offset += _MARK
+    keys: tuple[bytes, ...] = ()
+    if texts:
+        keys = tuple(bytes(data[offset + _KEY * each : offset + _KEY * each + _KEY]) for each in range(texts))
+        offset += _KEY * texts
+    hidden: tuple[tuple[int, int], ...] = ()
+    if masks:
+        hidden = tuple(_MASK.unpack_from(data, offset + _MASK.size * each) for each in range(masks))
+        offset += _MASK.size * masks
+    return RecordHeader(
+        place,
+        size,
+        session,
+        number,
+        turn,
+        raw,
+        kind,
+        at,
+        node,
+        mark,
+        keys,
+        hidden,
+        offset - start,
+        bool(flags & _IS_PLAIN),
+    )
 
 
-def unpack_log_head(head: bytes) -> tuple[int, int]:
-    turn, size = _unpack(_LOG, head[: _LOG.size])
-    return turn, size
+def read_size(head: bytes | bytearray, start: int = 0) -> int:
+    """Return the size that the beginning of a record states, 0 if too little of it is there."""
+    if len(head) - start < HEADER:
+        return 0
+    return int(_HEADER.unpack_from(head, start)[1])
 
 
-def unpack_batch_mark(head: bytes) -> bytes:
-    """Return what a log record's head keeps of the append that it begins; b"" for none."""
-    return head[_LOG.size :]
-
-
-def pack_text_head(references: int, size: int) -> bytes:
-    return _TEXT.pack(references, size)
-
-
-def unpack_text_head(head: bytes) -> tuple[int, int]:
-    references, size = _unpack(_TEXT, head)
-    return references, size
-
-
-@dataclass(frozen=True, slots=True)
-class ObservationRecord:
-    """One observation of a turn as the bucket page knows it.
-
-    address: of its large text, `INLINE` where it is small and part of the log record. placeholder: what stands in
-    views for it once it is masked, "" before.
-    """
-
-    position: int
-    address: bytes = INLINE
-    placeholder: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """A turn: its record in the log, the name of its history, its observations that are large or masked."""
-
-    number: int
-    node: bytes = NOWHERE
-    seen: tuple[ObservationRecord, ...] = ()
-
-    def mask(self, position: int, placeholder: str) -> TurnRecord:
-        """Return the turn with `placeholder` for one observation."""
-        by_position = {observation.position: observation for observation in self.seen}
-        old = by_position.get(position, ObservationRecord(position))
-        by_position[position] = replace(old, placeholder=placeholder)
-        return replace(self, seen=tuple(by_position[each] for each in sorted(by_position)))
-
-    def pack(self) -> tuple[bytes, bytes]:
-        """Return head and value: observations are in the head, or in the value where they are too many for it."""
-        fixed = _TURN.pack(self.number, self.node)
-        seen = b"".join(_pack_observation(each) for each in self.seen)
-        if len(fixed) + len(seen) <= MAX_HEAD:
-            return (fixed + seen, b"")
-        return (fixed, seen)
-
-
-def unpack_turn(head: bytes, value: bytes) -> TurnRecord:
-    """Return what `TurnRecord.pack` made. Raises CorruptError."""
-    number, node = _unpack(_TURN, head[: _TURN.size])
-    return TurnRecord(number, node, tuple(_unpack_observations(head[_TURN.size :] + value)))
-
-
-def unpack_holders(value: bytes) -> list[tuple[bytes, int]]:
-    """Return (session id, turn) of a history's record."""
-    try:
-        return list(_HOLDER.iter_unpack(value))
-    except struct.error as error:
-        raise CorruptError(f"the record of a history cannot be read: {error}") from error
-
-
-def pack_holders(found: list[tuple[bytes, int]]) -> bytes:
-    return b"".join(_HOLDER.pack(*each) for each in found)
-
-
-def _pack_observation(seen: ObservationRecord) -> bytes:
-    text = seen.placeholder.encode("utf-8", "surrogatepass")[:0xFFFF]
-    return _SEEN.pack(seen.position, seen.address, len(text)) + text
-
-
-def _unpack_observations(data: bytes) -> Iterator[ObservationRecord]:
+def iterate_records(data: bytes, place: int) -> Iterator[RecordHeader]:
+    """Yield the records of a frame, whose first is at `place`; those that are damaged are left out."""
     at = 0
     while at < len(data):
-        position, address, size = _unpack(_SEEN, data[at : at + _SEEN.size])
-        at += _SEEN.size + size
-        yield ObservationRecord(position, address, data[at - size : at].decode("utf-8", "surrogatepass"))
+        found = parse_record(data, at, place + at)
+        if found is not None:
+            yield found
+            at += found.size
+            continue
+        size = read_size(data, at)
+        if size < HEADER:
+            return
+        at += size
 
 
-def _unpack(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
-    try:
-        return form.unpack(data)
-    except struct.error as error:
-        raise CorruptError(f"a stored record cannot be read: {error}") from error
+def pack_place(offset: int, part: int = 0) -> int:
+    """Return the place of a record, or of one of its texts or masks, as a value of the directory."""
+    return offset << _PART_BITS | part
+
+
+def unpack_place(place: int) -> tuple[int, int]:
+    """Return offset and part."""
+    return place >> _PART_BITS, place & ((1 << _PART_BITS) - 1)
+
+
+def _fits_mask(key: Key) -> bool:
+    return 0 <= key[0] <= MAX_NUMBER and 0 <= key[1] <= 0xFFFF

@@ -1,25 +1,24 @@
-"""How full the table is and what its lookups cost: the numbers by which a load limit is chosen."""
+"""How full the directory is and what its lookups cost: the numbers by which a load limit is chosen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elision.stores.linear_hash.layout import PAGE
-from elision.stores.linear_hash.table import Table
+from elision.stores.linear_hash.catalogue import Catalogue, LogView
+from elision.stores.linear_hash.directory import PAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """load: share of the buckets' first pages that records fill. lookups, bucket_reads, value_reads: in this process
-    since it opened the store, pages found in memory included; value pages are those of large values.
+    """load: share of the buckets' first pages that entries fill. lookups, bucket_reads, value_reads: in this process
+    since it opened the store, pages found in memory included; a value is one record of the log.
     """
 
-    records: int = 0
+    entries: int = 0
     buckets: int = 0
     overflow_pages: int = 0
-    value_pages: int = 0
-    free_pages: int = 0
-    file_bytes: int = 0
+    directory_bytes: int = 0
+    log_bytes: int = 0
     load: float = 0.0
     lookups: int = 0
     bucket_reads: int = 0
@@ -33,20 +32,17 @@ class Statistics:
         return 0.0
 
 
-def measure_table(table: Table | None) -> Statistics:
-    """Return the statistics of `table`; all zero for None, a store that was never written."""
-    if table is None:
-        return Statistics()
-    meta = table.meta
+def measure_store(catalogue: Catalogue, view: LogView, log_bytes: int) -> Statistics:
+    """Return the statistics of a store whose log has so many bytes."""
+    directory = catalogue.directory
     return Statistics(
-        records=meta.records,
-        buckets=meta.buckets,
-        overflow_pages=meta.overflow_pages,
-        value_pages=meta.value_pages + meta.cell_pages,
-        free_pages=meta.free_pages,
-        file_bytes=meta.pages * PAGE,
-        load=table.load,
-        lookups=table.reads.lookups,
-        bucket_reads=table.reads.bucket_pages,
-        value_reads=table.value_pages_read,
+        entries=directory.entries,
+        buckets=directory.buckets,
+        overflow_pages=directory.pages - 1 - directory.buckets,
+        directory_bytes=directory.pages * PAGE,
+        log_bytes=log_bytes,
+        load=directory.load,
+        lookups=directory.lookups,
+        bucket_reads=directory.pages_read,
+        value_reads=view.values_read,
     )

@@ -1,56 +1,55 @@
-"""The linear-hash store: sessions as records of a table in a page file of our own.
+"""The linear-hash store: sessions in a log of values, with linear hashing as its directory.
 
-Whoever opens it reads, beside any other process. The first call that writes takes the writer's lock and keeps it until
-the store is closed: one process writes, and a second one gets a ConflictError at once.
+Any process may open it and read, beside any other. The first call that writes takes the writer's lock and keeps it
+until the store is closed: one process writes, and a second one gets a ConflictError at once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from elision.errors import CorruptError, StoreError
 from elision.stores.batch_ids import check_batch_id
 from elision.stores.excerpts import split_words
-from elision.stores.linear_hash import session_changes
-from elision.stores.linear_hash.audit import audit_records
-from elision.stores.linear_hash.draft import Draft, TableState
-from elision.stores.linear_hash.fsck import check_pages
-from elision.stores.linear_hash.layout import PAGE
+from elision.stores.linear_hash.catalogue import Catalogue, SessionState
+from elision.stores.linear_hash.check import check_store
+from elision.stores.linear_hash.compaction import rewrite_log
+from elision.stores.linear_hash.conversion import convert_old_store
 from elision.stores.linear_hash.locks import WriterLock
-from elision.stores.linear_hash.reader import Reader, Snapshot
-from elision.stores.linear_hash.records import (
-    TOTALS_KEY,
-    ObservationRecord,
-    SessionRecord,
-    log_key,
-    node_key,
-    session_key,
-    slot_key,
-    text_key,
-    unpack_holders,
-    unpack_log_head,
-    unpack_session,
-    unpack_totals,
-)
-from elision.stores.linear_hash.statistics import Statistics, measure_table
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.log import FRAME, START
+from elision.stores.linear_hash.records import RecordPacker
+from elision.stores.linear_hash.statistics import Statistics, measure_store
+from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
 from elision.stores.linear_hash.writer import Writer, WriterLimits
-from elision.stores.packing import Packer
 from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
-from elision.stores.store_errors import closed_store_error, missing_observation_error
+from elision.stores.store_errors import closed_store_error, missing_observation_error, missing_session_error
 from elision.stores.text_search import find_hits
-from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.event_json import decode_observation
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 
 #: Records that `events` reads at once.
 _CHUNK: Final = 64
-#: Share of free pages from which on the file is worth writing anew.
+#: Share of unused bytes from which on a compaction is worth it, and from which on a new session begins with one.
 _WASTE: Final = 0.02
+_TOO_MUCH_WASTE: Final = 0.5
+#: Bytes of a log from which on a new session compacts it.
+_WORTH_COMPACTING: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderRecord:
+    """What stands in views for a tool result. place: offset of the decision in the log."""
+
+    key: Key
+    placeholder: str
+    place: int
 
 
 class LinearHashStore:
@@ -64,36 +63,30 @@ class LinearHashStore:
         self._folder = StoreFolder(Path(folder))
         self._limits = limits or WriterLimits()
         self._mutex = threading.RLock()
-        self._packer = Packer()
-        self._folder.make_folder()
-        self._reader: Reader | None = Reader(self._folder.open_for_reading)
+        self._packer = RecordPacker()
+        self._is_open = True
+        self._seen: OpenLog | None = None
         self._lock: WriterLock | None = None
         self._writer: Writer | None = None
+        self._folder.make_folder()
+        if self._folder.is_old():
+            convert_old_store(self._folder)
 
     # Writing
 
     def create(self, session: NewSession) -> None:
-        with self._open_draft() as draft:
-            session_changes.create_session(draft, session, self._packer)
+        with self._mutex:
+            self._make_space().create_session(session, (), session.at)
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
-        after = session.shared
-        packer = self._packer
-        with self._open_draft() as draft:
-            if session_changes.has_append(draft, session.key, events, after=after, batch=batch, packer=packer):
-                return after + len(events)
-            session_changes.create_session(draft, session, packer)
-            return session_changes.append_events(
-                draft, session.key, events, after=after, at=at, batch=batch, packer=packer
-            )
+        with self._mutex:
+            return self._make_space().create_session(session, events, at, batch)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
-        with self._open_draft() as draft:
-            return session_changes.append_events(
-                draft, session, events, after=after, at=at, batch=batch, packer=self._packer
-            )
+        with self._mutex:
+            return self._get_writer().append_events(session, events, after=after, at=at, batch=batch)
 
     def flush(self) -> None:
         """Make every append so far durable; of use with `group` above 1."""
@@ -102,8 +95,8 @@ class LinearHashStore:
                 self._writer.flush()
 
     def delete(self, session: str) -> None:
-        with self._open_draft() as draft:
-            session_changes.delete_session(draft, session, self._packer)
+        with self._mutex:
+            self._get_writer().delete_session(session)
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         with self._mutex:
@@ -111,38 +104,36 @@ class LinearHashStore:
             before = self._count_used_bytes()
             for info in reversed(self.sessions()):
                 old = older_than is not None and info.changed < older_than
-                if old or (max_bytes is not None and self._count_used_bytes() > max_bytes):
+                if old or (max_bytes is not None and self._is_above(max_bytes)):
                     self.delete(info.key)
                     gone.append(info.key)
-            if max_bytes is not None and self.footprint().stored_bytes > max_bytes:
+            if max_bytes is not None and self._count_stored_bytes() > max_bytes:
                 self.compact()
-            return PurgeResult(
-                sessions=tuple(gone), freed_bytes=max(0, before - self._count_used_bytes()) if gone else 0
-            )
+            if not gone:
+                return PurgeResult(sessions=(), freed_bytes=0)
+            return PurgeResult(sessions=tuple(gone), freed_bytes=max(0, before - self._count_used_bytes()))
 
     def compact(self) -> int:
         with self._mutex:
             writer = self._get_writer()
-            if not writer.checkpoint():
-                raise StoreError(f"{self._folder.path}: others are reading, or the disk is full; compact it later")
-            before = self._count_disk_bytes()
-            if writer.meta.free_pages <= writer.meta.pages * _WASTE:
-                return 0
-            self._rebuild_files(writer)
-            return max(0, before - self._count_disk_bytes())
+            before = self._count_stored_bytes()
+            if writer.catalogue.unused_bytes > writer.log_bytes * _WASTE:
+                self._compact_log(writer)
+            elif not writer.checkpoint():
+                raise StoreError(f"{self._folder.path}: the disk is full; compact the store later")
+            return max(0, before - self._count_stored_bytes())
 
     def close(self) -> None:
         with self._mutex:
-            reader = self._reader
+            self._is_open = False
             writer = self._writer
             lock = self._lock
-            self._reader = self._writer = self._lock = None
+            self._writer = self._lock = None
             try:
                 if writer:
                     writer.close()
             finally:
-                if reader:
-                    reader.close()
+                self._forget_seen()
                 if lock:
                     lock.close()
 
@@ -150,151 +141,142 @@ class LinearHashStore:
 
     def length(self, session: str) -> int:
         with self._open_state() as state:
-            return session_changes.find_session(state, session).records
+            return _find_session(state, session).records
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._open_state() as state:
-            found = session_changes.find_session(state, session)
-        return self._iterate_events(found, max(0, after) + 1)
+            found = _find_session(state, session)
+            return self._iterate_events(found.number, session, max(0, after) + 1, found.records)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        turns = []
         with self._open_state() as state:
-            found = session_changes.find_session(state, session)
-            for index in self._list_turn_indices(state, found):
-                if first <= index and (last is None or index <= last):
-                    turn = self._read_turn(state, found, index)
-                    if turn:
-                        turns.append(turn)
-        return turns
+            if state is None:
+                raise missing_session_error(session)
+            found = _find_session(state, session)
+            newest = found.newest if last is None else min(last, found.newest)
+            return [self._read_turn(state, offset) for offset in _find_turns(state, found, max(1, first), newest)]
 
     def observation(self, session: str, key: Key) -> Observation:
         with self._open_state() as state:
-            turn = self._read_turn(state, session_changes.find_session(state, session), key[0])
-        if turn is None or not 1 <= key[1] <= len(turn.observations):
-            raise missing_observation_error(session, key)
-        return turn.observations[key[1] - 1]
+            found = _find_session(state, session)
+            offset = state.catalogue.find_turn(found, key[0]) if state else None
+            if state is not None and offset is not None and key[1] >= 1:
+                header, data = state.view.read_record(offset)
+                value = self._packer.unpack_value(header, data, state.catalogue.read_text)
+                results = value.get("observations", ())
+                if key[1] <= len(results):
+                    try:
+                        return decode_observation(results[key[1] - 1])
+                    except ValueError as error:
+                        raise CorruptError(f"a stored record cannot be read: {error}") from error
+        raise missing_observation_error(session, key)
 
-    def find_observation(self, session: str, key: Key) -> ObservationRecord:
-        """Return what a bucket page holds of an observation: its placeholder once it is masked, and its text's address.
+    def find_observation(self, session: str, key: Key) -> PlaceholderRecord:
+        """Return the placeholder of a tool result that is masked, without reading the result.
 
-        Reads bucket pages alone, however large the observation. Raises UnknownHandle.
+        Raises UnknownHandle if it is not there or was never masked.
         """
         with self._open_state() as state:
-            turn = session_changes.find_turn(state, session_changes.find_session(state, session).id, key[0])
-        for observation in turn.seen if turn else ():
-            if observation.position == key[1]:
-                return observation
+            found = _find_session(state, session)
+            turn = state.catalogue.find_turn(found, key[0]) if state else None
+            mask = state.catalogue.find_mask(found, *key) if state else None
+            if state is not None and turn is not None and mask is not None and mask[0] > turn:
+                event = self._read_event(state, mask[0])
+                if isinstance(event, PassDecided):
+                    return PlaceholderRecord(key, event.masks[mask[1]].text, mask[0])
         raise missing_observation_error(session, key)
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
         words = split_words(query)
         hits: list[Hit] = []
         with self._open_state() as state:
-            found = session_changes.find_session(state, session)
-            if not words:
+            found = _find_session(state, session)
+            if state is None or not words or limit < 1:
                 return []
-            for index in reversed(self._list_turn_indices(state, found)):
+            for offset in reversed(_find_turns(state, found, 1, found.newest)):
+                hits.extend(find_hits(session, self._read_turn(state, offset), words))
                 if len(hits) >= limit:
                     break
-                turn = self._read_turn(state, found, index)
-                if turn:
-                    hits.extend(find_hits(session, turn, words))
-        return hits[: max(0, limit)]
+        return hits[:limit]
 
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._open_state() as state:
             for node in filter(None, reversed(nodes)):
-                record = state.get(node_key(family, node))
-                if record:
-                    known = [
-                        (self._read_session(state, identifier), turn)
-                        for identifier, turn in unpack_holders(record.value)
-                    ]
-                    newest = max(known, key=lambda each: (each[0].changed, each[0].new.key, each[1]))
-                    return newest[0].new.key, newest[1]
+                known = state.catalogue.find_holders(family, node) if state else []
+                if known:
+                    newest = max(known, key=lambda each: (each[0].changed, each[0].key, each[1]))
+                    return newest[0].key, newest[1]
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        if changed_since is None:
-            since = float("-inf")
-        else:
-            since = changed_since
+        since = float("-inf") if changed_since is None else changed_since
         with self._open_state() as state:
-            count = unpack_totals(state.head(TOTALS_KEY)).sessions
-            slots = [state.head(slot_key(slot)) for slot in range(count)]
-            every = (self._read_session(state, identifier).info() for identifier in slots if identifier)
-            found = [info for info in every if info.changed >= since and info.family.startswith(family_prefix)]
+            found = [
+                session.info()
+                for session in (state.catalogue.by_key.values() if state else ())
+                if session.changed >= since and session.family.startswith(family_prefix)
+            ]
         return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def info(self, session: str) -> SessionInfo:
         with self._open_state() as state:
-            return session_changes.find_session(state, session).info()
+            return _find_session(state, session).info()
 
     def footprint(self) -> Footprint:
-        with self._mutex:
-            if self._writer:
-                self._writer.checkpoint(patience=0)
-            with self._open_state() as state:
-                now = unpack_totals(state.head(TOTALS_KEY))
-            return Footprint(
-                sessions=now.sessions,
-                records=now.records,
-                turns=now.turns,
-                texts=now.texts,
-                raw_bytes=now.raw_bytes,
-                stored_bytes=self._count_disk_bytes(),
-            )
+        with self._open_state() as state:
+            sessions = list(state.catalogue.by_key.values()) if state else []
+        return Footprint(
+            sessions=len(sessions),
+            records=sum(session.records for session in sessions),
+            turns=sum(session.turns for session in sessions),
+            texts=sum(session.texts for session in sessions),
+            raw_bytes=sum(session.raw_bytes for session in sessions),
+            stored_bytes=self._count_stored_bytes(),
+        )
 
     def check(self) -> list[Finding]:
-        self.flush()
         with self._mutex:
+            self.flush()
             self._check_open()
-            with closing(Reader(self._folder.open_for_reading)) as reader:
-                try:
-                    with reader.open_snapshot() as state:
-                        return self._check_pages() + list(audit_records(state, self._packer))
-                except CorruptError:
-                    # Not even the meta page or the log can be read; the pages say why.
-                    return self._check_pages()
+            try:
+                return check_store(self._folder, self._packer)
+            except OSError as error:
+                raise StoreError(f"{self._folder.path}: the store cannot be read: {error}") from error
 
     def statistics(self) -> Statistics:
-        """Return the sizes of the table and the work of lookups in this process."""
+        """Return the sizes of the directory and the work of lookups in this process."""
         with self._open_state() as state:
-            return measure_table(state.table)
+            if state is None:
+                return Statistics()
+            return measure_store(state.catalogue, state.view, self._count_log_bytes())
 
     # Inside
 
-    def _check_pages(self) -> list[Finding]:
-        with closing(self._folder.open_for_reading()) as files:
-            return check_pages(files.pages, files.log).findings
-
     @contextmanager
-    def _open_state(self) -> Iterator[Writer | Snapshot]:
-        """Yield the newest state: what this process wrote, or what others committed."""
+    def _open_state(self) -> Iterator[OpenLog | None]:
+        """Yield the newest state: what this process wrote, or what others committed; None if nobody wrote."""
         with self._mutex:
             self._check_open()
             try:
-                if self._writer:
-                    yield self._writer
-                elif self._reader:
-                    with self._reader.open_snapshot() as snapshot:
-                        yield snapshot
+                yield self._writer.state if self._writer else self._refresh_seen()
             except OSError as error:
                 raise StoreError(f"{self._folder.path}: the store cannot be read: {error}") from error
 
-    @contextmanager
-    def _open_draft(self) -> Iterator[Draft]:
-        """Yield a transaction; committed when the block ends, forgotten if it raises."""
-        with self._mutex:
-            writer = self._get_writer()
-            draft = Draft(writer)
-            try:
-                yield draft
-            except OSError as error:
-                raise StoreError(f"{self._folder.path}: the store cannot be read: {error}") from error
-            if changes := draft.list_changes():
-                writer.commit(changes)
+    def _refresh_seen(self) -> OpenLog | None:
+        """Return the log as it is now."""
+        seen = self._seen
+        if seen is not None and self._folder.is_current(seen.file):
+            if seen.reader.has_more():
+                seen.follow()
+        else:
+            self._forget_seen()
+            self._seen = self._folder.open_log(self._packer)
+        return self._seen
+
+    def _forget_seen(self) -> None:
+        if self._seen is not None:
+            self._seen.file.close()
+            self._seen = None
 
     def _get_writer(self) -> Writer:
         """Return the writer, which this process becomes if it is not. Raises ConflictError if another process is."""
@@ -305,78 +287,125 @@ class LinearHashStore:
             except OSError as error:
                 raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
             try:
-                self._writer = self._folder.open_for_writing(self._limits)
-            except OSError as error:
-                raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
+                self._writer = Writer(self._folder, self._packer, self._limits)
             finally:
                 if self._writer is None:
                     lock.close()
             self._lock = lock
+            self._forget_seen()
         if self._lock:
             self._lock.check()
         return self._writer
 
-    def _rebuild_files(self, writer: Writer) -> None:
-        fresh = self._folder.rebuild_pages(writer.records(), file_id=writer.meta.file_id)
-        writer.close()
-        self._folder.swap_pages(fresh)
+    def _make_space(self) -> Writer:
+        """Return the writer, with a compacted log if deleted sessions take up most of it."""
+        writer = self._get_writer()
+        unused = writer.catalogue.unused_bytes
+        if writer.log_bytes > _WORTH_COMPACTING and unused > writer.log_bytes * _TOO_MUCH_WASTE:
+            self._compact_log(writer)
+        return self._get_writer()
+
+    def _compact_log(self, writer: Writer) -> None:
+        """Write the living sessions to a new log, and go on with that one. Raises StoreError."""
+        writer.flush()
+        try:
+            self._folder.swap_log(rewrite_log(self._folder, writer.state, self._packer))
+        except OSError as error:
+            raise StoreError(f"{self._folder.path}: the store cannot be compacted: {error}") from error
+        writer.discard()
         self._writer = None
-        self._writer = self._folder.open_for_writing(self._limits)
+        try:
+            self._writer = Writer(self._folder, self._packer, self._limits)
+        finally:
+            if self._writer is None and self._lock:
+                self._lock.close()
+        self._writer.checkpoint()
 
     def _check_open(self) -> None:
-        if self._reader is None:
+        if not self._is_open:
             raise closed_store_error(str(self._folder.path))
 
+    def _is_above(self, limit: int) -> bool:
+        """Return whether more than `limit` bytes are stored, once those that nothing uses are given back."""
+        if self._count_used_bytes() > limit:
+            return True
+        if self._count_stored_bytes() > limit:
+            self.compact()
+        return self._count_stored_bytes() > limit
+
     def _count_used_bytes(self) -> int:
-        """Return bytes of pages that something uses."""
+        """Return the stored bytes that sessions use."""
         with self._open_state() as state:
-            meta = state.table and state.table.meta
-        if meta:
-            return (meta.pages - meta.free_pages) * PAGE
-        return 0
+            return self._count_stored_bytes() - (state.catalogue.unused_bytes if state else 0)
 
-    def _count_disk_bytes(self) -> int:
-        return sum(path.stat().st_size for path in (self._folder.pages, self._folder.log))
+    def _count_stored_bytes(self) -> int:
+        """Return the bytes of the log and of the directory, without the room that is reserved."""
+        with self._open_state() as state:
+            return self._count_log_bytes() + (state.catalogue.directory_bytes if state else 0)
 
-    def _iterate_events(self, found: SessionRecord, first: int) -> Iterator[Event]:
-        for start in range(first, found.records + 1, _CHUNK):
+    def _count_log_bytes(self) -> int:
+        if self._writer:
+            return self._writer.log_bytes
+        if self._seen:
+            return self._seen.reader.end + FRAME
+        return START + FRAME
+
+    def _iterate_events(self, number: int, key: str, first: int, last: int) -> Iterator[Event]:
+        for start in range(first, last + 1, _CHUNK):
             with self._open_state() as state:
-                numbers = range(start, min(start + _CHUNK, found.records + 1))
-                chunk = [self._read_event(state, found, number) for number in numbers]
+                if state is None or state.catalogue.find_number(number) is None:
+                    raise missing_session_error(key)
+                chunk = [
+                    self._read_numbered(state, number, key, each)
+                    for each in range(start, min(start + _CHUNK, last + 1))
+                ]
             yield from chunk
 
-    def _read_event(self, state: TableState, found: SessionRecord, number: int) -> Event:
-        record = state.get(log_key(found.id, number))
-        if record is None:
-            session_changes.find_session(state, found.new.key)
-            raise CorruptError(f"record {number} of session {found.new.key!r} is missing; run `elision store fsck`")
-        return self._packer.unpack(record.value, lambda address: _read_text(state, address))
+    def _read_numbered(self, state: OpenLog, session: int, key: str, number: int) -> Event:
+        offset = state.catalogue.find_record(session, number)
+        if offset is None:
+            raise CorruptError(f"record {number} of session {key!r} is missing; run `elision store fsck`")
+        return self._read_event(state, offset)
 
-    def _list_turn_indices(self, state: TableState, found: SessionRecord) -> Sequence[int]:
-        """Return indices of a session's turns, in order."""
-        if found.newest <= found.records:
-            return range(1, found.newest + 1)
-        heads = (state.head(log_key(found.id, number)) for number in range(1, found.records + 1))
-        return sorted({turn for head in heads if head and (turn := unpack_log_head(head)[0])})
+    def _read_event(self, state: OpenLog, offset: int) -> Event:
+        try:
+            return self._packer.unpack_event(*state.view.read_record(offset), state.catalogue.read_text)
+        except ValueError as error:
+            raise CorruptError(f"the record at byte {offset} cannot be read: {error}") from error
 
-    def _read_turn(self, state: TableState, found: SessionRecord, index: int) -> Turn | None:
-        turn = session_changes.find_turn(state, found.id, index)
-        if turn is None:
-            return None
-        event = self._read_event(state, found, turn.number)
-        if isinstance(event, TurnAdded | TurnAmended):
-            return event.turn
-        return None
-
-    def _read_session(self, state: TableState, identifier: bytes) -> SessionRecord:
-        record = state.get(session_key(identifier))
-        if record is None:
-            raise CorruptError(f"session {identifier.hex()} is referred to and missing; run `elision store fsck`")
-        return unpack_session(record.head, record.value)
+    def _read_turn(self, state: OpenLog, offset: int) -> Turn:
+        event = self._read_event(state, offset)
+        if not isinstance(event, TurnAdded | TurnAmended):
+            raise CorruptError(f"the record at byte {offset} is no turn; run `elision store fsck`")
+        return event.turn
 
 
-def _read_text(state: TableState, address: bytes) -> bytes:
-    record = state.get(text_key(address))
-    if record is None:
-        raise CorruptError(f"the text {address.hex()} is missing; run `elision store fsck`")
-    return record.value
+def _find_session(state: OpenLog | None, key: str) -> SessionState:
+    """Return the session called `key`. Raises UnknownHandle."""
+    session = state.catalogue.by_key.get(key) if state else None
+    if session is None:
+        raise missing_session_error(key)
+    return session
+
+
+def _find_turns(state: OpenLog, session: SessionState, first: int, last: int) -> list[int]:
+    """Return the offsets of the newest records of turns first … last."""
+    catalogue = state.catalogue
+    if session.turns == session.newest:
+        indices: Sequence[int] = range(first, last + 1)
+    else:
+        indices = sorted(_list_turns(state, catalogue, session, first, last))
+    offsets = [catalogue.find_turn(session, index) for index in indices]
+    return [offset for offset in offsets if offset is not None]
+
+
+def _list_turns(state: OpenLog, catalogue: Catalogue, session: SessionState, first: int, last: int) -> set[int]:
+    """Return the turns of a log that has gaps between them."""
+    found = set()
+    for number in range(1, session.records + 1):
+        offset = catalogue.find_record(session.number, number)
+        if offset is not None:
+            turn = state.view.read_record(offset)[0].turn
+            if turn and first <= turn <= last:
+                found.add(turn)
+    return found

@@ -1,362 +1,302 @@
-"""The writing half: transactions, group commit, checkpoints, and recovery.
+"""The writing half: records, group commit, checkpoints.
 
-A transaction is durable once its frame is in the log and the log is synced (`flush`). Pages change in memory only,
-until a checkpoint writes them: first as images to the log, synced; then to the page file, synced; then the log begins
-anew. So at any moment the files hold everything acknowledged, whatever part of the newest writes a crash takes away.
-
-A failed write or sync of the log puts the store back to the last durable transaction, as recovery after a crash does,
-and the error is raised: a transaction that it reports as not stored is not stored. A failed checkpoint loses nothing
-and is tried again.
+Records are entered in memory as they come, and written as one frame with one sync. If that fails, the store goes back
+to what the files hold, as after a crash, and the error is raised: what it reports as not stored is not stored. A failed
+checkpoint loses nothing and is tried again.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
-from elision.errors import ElisionError, StoreError
-from elision.stores.linear_hash.changes import Change, Record, check_sizes, encode_changes
-from elision.stores.linear_hash.file_access import File
-from elision.stores.linear_hash.layout import PAGE, seal_page
-from elision.stores.linear_hash.locks import Locks, NoLocks
-from elision.stores.linear_hash.log import (
-    CHECKPOINT,
-    IMAGES,
-    START,
-    TRANSACTION,
-    first_position,
-    image_payload,
-    pack_frame,
-    write_header,
+from elision.errors import CorruptError, ElisionError, StoreError
+from elision.stores.batch_ids import pack_batch_mark, recognize_append
+from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
+from elision.stores.linear_hash.keys import MAX_SESSION
+from elision.stores.linear_hash.log import FRAME, MAX_FRAME, START, FrameWriter
+from elision.stores.linear_hash.records import (
+    BEGIN,
+    DELETE,
+    DraftRecord,
+    RecordHeader,
+    RecordPacker,
+    draft_event,
 )
-from elision.stores.linear_hash.meta import Meta
-from elision.stores.linear_hash.pager import CACHE, Pager
-from elision.stores.linear_hash.snapshot import LogTail, read_log, read_state
-from elision.stores.linear_hash.table import Table
+from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
+from elision.stores.store import NewSession
+from elision.stores.store_errors import (
+    missing_session_error,
+    session_exists_error,
+    short_parent_error,
+    stale_writer_error,
+)
+from elision.trajectory.events import Event
 
-#: Page images per frame of the log, and pages per write to the page file.
-_BATCH: Final = 256
-#: Bytes by which the log grows, and how many must be left for it not to.
-_GROWTH: Final = 1 << 20
-_AHEAD: Final = 32 << 10
-#: Share of the limits that must come together before a checkpoint that failed is tried again.
-_AGAIN: Final = 0.25
+#: Bytes of a group from which on it is written before it is full.
+_MOST_PENDING: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterLimits:
     """When a writer does what.
 
-    group:     transactions per sync of the log; 1: each is durable when `commit` returns.
-    log_bytes: of the log from which on a checkpoint is due. dirty_pages: changed pages from which on one is.
-    cache:     clean pages kept in memory.
-    patience:  seconds that an overdue checkpoint (twice the limits) waits for readers.
+    group:     appends per sync of the log; 1: each is durable when it returns.
+    log_bytes: written since the last checkpoint from which on one is due; more if the directory is larger than that.
     """
 
     group: int = 1
-    log_bytes: int = 16 << 20
-    dirty_pages: int = 4096
-    cache: int = CACHE
-    patience: float = 1.0
+    log_bytes: int = 8 << 20
 
     def __post_init__(self) -> None:
         if self.group < 1:
-            raise StoreError(f"group must be 1 or more transactions, not {self.group}")
+            raise StoreError(f"group must be 1 or more appends, not {self.group}")
 
 
 class Writer:
-    """The one writer of a page file and its log. For one thread at a time.
+    """The one writer of a folder, whose lock the caller holds. For one thread at a time.
 
-    file_id: of a page file that is new; random by default.
-    Raises CorruptError if the files are damaged where recovery must read them, StoreError if they cannot be read.
+    Raises CorruptError if the log was cut, StoreError if it cannot be read.
     """
 
-    def __init__(
-        self, pages: File, log: File, locks: Locks | None = None, limits: WriterLimits | None = None, file_id: int = 0
-    ) -> None:
-        self.limits = limits or WriterLimits()
-        self._pages, self._log, self._locks = pages, log, locks or NoLocks()
+    def __init__(self, folder: StoreFolder, packer: RecordPacker, limits: WriterLimits) -> None:
+        self._folder = folder
+        self._packer = packer
+        self._limits = limits
         #: Why the last checkpoint failed that is to be tried again.
         self.last_failure: OSError | None = None
-        self._pending: list[list[Change]] = []
+        #: Why nothing can be written any more.
         self._broken = ""
-        self._due = 1.0
-        self._file_id = file_id or int.from_bytes(os.urandom(8), "little")
-        try:
-            self._recover_log()
-        except OSError as error:
-            raise StoreError(f"the store cannot be read: {error}") from error
-
-    # Reading
-
-    def get(self, key: bytes) -> Record | None:
-        """Return the record under `key`, transactions that are not durable yet included."""
-        return self._check_ready().get(key)
-
-    def head(self, key: bytes) -> bytes | None:
-        return self._check_ready().head(key)
-
-    def records(self) -> Iterator[Record]:
-        return self._check_ready().records()
+        self._next_try = 0
+        self._appends = 0
+        self._open_log()
 
     @property
-    def table(self) -> Table:
-        return self._check_ready()
+    def catalogue(self) -> Catalogue:
+        return self.state.catalogue
 
-    @property
-    def meta(self) -> Meta:
-        return self._pager.meta
+    # Changing
 
-    @property
-    def committed(self) -> int:
-        """Return the LSN of the newest transaction, durable or not."""
-        return self._durable.lsn + len(self._pending)
+    def create_session(self, new: NewSession, events: Sequence[Event], at: float, batch: bytes = b"") -> int:
+        """Begin a session with what it shares and with `events`; return its length. batch: id of the append.
 
-    @property
-    def durable(self) -> int:
-        """Return the LSN up to which everything would survive a loss of power."""
-        return self._durable.lsn
-
-    @property
-    def log_bytes(self) -> int:
-        return self._durable.offset
-
-    @property
-    def pages_in_memory(self) -> int:
-        return self._pager.cached
-
-    # Writing
-
-    def commit(self, changes: list[Change]) -> int:
-        """Do `changes`, all or none; return the transaction's LSN. It is durable once `durable` has reached that.
-
-        Raises StoreError if the transaction is not stored; with `group` above 1 the message says how many before it,
-        not yet acknowledged by `flush` either, went with it.
+        Raises ConflictError, UnknownHandle, StoreError; TypeError if an event cannot be written as JSON.
         """
-        table = self._check_ready()
-        for change in changes:
-            check_sizes(change)
+        self._check_ready()
+        drafts = self._draft_events(events, new.family, batch)
+        known = self.catalogue.by_key.get(new.key)
+        if known is not None:
+            if self._has_append(known, drafts, new.shared, batch):
+                return new.shared + len(drafts)
+            raise session_exists_error(new)
+        parent = 0
+        if new.shared:
+            parent = self.find_session(new.parent).number
+            if new.shared > self.find_session(new.parent).records:
+                raise short_parent_error(new, self.find_session(new.parent).records)
+        start = len(self.state.view.pending)
         try:
-            for change in changes:
-                table.apply_change(change)
+            number = self.catalogue.next_number
+            if number > MAX_SESSION:
+                raise StoreError(
+                    f"{self._folder.path}: no more than {MAX_SESSION:,} sessions can be begun in one store"
+                )
+            facts = pack_session_facts(new, parent)
+            self._add_record(*self._packer.pack_session(BEGIN, number, new.at, facts, self._find_place()))
+            self._add_events(self.catalogue.by_key[new.key], drafts, at)
         except (ElisionError, OSError) as error:
-            self._forget_state(error)
-            raise StoreError(f"the transaction is not stored: {error}") from error
-        self._pending.append(changes)
-        number = self.committed
-        if len(self._pending) >= self.limits.group:
-            self.flush()
-        return number
+            self._forget_append(start, error)
+            raise
+        self._end_append()
+        return new.shared + len(drafts)
+
+    def append_events(self, key: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
+        """Add `events` to a session; return its length. Raises as `create_session` does."""
+        self._check_ready()
+        session = self.find_session(key)
+        drafts = self._draft_events(events, session.family, batch)
+        if session.records != after:
+            if self._has_append(session, drafts, after, batch):
+                return after + len(drafts)
+            raise stale_writer_error(key, session.records, after)
+        if not drafts:
+            return after
+        start = len(self.state.view.pending)
+        try:
+            self._add_events(session, drafts, at)
+        except (ElisionError, OSError) as error:
+            self._forget_append(start, error)
+            raise
+        self._end_append()
+        return after + len(drafts)
+
+    def delete_session(self, key: str) -> None:
+        self._check_ready()
+        session = self.find_session(key)
+        self._add_record(*self._packer.pack_session(DELETE, session.number, session.changed, (), self._find_place()))
+        self._end_append()
+
+    def find_session(self, key: str) -> SessionState:
+        """Return the session called `key`. Raises UnknownHandle."""
+        session = self.catalogue.by_key.get(key)
+        if session is None:
+            raise missing_session_error(key)
+        return session
+
+    # Making durable
 
     def flush(self) -> None:
-        """Make every transaction so far durable. Raises StoreError if that fails; none that waited is stored then."""
+        """Make every append so far durable. Raises StoreError if that fails; none that waited is stored then."""
         self._check_ready()
-        if self._pending:
-            self._flush_log()
-            self._maybe_checkpoint()
+        self._write_pending()
+        self._maybe_checkpoint()
 
-    def checkpoint(self, patience: float | None = None) -> bool:
-        """Bring the page file up to date and empty the log; return False if readers or the disk prevented it."""
-        self.flush()
-        if not self._pager.dirty and self._durable.offset <= START:
+    def checkpoint(self) -> bool:
+        """Bring the directory's file up to date; return False if the disk prevented it."""
+        self._check_ready()
+        self._write_pending()
+        if self.state.directory_offset == self._log.end:
             return True
-        if not self._locks.lock_alone(self.limits.patience if patience is None else patience):
-            return False
         try:
-            self._run_checkpoint()
+            self._folder.save_directory(self.state, self._log.end)
         except OSError as error:
             self.last_failure = error
             return False
-        finally:
-            self._locks.release()
         return True
 
     def close(self) -> None:
-        """Store what is waiting and close the files; a second time does nothing."""
+        """Store what is waiting and close the file; a second time does nothing."""
         if self._broken == _CLOSED:
             return
         try:
             if not self._broken:
-                self.checkpoint(patience=0)
+                self.checkpoint()
+                with suppress(OSError):
+                    self._log.cut_tail()
         finally:
             self._broken = _CLOSED
-            self._pages.close()
-            self._log.close()
+            self.state.file.close()
+
+    def discard(self) -> None:
+        """Close the file, whose place a new one has taken."""
+        self._broken = _CLOSED
+        self.state.file.close()
+
+    @property
+    def log_bytes(self) -> int:
+        """Return the bytes of the log, without the room that is reserved."""
+        return self._log.end + FRAME + len(self.state.view.pending)
 
     # Inside
 
-    def _check_ready(self) -> Table:
-        if self._broken:
-            raise StoreError(self._broken)
-        return self._table
-
-    def _recover_log(self) -> None:
-        """Build the newest durable state from the files."""
-        tail = read_log(self._log)
-        meta = read_state(self._pages, self._log, tail)
-        fresh = meta is None
-        if meta is None:
-            meta = Meta(file_id=tail.file_id or self._file_id)
-        self._pager = Pager(self._pages, self._log, meta, images=tail.images, cache=self.limits.cache)
-        self._table = Table(self._pager)
-        self._load_images(tail)
-        if fresh:
-            self._table.begin()
-        for change in tail.changes.values():
-            self._table.apply_change(change)
-        self._durable = tail.committed._replace(lsn=max(tail.committed.lsn, meta.lsn))
-        self._begun = tail.file_id != 0
-        if self._log.size() > self._durable.offset:
-            self._log.truncate(self._durable.offset)
-        self._room = self._log.size()
-
-    def _load_images(self, tail: LogTail) -> None:
-        """Make what an unfinished checkpoint wrote a part of the next one."""
-        for number in tail.images:
-            if number:
-                self._pager.place_page(number, self._pager.fetch(number))
-
-    def _flush_log(self) -> None:
-        """Write what is pending to the log, and sync it."""
+    def _open_log(self) -> None:
+        """Read the files and remove what a crash left. Raises CorruptError, StoreError."""
         try:
-            self._write_log((TRANSACTION, encode_changes(changes)) for changes in self._pending)
+            self._folder.make_log()
+            state = self._folder.open_log(self._packer, writable=True)
+            assert state is not None
+            if state.reader.is_cut():
+                state.file.close()
+                raise CorruptError(
+                    f"{self._folder.values}: the log was cut: it has no end mark; run `elision store fsck --repair`"
+                )
+            self.state: OpenLog = state
+            self._log = FrameWriter(state.reader)
         except OSError as error:
-            lost = len(self._pending)
-            gone = self._roll_back(error)
-            if gone:
-                rest = "are not"
-            else:
-                rest = "are not unless the power goes, in which case they may be"
-            raise StoreError(f"{lost} transaction(s) could not be stored, and {rest}: {error}") from error
-        self._pending = []
+            raise StoreError(f"{self._folder.path}: the store cannot be written: {error}") from error
+        self._begin_frame()
 
-    def _write_log(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """Append and sync, all or none. Raises OSError; the log's end is where it was then."""
-        if not self._begun:
-            self._start_log()
-        start = self._durable.offset
-        place = self._durable
-        data = bytearray()
-        self._reserve_room(start)
-        for kind, payload in frames:
-            frame, place = pack_frame(kind, payload, place)
-            data += frame
-            if len(data) > _BATCH * PAGE:
-                self._log.write_at(start, data)
-                start = place.offset
-                data = bytearray()
-        self._log.write_at(start, data)
-        self._log.fsync()
-        self._durable = place
+    def _begin_frame(self) -> None:
+        view = self.state.view
+        view.pending = bytearray()
+        view.pending_start = self._log.end + FRAME
 
-    def _reserve_room(self, start: int) -> None:
-        """Let the log grow by many transactions at once: a sync that adds no room to a file is the cheaper one."""
-        if start + _AHEAD <= self._room or self._room >= self.limits.log_bytes:
+    def _draft_events(self, events: Sequence[Event], family: str, batch: bytes) -> list[DraftRecord]:
+        """Return `events` ready to be added by the append `batch`. Nothing is changed if one cannot be written."""
+        drafts = [draft_event(event, self.catalogue.keys, family) for event in events]
+        if drafts:
+            drafts[0].mark = pack_batch_mark(batch, len(drafts))
+        return drafts
+
+    def _has_append(self, session: SessionState, drafts: Sequence[DraftRecord], after: int, batch: bytes) -> bool:
+        """Return whether the append `batch` wrote `drafts` after record `after`.
+
+        Raises StoreError if it wrote others.
+        """
+        mark = b""
+        if batch and 0 <= after < session.records:
+            mark = self.state.read_batch_mark(session, after + 1)
+        given = [(draft.value, list(draft.texts)) for draft in drafts]
+
+        def read_drafts() -> list[tuple[bytes, list[bytes]]]:
+            last = min(after + len(drafts), session.records)
+            found = [self.state.read_draft(self._packer, session, number) for number in range(after + 1, last + 1)]
+            return [(draft.value, list(draft.texts)) for draft, _ in found]
+
+        return recognize_append(session.key, batch, mark, given, read_drafts)
+
+    def _add_events(self, session: SessionState, drafts: Sequence[DraftRecord], at: float) -> None:
+        for number, draft in enumerate(drafts, start=session.records + 1):
+            place = self._find_place()
+            packed = self._packer.pack_event(draft, session.number, number, at, self.catalogue.find_text, place)
+            self._add_record(*packed)
+
+    def _find_place(self) -> int:
+        """Return where the next record will be in the log."""
+        return self.state.view.pending_start + len(self.state.view.pending)
+
+    def _add_record(self, header: RecordHeader, record: bytes) -> None:
+        view = self.state.view
+        if len(view.pending) + len(record) > MAX_FRAME:
+            raise StoreError(f"an append of more than {MAX_FRAME:,} bytes does not fit; append fewer events at once")
+        view.pending += record
+        self.catalogue.enter_record(header, record)
+
+    def _end_append(self) -> None:
+        self._appends += 1
+        if self._appends >= self._limits.group or len(self.state.view.pending) >= _MOST_PENDING:
+            self.flush()
+
+    def _write_pending(self) -> None:
+        pending = self.state.view.pending
+        if not pending:
             return
-        step = min(_GROWTH, self.limits.log_bytes)
+        lost = self._appends
+        self._appends = 0
         try:
-            self._log.write_at(self._room, bytes(step))
-        except OSError:
-            # There may be room for the transaction all the same.
-            self._room = self._log.size()
-        else:
-            self._room += step
+            self._log.write_frame(pending)
+        except OSError as error:
+            self._roll_back(error)
+            raise StoreError(f"{lost} append(s) could not be stored, and are not: {error}") from error
+        self._begin_frame()
 
-    def _start_log(self) -> None:
-        lsn = self._durable.lsn
-        self._log.truncate(0)
-        self._begun, self._durable = False, first_position(0, lsn)
-        salt = int.from_bytes(os.urandom(8), "little")
-        self._durable = write_header(self._log, self.meta.file_id, salt, lsn)
-        self._begun = True
-        self._room = self._durable.offset
+    def _forget_append(self, start: int, error: Exception) -> None:
+        """Undo an append that failed half-way in memory, and keep those before it."""
+        del self.state.view.pending[start:]
+        self._write_pending()
+        self._roll_back(error)
+
+    def _roll_back(self, error: Exception) -> None:
+        """Go back to what the files hold."""
+        self._appends = 0
+        self.state.file.close()
+        try:
+            self._open_log()
+        except ElisionError as again:
+            self._broken = f"the store failed ({error}) and could not be opened again ({again}); open it anew"
 
     def _maybe_checkpoint(self) -> None:
-        size = max(self._durable.offset / self.limits.log_bytes, len(self._pager.dirty) / self.limits.dirty_pages)
-        if size >= self._due:
-            done = self.checkpoint(patience=self.limits.patience if size >= 2 else 0)
-            # Who could not have the files now does not wait for them at every commit.
-            self._due = 1.0 if done else size + _AGAIN
+        behind = self._log.end - max(self.state.directory_offset, START)
+        due = max(self._limits.log_bytes, self.catalogue.directory_bytes, self._next_try)
+        if behind >= due:
+            # A disk that is full is not asked at every append.
+            self._next_try = 0 if self.checkpoint() else behind + self._limits.log_bytes // 4
 
-    def _run_checkpoint(self) -> None:
-        meta = self.meta
-        dirty = self._pager.dirty
-        # The disk is asked for the room first: once images are written, the page file is only overwritten.
-        self._grow_file(meta.pages * PAGE)
-        start = self._durable
-        lsn = self._durable.lsn
-        meta.lsn = lsn
-        pages = sorted({**dirty, 0: meta.pack_page()}.items())
-        for number, page in pages:
-            seal_page(page, number, lsn)
-        try:
-            self._write_images(pages)
-        except OSError:
-            self._durable = start
-            self._cut_log()
-            raise
-        self._write_pages(pages)
-        self._pages.fsync()
-        self._start_log()
-        self._pager.clear_dirty()
-
-    def _write_images(self, pages: list[tuple[int, bytearray]]) -> None:
-        images = ((IMAGES, image_payload(pages[at : at + _BATCH])) for at in range(0, len(pages), _BATCH))
-        self._write_log(chain(images, [(CHECKPOINT, b"")]))
-
-    def _write_pages(self, pages: list[tuple[int, bytearray]]) -> None:
-        """Write `pages` to their places, neighbours together."""
-        first = 0
-        run = bytearray()
-        for number, page in pages:
-            if run and (number != first + len(run) // PAGE or len(run) >= _BATCH * PAGE):
-                self._pages.write_at(first * PAGE, run)
-                run = bytearray()
-            if not run:
-                first = number
-            run += page
-        self._pages.write_at(first * PAGE, run)
-
-    def _grow_file(self, size: int) -> None:
-        have = self._pages.size()
-        while have < size:
-            step = min(size - have, _BATCH * PAGE)
-            self._pages.write_at(have, bytes(step))
-            have += step
-
-    def _cut_log(self) -> bool:
-        """Take what was not acknowledged off the log; return whether it is gone for sure.
-
-        If it is not, it goes with the next frame that is written, which makes what followed it void.
-        """
-        if not self._begun:
-            return True
-        try:
-            self._log.truncate(self._durable.offset)
-            self._room = self._durable.offset
-            self._log.fsync()
-        except OSError:
-            return False
-        return True
-
-    def _roll_back(self, error: ElisionError | OSError) -> bool:
-        """Go back to the last durable transaction, as after a crash; return whether later ones are gone for sure."""
-        self._pending = []
-        gone = self._cut_log()
-        try:
-            self._recover_log()
-        except (ElisionError, OSError) as again:
-            self._broken = f"the store failed ({error}) and could not be recovered ({again}); open it anew"
-        return gone
-
-    def _forget_state(self, error: ElisionError | OSError) -> None:
-        """Undo a transaction that failed half-way in memory, and keep those before it."""
-        if self._pending:
-            self._flush_log()
-        self._roll_back(error)
+    def _check_ready(self) -> None:
+        if self._broken:
+            raise StoreError(self._broken)
 
 
 _CLOSED: Final = "the store is closed"

@@ -1,0 +1,161 @@
+"""The calls of an agent that has a list of messages: what is sent, what came back, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elision.errors import SpecError
+from elision.manager.call_diagnostics import compute_costs
+from elision.manager.context_view import AdmissionCheck, ContextView
+from elision.manager.drivers import Steps
+from elision.manager.opened_session import OpenedSession
+from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.prepared_calls import make_incoming_request
+from elision.manager.reported_usage import find_usage
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.shared import capabilities, signals
+from elision.telemetry.diagnostics import Costs
+from elision.trajectory.events import UsageReported, WindowLearned
+
+
+class Calls(OpenedSession):
+    """The calls of a context manager's session."""
+
+    def prepare(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> ContextView:
+        """Return the context of the next call, for `messages` in the provider's own shape.
+
+        tools, system: as the request has them beside the messages (Responses: `instructions`); both are counted.
+        model: the model of this call, if it is not the session's.
+        request: other fields of the body that concern the context (`thinking`, `context_management`, `cache_control`).
+        admit: called first, with the session's turns and costs; may raise LimitError.
+
+        Raises BudgetError, ConflictError, DialectError, and the LimitError of `admit`.
+        """
+        incoming = make_incoming_request(messages, tools, system, request)
+        return self._run(self._calls.prepare_view(incoming, model, admit))
+
+    async def prepare_async(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> ContextView:
+        """Do as `prepare`, with the store and the summarizer off the event loop."""
+        incoming = make_incoming_request(messages, tools, system, request)
+        return await self._run_async(self._calls.prepare_view(incoming, model, admit))
+
+    def foregone(self, *, begun: bool, model: str = "") -> bool:
+        """Return whether `prepare` leaves a request unchanged whatever it holds, so that the request need not wait.
+
+        begun: whether the request has a message of the assistant; before that there is nothing to hide.
+        model: the model of this call, if it is not the session's.
+        """
+        own = self.options
+        if own.shadow or begun:
+            return own.shadow
+        if (
+            own.offer == "start"
+            or own.cache_control == "auto"
+            or capabilities.find_capabilities(model or own.model).binds_thinking
+        ):
+            return False
+        branch = self._preparer.branch
+        if branch is None:
+            return True
+        # What was settled when the session began overrides the options.
+        state = branch.session.state
+        return not (state.has_recall_tools or state.recall_offer == "start")
+
+    def compact(self, *, summary: bool = False) -> None:
+        """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays.
+
+        summary: have it also replace all turns but the strategy's tail by one summary, however few they are. A note of
+        the diagnostics says why where none was made: no turn outside the tail, a failed summary, too little to shorten.
+
+        Raises SpecError for `summary=True` with a strategy that makes no summaries, such as masking.
+        """
+        if summary and self._preparer.strategy.make_trigger() is None:
+            raise SpecError(
+                f"compact(summary=True): {self._preparer.strategy.name} makes no summaries; "
+                "choose a strategy that does, such as hybrid, or call compact()"
+            )
+        self._preparer.must_hide_all = True
+        self._preparer.must_summarize = self._preparer.must_summarize or summary
+
+    def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
+        """Store a whole conversation, its last answer included. Nothing is hidden, and no view is made.
+
+        For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer.
+        Returns what the session cost, in USD, that answer included. Raises ConflictError, DialectError, StoreError.
+        """
+        return self._run(self._store_messages(make_incoming_request(messages, tools, system)))
+
+    def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
+        """Record the usage that the provider reported for the newest call.
+
+        usage: the provider's `usage`, or a response that has one; of a stream the last chunk, or the final message.
+               Where a response has none, the next diagnostics note it, once.
+        call, branch: of an earlier call whose answer came late, as in its diagnostics. Ignored where the messages
+               continue another branch since.
+
+        It is stored with the next call, by `settle`, or when the session is closed. Raises DialectError for what can
+        report no usage, such as a text or the stream itself.
+        """
+        found = find_usage(usage)
+        at_hand = self._preparer.branch
+        if found is None:
+            self._calls.add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
+            return
+        if at_hand is None or at_hand.session.newest_call is None:
+            self._calls.add_note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
+            return
+        if branch not in ("", at_hand.key):
+            return
+        # Other processes may have made calls since then.
+        known = at_hand.session.state.calls
+        of_call = min(call or self._calls.newest_call, known) or known
+        at_hand.session.record_event(UsageReported(call=of_call, usage=found))
+
+    def overflowed(self, error: object) -> bool:
+        """Return whether `error`, an exception or its text, says that the prompt was too long.
+
+        If it does, the model's window is known from then on: prepare the same messages again.
+        """
+        found = signals.parse_overflow(_find_error_body(error))
+        branch = self._preparer.branch
+        if found is None or found.limit is None or branch is None:
+            return False
+        branch.session.record_event(
+            WindowLearned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0)
+        )
+        return True
+
+    def _store_messages(self, incoming: IncomingRequest) -> Steps[Costs]:
+        dialect = self._preparer.detect_dialect(incoming, self.options.model)
+        branch, _, _ = yield from self._preparer.follow_history(incoming, dialect)
+        yield from self._preparer.write_branch(branch)
+        return compute_costs(branch.session, self._calls.open_ledger(branch))
+
+
+def _find_error_body(error: object) -> object:
+    """Return the body that a provider's package keeps of an error, else the error's text."""
+    body = getattr(error, "body", None)
+    if body is not None:
+        return convert_to_json(body)
+    if isinstance(error, Mapping):
+        return error
+    return str(error)

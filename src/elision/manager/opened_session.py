@@ -1,0 +1,77 @@
+"""What the parts of a context manager share: its options, store, session and lock, and how they run work."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TypeVar
+
+from elision.errors import UnknownHandle
+from elision.manager.branch import SessionBranch
+from elision.manager.caller_lock import CallerLock
+from elision.manager.context_options import Options
+from elision.manager.drivers import Steps, run_steps, run_steps_async
+from elision.manager.preparation import CallPreparer
+from elision.manager.prepared_calls import PreparedCalls
+from elision.manager.summary_worker import SummaryRunner
+from elision.stores.store import Store
+from elision.stores.store_urls import open_store
+from elision.summarizers.factory import make_summarizer
+
+_T = TypeVar("_T")
+
+
+class OpenedSession:
+    """One session of one caller, with its store. The methods of a context manager are in the classes that extend it.
+
+    Work that waits for the store or the summarizer is a generator of steps, which `_run` runs for sync methods and
+    `_run_async` for async ones. Both let one caller at a time run.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        writer = options.summarizer
+        if writer is None or isinstance(writer, str):
+            # The key is in the provider's usual variable, as for the provider's own client.
+            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=options.redaction)
+        self._summary_runner = SummaryRunner(writer, seconds=options.summary_seconds, background=options.background)
+        store = options.store
+        self._owns_store = isinstance(store, str)
+        self._store: Store = open_store(store) if isinstance(store, str) else store
+        name = options.session or f"session-{uuid.uuid4().hex[:12]}"
+        self._preparer = CallPreparer(options, self._store, name)
+        self._calls = PreparedCalls(self._preparer, self._summary_runner)
+        self._lock = CallerLock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} session={self.session!r} turns={self.turns}>"
+
+    @property
+    def session(self) -> str:
+        """The session's name; in a family the name of the session that the messages continue."""
+        return self._calls.session
+
+    @property
+    def turns(self) -> int:
+        """Number of turns in the log of the present history, as far as it was read here."""
+        branch = self._preparer.branch
+        if branch is None:
+            return 0
+        return len(branch.session.state.turns)
+
+    def _run(self, steps: Steps[_T]) -> _T:
+        """Run steps in this thread, as the one caller, and return their result."""
+        with self._lock:
+            return run_steps(steps, self._summary_runner)
+
+    async def _run_async(self, steps: Steps[_T]) -> _T:
+        """Run steps as the one caller, with what takes time off the event loop, and return their result."""
+        async with self._lock:
+            return await run_steps_async(steps, self._summary_runner)
+
+    def _find_branch(self) -> SessionBranch:
+        """Return the present branch, or the stored one that changed last. Raises UnknownHandle, StoreError."""
+        found = self._preparer.branch or self._preparer.branch_lookup.load_latest_branch()
+        if found is None:
+            raise UnknownHandle(f"session {self._preparer.session!r} has no turns yet")
+        return found

@@ -1,0 +1,283 @@
+"""Prepare the calls of one session: a request in, the context of its next call out, with what failed in its place.
+
+Where preparing fails, the agent's request is sent unchanged (I9). Only three failures are raised: a budget that nothing
+fits, a second writer, and messages that are none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from elision.engine import CallTerms, Session
+from elision.errors import BudgetError, ConflictError, DialectError, LimitError
+from elision.manager import recall_tools
+from elision.manager.branch import HistoryChange, SessionBranch, session_name
+from elision.manager.call_diagnostics import build_diagnostics, build_failed_diagnostics, compute_costs
+from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
+from elision.manager.drivers import ComputeOn, Steps
+from elision.manager.history import History, find_history_end
+from elision.manager.ledger import Ledger
+from elision.manager.outgoing_request import (
+    ClientBreakpoints,
+    IncomingRequest,
+    OutgoingRequest,
+    build_request,
+    build_unchanged_request,
+    find_client_breakpoints,
+    needs_breakpoints,
+)
+from elision.manager.preparation import CallPreparer, ShapeMismatch
+from elision.manager.prompt_text import PromptSource
+from elision.manager.shared_log import PASS_TRIES
+from elision.manager.summary_worker import SummaryRunner
+from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
+from elision.providers.live.client_messages import remove_tags
+from elision.providers.shared import capabilities
+from elision.telemetry.diagnostics import Diagnostics, Fault
+
+_log: Final = logging.getLogger("elision.manager")
+
+
+class PreparedCalls:
+    """The calls of one session, in their order.
+
+    newest_call: number of the newest call that was prepared here.
+    """
+
+    def __init__(self, preparer: CallPreparer, summary_runner: SummaryRunner) -> None:
+        self.options = preparer.options
+        self.newest_call = 0
+        self._preparer = preparer
+        self._summary_runner = summary_runner
+        #: Notes for the next diagnostics.
+        self._notes: list[str] = []
+        #: All notes so far: each is given once.
+        self._past_notes: set[str] = set()
+
+    @property
+    def session(self) -> str:
+        """The session's name; in a family the name of the session that the messages continue."""
+        branch = self._preparer.branch
+        if self.options.family and branch is not None:
+            return session_name(branch.key)
+        return self._preparer.session
+
+    def prepare_view(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
+        """Prepare one call for messages, with the boundary of I9 around it."""
+        started = time.perf_counter()
+        self._preparer.faults = []
+        try:
+            view = yield from self._prepare_with_retries(incoming, model or self.options.model, started, admit)
+        except (BudgetError, LimitError):
+            raise
+        except Exception as error:
+            # The one boundary where Elision's own failures end (I9). The next call loads the branch from the store,
+            # which has what other processes wrote; what was read halfway is read again.
+            self._preparer.branch = None
+            if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
+                raise
+            if isinstance(error, ShapeMismatch):
+                # The client sent it so, and its provider may refuse it.
+                _log.warning("session %s: the request goes out as it came: %s", self.session, error)
+            else:
+                self.log_error("the request goes out as it came")
+            view = self._pass_through(incoming, error, time.perf_counter() - started)
+        except BaseException:
+            # Cancelled or interrupted, at any point: as above.
+            self._preparer.branch = None
+            raise
+        yield ComputeOn.CALLER
+        self.notify_listeners(view.diagnostics)
+        return view
+
+    def _prepare_with_retries(
+        self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
+    ) -> Steps[ContextView]:
+        """Prepare one call, again where other processes wrote meanwhile: in a shared log that is no error."""
+        for _ in range(PASS_TRIES - 1 if self.options.is_shared else 0):
+            try:
+                return (yield from self._prepare_once(incoming, model, started, admit))
+            except ConflictError:
+                self._preparer.faults.clear()
+        return (yield from self._prepare_once(incoming, model, started, admit))
+
+    def settle(self) -> Steps[Fault | None]:
+        """Write the unsaved records. Return what failed."""
+        try:
+            return (yield from self._preparer.write_unsaved())
+        except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
+            self.log_error("what happened could not be written")
+            self._preparer.branch = None
+            return self._preparer.report_fault("engine", error)
+
+    def _prepare_once(
+        self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
+    ) -> Steps[ContextView]:
+        dialect = self._preparer.detect_dialect(incoming, model)
+        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
+        abilities = capabilities.find_capabilities(model)
+        thinking: ThinkingPolicy = "ignore"
+        if dialect.name == "anthropic":
+            thinking = choose_thinking_policy(abilities, self.options.thinking)
+        self._preparer.is_thinking_bound = thinking != "ignore"
+        branch, history, change = yield from self._preparer.follow_history(incoming, dialect)
+        if admit is not None:
+            ledger = self.open_ledger(branch)
+            costs = compute_costs(branch.session, ledger)
+            admit(SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd))
+        branch.session.terms = self._make_terms(branch.session, incoming, history, thinking)
+        view = yield from self._preparer.decide_view(branch, incoming, model)
+        marks = needs_breakpoints(self.options.cache_control, branch.session)
+        if self.options.shadow:
+            sent = build_unchanged_request(incoming, history)
+        else:
+            sent = build_request(incoming, history, branch.session, view, thinking, abilities, mark=marks)
+        sent = recall_tools.add_recall_tools(sent, branch.session, dialect.name)
+        if recall_tools.is_offer_refused(branch.session, self.options.offer, bound=self._preparer.is_thinking_bound):
+            sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
+        if history.unknown_places:
+            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect.name)))
+        # Where the provider clears by itself, the request has no placeholders.
+        if thinking != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
+            self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        made = self.make_view(branch, sent, change, model, started, dialect.name)
+        unanswered = incoming.messages[incoming.end :]
+        if made.source is None or not unanswered:
+            return made
+        return replace(made, source=replace(made.source, unanswered=unanswered))
+
+    def _make_terms(
+        self, session: Session, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy
+    ) -> CallTerms:
+        """Return the terms of this call. thinking: how bound thinking is treated."""
+        client = ClientBreakpoints(has_any=True, hour_messages=None)
+        if history.dialect.has_blocks:
+            client = find_client_breakpoints(incoming)
+        hour_turn = None
+        if client.hour_messages is not None:
+            hour_turn = max(0, history.count_intact_turns(client.hour_messages))
+        who = self.options.cache_control
+        return CallTerms(
+            may_summarize=thinking != "native",
+            editable_from=find_editable_from(session.state.turns) if thinking == "defer" else 1,
+            recall_blocked=recall_tools.must_withhold_tools(
+                session, incoming.tools, bound=self._preparer.is_thinking_bound
+            ),
+            no_cache_marks=who != "client" and not client.has_any,
+            breakpoints="gaps" if who == "gaps" else "always",
+            hour_turn=hour_turn,
+        )
+
+    def make_view(
+        self,
+        branch: SessionBranch,
+        sent: OutgoingRequest,
+        change: HistoryChange,
+        model: str,
+        started: float,
+        dialect: str,
+    ) -> ContextView:
+        """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
+        waited = self._summary_runner.waited_seconds
+        self._summary_runner.waited_seconds = 0.0
+        self.newest_call = branch.session.state.calls
+        ledger = self.open_ledger(branch)
+        diagnostics = build_diagnostics(branch, ledger, session=self.session, history=change.value, model=model)
+        diagnostics = replace(
+            diagnostics,
+            shadow=branch.session.shadow,
+            faults=tuple(self._preparer.faults),
+            notes=(*sent.notes, *self._preparer.notes, *self._notes, *self._preparer.take_summary_note()),
+            seconds=time.perf_counter() - started,
+            summarizer_seconds=waited,
+        )
+        self._notes.clear()
+        return _make_context_view(sent, dialect, diagnostics, _find_source(branch.session))
+
+    def add_note_once(self, note: str) -> None:
+        """Add `note` to the next diagnostics, unless earlier ones had it."""
+        if note not in self._past_notes:
+            self._past_notes.add(note)
+            self._notes.append(note)
+
+    def open_ledger(self, branch: SessionBranch) -> Ledger:
+        """Return the branch's ledger, made at the first use."""
+        if branch.ledger is None:
+            branch.ledger = Ledger(self._preparer.prices, self.options.find_prices)
+        return branch.ledger
+
+    def _pass_through(self, incoming: IncomingRequest, error: Exception, seconds: float) -> ContextView:
+        """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
+        self._preparer.add_fault("engine", error)
+        diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
+        dialect: str = self.options.dialect
+        if dialect == "auto":
+            dialect = "openai"
+        messages = remove_tags(incoming.messages)
+        sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
+        return _make_context_view(sent, dialect, diagnostics)
+
+    def notify_listeners(self, diagnostics: Diagnostics) -> None:
+        for listener in self.options.listeners:
+            try:
+                listener(diagnostics)
+            except Exception:
+                if self.options.on_fault == "raise":
+                    raise
+                # A listener must not stop the agent.
+                self.log_error("a listener failed")
+
+    def log_error(self, what: str) -> None:
+        """Log the present exception with its traceback, redacted: its message may hold secrets."""
+        trace = self.options.redaction.redact_text(traceback.format_exc())
+        _log.error("session %s: %s\n%s", self.session, what, trace)
+
+
+def make_incoming_request(
+    messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None = None
+) -> IncomingRequest:
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
+    # An iterator is read once, and only lists are compared in C.
+    if type(messages) is not list:
+        messages = list(messages)
+    return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
+
+
+def _describe_unknown(places: Sequence[int], dialect: str) -> str:
+    """Return the note for messages whose role is unknown."""
+    others = " has"
+    if len(places) > 1:
+        others = f" and {len(places) - 1} more have"
+    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
+
+
+def _find_source(session: Session) -> PromptSource | None:
+    """Return what the newest call of `session` shows: the client's own messages in shadow mode."""
+    newest = session.newest_call
+    if newest is None:
+        return None
+    if session.shadow:
+        return PromptSource(view=newest.raw_view)
+    return PromptSource(view=newest.view, covers=session.state.covered_turns)
+
+
+def _make_context_view(
+    sent: OutgoingRequest, dialect: str, diagnostics: Diagnostics, source: PromptSource | None = None
+) -> ContextView:
+    return ContextView(
+        messages=sent.messages,
+        dialect=dialect,
+        diagnostics=diagnostics,
+        system=sent.system,
+        tools=sent.tools,
+        extra=sent.extra,
+        betas=sent.betas,
+        added_tools=list(sent.added_tools),
+        source=source,
+    )

@@ -1,0 +1,61 @@
+"""What a session is so far, and its summaries, for the caller of a context manager."""
+
+from __future__ import annotations
+
+from elision.errors import UnknownHandle
+from elision.manager.call_diagnostics import build_context_report
+from elision.manager.context_options import describe_without_recall_rules
+from elision.manager.drivers import make_steps
+from elision.manager.opened_session import OpenedSession
+from elision.manager.summary_list import SessionSummary, list_summaries
+from elision.telemetry.context_report import ContextReport
+
+
+class Reports(OpenedSession):
+    """The reports of a context manager's session."""
+
+    def report(self) -> ContextReport:
+        """Return what the session is so far: phases, summaries, savings, and where its tokens are.
+
+        A session that this object has not read yet is read from the store. Raises StoreError.
+        """
+        with self._lock:
+            return self._build_report()
+
+    async def report_async(self) -> ContextReport:
+        """Do as `report`, off the event loop. Other callers wait until it has ended."""
+        return await self._run_async(make_steps(self._build_report))
+
+    def summaries(self) -> list[SessionSummary]:
+        """Return the summaries of the session, oldest first, with texts, covered turns, writers, tokens and USD.
+
+        The newest is in the view; it has merged the earlier ones. Before the first call it is read from the store;
+        [] where there is none. Raises StoreError.
+        """
+        with self._lock:
+            return self._list_summaries()
+
+    async def summaries_async(self) -> list[SessionSummary]:
+        """Do as `summaries`, off the event loop. Other callers wait until it has ended."""
+        return await self._run_async(make_steps(self._list_summaries))
+
+    def _build_report(self) -> ContextReport:
+        try:
+            branch = self._find_branch()
+        except UnknownHandle:
+            return ContextReport(session=self.session, model=self.options.model, shadow=self.options.shadow)
+        newest = branch.session.newest_call
+        return build_context_report(
+            branch,
+            self._calls.open_ledger(branch),
+            session=self.session,
+            model=(newest.model if newest else "") or self.options.model,
+            strategy=describe_without_recall_rules(self._preparer.strategy),
+        )
+
+    def _list_summaries(self) -> list[SessionSummary]:
+        try:
+            session = self._find_branch().session
+        except UnknownHandle:
+            return []
+        return list_summaries(session.events, session.sizer, session.prices)

@@ -1,0 +1,110 @@
+"""Checks a store: reads every frame, record, text and page, and compares the directory with the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+from elision.errors import CorruptError
+from elision.stores.linear_hash.catalogue import Catalogue
+from elision.stores.linear_hash.log import FrameReader
+from elision.stores.linear_hash.records import RecordPacker, iterate_records
+from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
+from elision.stores.store import Finding
+
+
+def check_store(folder: StoreFolder, packer: RecordPacker) -> list[Finding]:
+    """Return what is wrong in the store of `folder`. Raises OSError."""
+    try:
+        opened = folder.open_log(packer)
+    except CorruptError as error:
+        return [Finding(place="log", what=str(error), lost=True)]
+    if opened is None:
+        return []
+    with closing(opened.file):
+        return list(_check_opened(folder, opened, packer))
+
+
+def _check_opened(folder: StoreFolder, opened: OpenLog, packer: RecordPacker) -> Iterator[Finding]:
+    if opened.reader.is_header_damaged:
+        yield Finding(place="log", what="one of the two copies of its header is damaged")
+    whole, findings = _read_whole_log(opened, packer)
+    yield from findings
+    yield from _check_sessions(opened, packer)
+    if opened.directory_error:
+        yield Finding(place="directory", what=f"{opened.directory_error}; it is made from the log")
+    elif not any(finding.lost for finding in findings):
+        yield from _compare_directories(opened.catalogue, whole)
+
+
+def _read_whole_log(opened: OpenLog, packer: RecordPacker) -> tuple[Catalogue, list[Finding]]:
+    """Return what all records of the log add up to, and what is wrong with its frames."""
+    reader = FrameReader(opened.file, (opened.reader.log_id, opened.reader.key_id))
+    catalogue = Catalogue(reader.key_id, opened.view, packer)
+    findings = []
+    while reader.end < opened.reader.end:
+        # A frame that a writer adds meanwhile is not a part of this check.
+        frame = next(reader.iterate_frames(), None)
+        if frame is None:
+            break
+        for header in iterate_records(frame.data, frame.start):
+            start = header.place - frame.start
+            try:
+                catalogue.enter_record(header, frame.data[start : start + header.size])
+            except CorruptError as error:
+                findings.append(Finding(place=f"log, byte {header.place}", what=str(error), lost=True))
+    findings += [
+        Finding(place=f"log, bytes {each.first} to {each.last}", what=each.what, lost=True) for each in reader.damage
+    ]
+    if reader.end < opened.reader.end:
+        what = f"the directory names {opened.reader.end - reader.end} bytes more than the log has"
+        findings.append(Finding(place=f"log, byte {reader.end}", what=what, lost=True))
+    if opened.reader.is_cut():
+        what = "the log was cut: no end mark follows; what was after this byte is lost"
+        findings.append(Finding(place=f"log, byte {reader.end}", what=what, lost=True))
+    return catalogue, findings
+
+
+def _check_sessions(opened: OpenLog, packer: RecordPacker) -> Iterator[Finding]:
+    """Read every record of every session."""
+    catalogue = opened.catalogue
+    for session in catalogue.by_key.values():
+        turns = set()
+        size = 0
+        for number in range(1, session.records + 1):
+            place = f"session {session.key!r}, record {number}"
+            offset = catalogue.find_record(session.number, number)
+            if offset is None:
+                yield Finding(place=place, what="it is missing", lost=True)
+                continue
+            try:
+                header, data = opened.view.read_record(offset)
+                packer.unpack_event(header, data, catalogue.read_text)
+            except (CorruptError, ValueError) as error:
+                yield Finding(place=place, what=str(error), lost=True)
+                continue
+            size += header.raw_bytes
+            if header.turn:
+                turns.add(header.turn)
+            if header.number != number:
+                yield Finding(place=place, what=f"record {header.number} is in its place", lost=True)
+        if (len(turns), size) != (session.turns, session.raw_bytes):
+            stated = (
+                f"{session.turns} turns and {session.raw_bytes} bytes are stated, {len(turns)} and {size} are there"
+            )
+            yield Finding(place=f"session {session.key!r}", what=stated)
+
+
+def _compare_directories(found: Catalogue, made: Catalogue) -> Iterator[Finding]:
+    """Compare the directory's file with one made from the log."""
+    for bucket, key, _ in found.directory.iterate_entries():
+        if found.directory.is_misplaced(bucket, key):
+            yield Finding(place=f"directory, bucket {bucket}", what="an entry belongs to another bucket")
+    ours = Counter(entry[1:] for entry in found.directory.iterate_entries())
+    theirs = Counter(entry[1:] for entry in made.directory.iterate_entries())
+    if ours != theirs:
+        more, less = (ours - theirs).total(), (theirs - ours).total()
+        yield Finding(place="directory", what=f"{more} entries are not in the log, {less} are missing")
+    if found.by_key != made.by_key or found.next_number != made.next_number:
+        yield Finding(place="directory", what="the catalogue differs from the log")

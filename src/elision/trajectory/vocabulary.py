@@ -1,0 +1,172 @@
+"""The vocabularies that ship with the package, and the encoders that count tokens by them.
+
+tiktoken is the reference. gigatoken (the extra `fast-tokens`) is some 20 times faster; it is used where it is installed
+and never changes a count.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+from elision.errors import SpecError, describe_error
+
+_log: Final = logging.getLogger("elision.trajectory")
+
+#: Returns the tokens of a text.
+Encode: TypeAlias = Callable[[str], Sized]
+
+#: A text with contractions, digits, white space, scripts and emoji: a wrong splitter counts it differently.
+PROBE: Final = (
+    "It's THEY'LL camelCase HTTPServer x1234567 3.14159\r\n\n\n\t  def f(a_b):  # naïve ÄÖÜ straße ПРИВЕТ мир\n"
+    "{\"key\": [1, 22, 4444]}   \n'quoted'/path/to/file.py:12: …→ 日本語 한국어 👩‍👩‍👧 ===>>>\n"
+)
+#: Texts of these characters alone are counted by gigatoken. Tokenizers split a text by the classes of its characters,
+#: and gigatoken knows a newer Unicode than tiktoken: what it takes for a letter may be none to tiktoken. In these
+#: ranges no character will become a letter, mark or number.
+_SETTLED: Final = re.compile(
+    "[\x00-\u0377\u0391-\u03a1\u03a3-\u052f\u1e00-\u1eff\u2000-\u2064\u20a0-\u20bf\u2100-\u218b\u2190-\u2bff"
+    "\u3000-\u303f\u3041-\u3096\u3099-\u30ff\u3400-\u4dbf\u4e00-\u9fef\uac00-\ud7a3\ufe0f\uff01-\uff5e\ufffd"
+    "\U0001f300-\U0001faff]*"
+)
+#: Characters after which gigatoken is loaded anew: it keeps every word that it ever split.
+RENEWED_AFTER: Final = 32_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """A vocabulary as OpenAI publishes it (tiktoken, MIT).
+
+    file, digest: its ranks, compressed, and the SHA-256 of them decompressed.
+    pattern:      splits a text into words. special_tokens: by their names.
+    probe_tokens: what PROBE counts.
+    """
+
+    file: str
+    digest: str
+    pattern: str
+    special_tokens: Mapping[str, int]
+    probe_tokens: int
+
+
+VOCABULARIES: Final[Mapping[str, Vocabulary]] = {
+    "o200k": Vocabulary(
+        file="o200k_base.tiktoken.gz",
+        digest="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        pattern=r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+        r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+        probe_tokens=81,
+    ),
+    "cl100k": Vocabulary(
+        file="cl100k_base.tiktoken.gz",
+        digest="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        pattern=r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
+        r"|\s*[\r\n]|\s+(?!\S)|\s",
+        special_tokens={
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+        probe_tokens=94,
+    ),
+}
+
+
+class Encoder(Protocol):
+    """Counts the tokens of a text without lone surrogates. Special tokens in a text are text."""
+
+    def count(self, text: str) -> int: ...
+
+
+class TiktokenEncoder:
+    """Counts by tiktoken. Raises SpecError if the vocabulary's file is damaged."""
+
+    def __init__(self, name: str) -> None:
+        import tiktoken  # 23 ms, and not every user of the values counts
+
+        vocabulary = VOCABULARIES[name]
+        ranks = {}
+        for line in _read_ranks(vocabulary).splitlines():
+            token, rank = line.split()
+            ranks[base64.b64decode(token)] = int(rank)
+        self._encoding = tiktoken.Encoding(
+            name=name,
+            pat_str=vocabulary.pattern,
+            mergeable_ranks=ranks,
+            special_tokens=dict(vocabulary.special_tokens),
+        )
+
+    def count(self, text: str) -> int:
+        # Special tokens in recorded text are text: a trajectory must not be able to shrink or break its own count.
+        return len(self._encoding.encode_ordinary(text))
+
+
+class GigatokenEncoder:
+    """Counts by gigatoken, and by tiktoken what the two may split differently.
+
+    Raises ImportError if gigatoken is not installed, and SpecError if it counts PROBE differently.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._reference: TiktokenEncoder | None = None
+        self._encode = _load_gigatoken(name)
+        self._counted_characters = 0
+        tokens = len(self._encode(PROBE))
+        if tokens != VOCABULARIES[name].probe_tokens:
+            raise SpecError(f"it counts {tokens} tokens of {name} where {VOCABULARIES[name].probe_tokens} are right")
+
+    def count(self, text: str) -> int:
+        if not text.isascii() and not _SETTLED.fullmatch(text):
+            if self._reference is None:
+                self._reference = TiktokenEncoder(self._name)
+            return self._reference.count(text)
+        self._counted_characters += len(text)
+        if self._counted_characters > RENEWED_AFTER:
+            self._encode = _load_gigatoken(self._name)
+            self._counted_characters = len(text)
+        return len(self._encode(text))
+
+
+def load_fastest_encoder(name: str) -> Encoder:
+    """Return the fastest encoder of vocabulary `name` that is installed. All of them count the same."""
+    try:
+        return GigatokenEncoder(name)
+    except ImportError:
+        return TiktokenEncoder(name)
+    except Exception as error:  # noqa: BLE001 - a release that works differently must cost speed alone
+        _log.warning("tokens are counted by tiktoken, as gigatoken cannot be used: %s", describe_error(error))
+        return TiktokenEncoder(name)
+
+
+def _load_gigatoken(name: str) -> Encode:
+    import numpy  # noqa: F401 - what it returns is an array; without numpy its compiled code panics
+    from gigatoken.gigatoken_rs import BPETokenizer
+
+    # It reads a file only.
+    with tempfile.TemporaryDirectory(prefix="elision-") as folder:
+        path = Path(folder) / "ranks.tiktoken"
+        path.write_bytes(_read_ranks(VOCABULARIES[name]))
+        encode: Encode = BPETokenizer.from_tiktoken(path, name, None).encode
+    return encode
+
+
+def _read_ranks(vocabulary: Vocabulary) -> bytes:
+    packed = files("elision.trajectory").joinpath("vocabularies", vocabulary.file).read_bytes()
+    raw = gzip.decompress(packed)
+    if hashlib.sha256(raw).hexdigest() != vocabulary.digest:
+        raise SpecError(f"the vocabulary {vocabulary.file} is damaged; reinstall elision")
+    return raw

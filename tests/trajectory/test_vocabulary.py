@@ -1,0 +1,142 @@
+"""Encoders: the reference, and the fast one, which never changes a count."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+
+import pytest
+from benchmarks.stitched import SAMPLES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elision.errors import SpecError
+from elision.formats.registry import read_runs
+from elision.trajectory import vocabulary
+from elision.trajectory.tokens import VocabularyCounter
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.vocabulary import (
+    PROBE,
+    VOCABULARIES,
+    Encoder,
+    GigatokenEncoder,
+    TiktokenEncoder,
+    load_fastest_encoder,
+)
+
+NAMES = list(VOCABULARIES)
+_ENCODERS: dict[str, tuple[Encoder, Encoder]] = {}
+
+
+def load_encoders(name: str) -> tuple[Encoder, Encoder]:
+    """The reference and the fast encoder of `name`, loaded once; skips where gigatoken is not installed."""
+    pytest.importorskip("gigatoken")
+    if name not in _ENCODERS:
+        _ENCODERS[name] = (TiktokenEncoder(name), GigatokenEncoder(name))
+    return _ENCODERS[name]
+
+
+def count_characters_in_context(encoder: Encoder, characters: range) -> dict[str, int]:
+    """The count of a text that has a character next to letters, digits, space, punctuation and line ends, by it."""
+    counts = {}
+    for number in characters:
+        one = chr(number)
+        if vocabulary._SETTLED.fullmatch(one):
+            counts[one] = encoder.count(
+                f"a{one}b 12{one}3 {one} A{one}B{one}{one}a ={one}\n{one}'s'{one} .{one}\r\n  {one}"
+            )
+    return counts
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fast_encoder_counts_recorded_texts_the_same(name: str) -> None:
+    """Every text of the sample runs has one count, whoever counts it."""
+    reference, fast = load_encoders(name)
+    runs = [run for run in read_runs(SAMPLES) if isinstance(run, Trajectory)]
+    texts = {message.text for run in runs for message in run.head.messages}
+    for turn in (turn for run in runs for turn in run.turns):
+        texts |= {turn.text, turn.reasoning, *(action.arguments for action in turn.actions)}
+        texts |= {observation.text for observation in turn.observations}
+    assert len(texts) > 100
+    assert [text for text in texts if reference.count(text) != fast.count(text)] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
+            st.sampled_from(
+                ["'s", "'LL", "'ſ", "<|endoftext|>", "   ", "\r\n", "\n\n\n", "ſ", "İ", "K", "👩‍👩‍👧", "一" * 9]
+            ),
+            st.sampled_from([" " * 3_000, "a" * 3_000, "\n" * 3_000, "1" * 3_000, "=-" * 3_000, "\u0301" * 500]),
+        ),
+        max_size=12,
+    ).map("".join)
+)
+def test_the_fast_encoder_counts_any_text_the_same(name: str, text: str) -> None:
+    """Any text has one count: any script, unassigned characters, control tokens, long runs."""
+    reference, fast = load_encoders(name)
+    assert fast.count(text) == reference.count(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settled_characters_are_split_the_same(name: str) -> None:
+    """The characters that the fast encoder takes for settled are of one class to both."""
+    reference, fast = load_encoders(name)
+    for block in (range(0x3000), range(0x3000, 0xD800, 7), range(0xE000, 0x10000), range(0x1F000, 0x1FB00)):
+        assert count_characters_in_context(fast, block) == count_characters_in_context(reference, block)
+
+
+@pytest.mark.parametrize("letter", ["\u088f", "\ua7ce", "\U00018dd8"])
+def test_letters_newer_than_the_reference_are_left_to_it(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
+    """A text with a letter that only the fast encoder's Unicode knows is counted by the reference."""
+    reference, fast = load_encoders("cl100k")
+    monkeypatch.setattr(fast, "_encode", None)
+    text = f"word{letter}word"
+    assert fast.count(text) == reference.count(text)
+
+
+def test_the_fast_encoder_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is bounded: it is loaded anew when it has counted so many characters, and counts the same."""
+    pytest.importorskip("gigatoken")
+    loads: list[str] = []
+    load = vocabulary._load_gigatoken
+    monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: loads.append(name) or load(name))
+    monkeypatch.setattr(vocabulary, "RENEWED_AFTER", 1_000)
+    fast = GigatokenEncoder("cl100k")
+    assert {fast.count("word " * 100) for _ in range(5)} == {100 + 1}
+    assert loads == ["cl100k"] * 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_probe_is_counted_right(name: str) -> None:
+    """What the probe must count is what the reference counts."""
+    assert TiktokenEncoder(name).count(PROBE) == VOCABULARIES[name].probe_tokens
+
+
+def test_an_encoder_that_counts_differently_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A release that counts the probe differently is left alone, and the log says so."""
+    monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: list)
+    with caplog.at_level(logging.WARNING, "elision.trajectory"):
+        assert isinstance(load_fastest_encoder("cl100k"), TiktokenEncoder)
+    assert "gigatoken cannot be used: SpecError: it counts" in caplog.text
+
+
+def test_counting_without_the_fast_encoder(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Where gigatoken is not installed tiktoken counts, without a word."""
+    monkeypatch.setitem(sys.modules, "gigatoken", None)
+    monkeypatch.setitem(sys.modules, "gigatoken.gigatoken_rs", None)
+    assert isinstance(load_fastest_encoder("cl100k"), TiktokenEncoder)
+    assert not caplog.text
+
+
+def test_a_damaged_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary whose bytes are not the published ones is refused: wrong counts would be believed."""
+    damaged = replace(VOCABULARIES["cl100k"], digest="0" * 64)
+    monkeypatch.setattr(vocabulary, "VOCABULARIES", {"cl100k": damaged})
+    with pytest.raises(SpecError, match=r"cl100k_base\.tiktoken\.gz is damaged; reinstall"):
+        VocabularyCounter("cl100k").count("a")
