@@ -75,13 +75,8 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
 
 def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str]) -> frozenset[str]:
     """Return the items of `text` that the agent has not written, that are not shown anyway, and that are not common."""
-    return frozenset(
-        item
-        for item in find_items(text)
-        if item not in known.written_by_agent
-        and item not in shown_items
-        and known.seen_counts.get(item, 0) < COMMONPLACE
-    )
+    new = frozenset(find_items(text)) - known.written_by_agent - shown_items
+    return frozenset(item for item in new if known.seen_counts.get(item, 0) < COMMONPLACE)
 
 
 #: Scores below this are not worth their tokens at every later call.

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from elision.summarizers.actions import find_command_line, find_path
 from elision.summarizers.prose import join_lines
@@ -51,28 +52,69 @@ _KINDS: tuple[tuple[str, Callable[[str], object], float], ...] = (
 )
 #: The label of facts whose source is no help.
 OTHER = "other"
-_PER_TURNS = 0.9
+#: What the number of turns adds that showed an item.
+_TURNS_WEIGHTS = [0.0, *(0.9 * math.log2(turns) for turns in range(1, 9))]
 _PER_AGE = 0.02
 _PER_SIZE = 0.15
+#: Added to what stands after a key.
+_LABELLED = 0.3
 _OLDEST = 60
+#: Items of the result that a fact of an earlier digest is taken to come from.
+_OLD_SIZE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """An item under its label: the key before it, or the file or tool it was seen in."""
 
     label: str
     text: str
 
 
-@dataclass(slots=True)
-class _Sighting:
-    """Where an item was seen: in how many turns, how long ago (turns), and in how small a result (items) of what."""
+class _Traits(NamedTuple):
+    """What the text of an item says of it. length_cost: what is short leaves room for more."""
 
-    turns: int
-    age: int
+    kind: str
+    weight: float
+    length_cost: float
+    is_telling: bool
+
+
+class _Result(NamedTuple):
+    """A result: the items that it shows, and its source. size: how many items there are, where not all are known."""
+
     size: int
     source: str
+    items: Sequence[str]
+
+
+class _Sightings:
+    """Where items were seen. Its methods take all items of a result or a turn at once: there are 40 in one.
+
+    turns: in how many turns, by item. ages: how many turns ago the newest was, at most `_OLDEST`.
+    """
+
+    def __init__(self, before: Sequence[Fact], age: int) -> None:
+        seen = [fact.text for fact in before]
+        self.turns = Counter(dict.fromkeys(seen, 1))
+        self.ages = dict.fromkeys(seen, min(_OLDEST, age))
+        self._results = [_Result(_OLD_SIZE, fact.label, [fact.text]) for fact in before]
+
+    def add_turn(self, turn: Turn, age: int) -> None:
+        shown: set[str] = set()
+        for observation in turn.observations:
+            items = find_items(observation.text)
+            shown.update(items)
+            self._results.append(_Result(len(items), name_source(turn, observation), items))
+        self.turns.update(shown)
+        self.ages.update(dict.fromkeys(shown, min(age, _OLDEST)))
+
+    def find_sources(self) -> dict[str, tuple[float, str]]:
+        """Return by item what the size of the smallest result that showed it costs, and the source of that result."""
+        sources: dict[str, tuple[float, str]] = {}
+        for result in sorted(self._results, key=lambda result: -result.size):
+            cost = _PER_SIZE * max(0.0, math.log2((result.size + 1) / 10))
+            sources.update(dict.fromkeys(result.items, (cost, result.source)))
+        return sources
 
 
 def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
@@ -80,17 +122,20 @@ def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()
 
     known: text whose items need not be repeated: the task.
     """
-    sightings = {fact.text: _Sighting(1, min(_OLDEST, len(turns)), 10, fact.label) for fact in before}
+    sightings = _Sightings(before, age=len(turns))
     for turn in turns:
-        _record_sightings(turn, turns[-1].index - turn.index, sightings)
+        sightings.add_turn(turn, turns[-1].index - turn.index)
+    sources = sightings.find_sources()
     keys = _find_keys(turns)
-    excluded = _collect_written_items(turns, known) | set(keys.values()) | _find_consecutive_numbers(sightings)
-    weights = {}
-    for text, sighting in sightings.items():
-        if text not in excluded and _is_telling(text):
-            weights[text] = _weigh_item(text, sighting, text in keys)
-    ranked = sorted(weights, key=lambda text: (-weights[text], text))
-    return [Fact(keys.get(text) or sightings[text].source, text) for text in ranked]
+    excluded = _collect_written_items(turns, known).union(keys.values(), _find_consecutive_numbers(sources))
+    weighed = []
+    for text in sources.keys() - excluded:
+        traits = _find_traits(text)
+        if traits.is_telling:
+            size_cost = sources[text][0]
+            weight = traits.weight + _TURNS_WEIGHTS[min(8, sightings.turns[text])] - _PER_AGE * sightings.ages[text]
+            weighed.append((traits.length_cost - (weight - size_cost + _LABELLED * (text in keys)), text))
+    return [Fact(keys.get(text) or sources[text][1], text) for _, text in sorted(weighed)]
 
 
 def parse_facts(line: str) -> Iterator[Fact]:
@@ -126,7 +171,7 @@ def render_facts(chosen: Iterable[Fact]) -> list[str]:
 
 def quote_fact(text: str) -> str:
     """Return `text` as the digest writes it."""
-    if _classify_item(text)[0] == "words" or re.search(r"[^\w./~@:#$%+\\-]", text):
+    if _find_traits(text).kind == "words" or re.search(r"[^\w./~@:#$%+\\-]", text):
         return f'"{text}"'
     return text
 
@@ -149,35 +194,9 @@ def _collect_written_items(turns: Iterable[Turn], known: str) -> set[str]:
     return written
 
 
-def _record_sightings(turn: Turn, age: int, sightings: dict[str, _Sighting]) -> None:
-    """Add what `turn` shows to `sightings`. age: turns since then."""
-    seen_in_turn: set[str] = set()
-    age = min(age, _OLDEST)
-    for observation in turn.observations:
-        texts = find_items(observation.text)
-        source = name_source(turn, observation)
-        for text in texts:
-            sighting = sightings.get(text)
-            if sighting is None:
-                sightings[text] = _Sighting(1, age, len(texts), source)
-                continue
-            if len(texts) <= sighting.size:
-                sighting.size = len(texts)
-                sighting.source = source
-            if text not in seen_in_turn:
-                sighting.turns += 1
-            sighting.age = age
-        seen_in_turn.update(texts)
-
-
-@lru_cache(maxsize=16_384)
-def _is_telling(text: str) -> bool:
-    return bool(_PLAIN.fullmatch(text)) and any(map(str.isalnum, text)) and not _DURATION.fullmatch(text)
-
-
 def _find_consecutive_numbers(texts: Iterable[str]) -> set[str]:
     """Return numbers between two neighbours: the line numbers in a file's margin, not numbers that anybody looks up."""
-    numbers = {int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 9}
+    numbers = {int(text) for text in texts if text.isdigit() and text.isascii() and len(text) < 9}
     return {str(number) for number in numbers if number - 1 in numbers and number + 1 in numbers}
 
 
@@ -212,19 +231,12 @@ def _find_keys(turns: Iterable[Turn]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=16_384)
-def _classify_item(text: str) -> tuple[str, float]:
-    """Return kind and weight of an item."""
+def _find_traits(text: str) -> _Traits:
+    is_telling = bool(_PLAIN.fullmatch(text)) and any(map(str.isalnum, text)) and not _DURATION.fullmatch(text)
     for kind, has_kind, weight in _KINDS:
         if has_kind(text):
-            return kind, weight
+            return _Traits(kind, weight, math.log(1 + len(text) / 4), is_telling)
     raise AssertionError("the last kind takes any text")
-
-
-def _weigh_item(text: str, sighting: _Sighting, labelled: bool) -> float:
-    weight = _classify_item(text)[1] + _PER_TURNS * math.log2(min(8, sighting.turns)) - _PER_AGE * sighting.age
-    weight -= _PER_SIZE * max(0.0, math.log2((sighting.size + 1) / 10))
-    # Per token: what is short leaves room for more.
-    return weight + 0.3 * labelled - math.log(1 + len(text) / 4)
 
 
 def pick_facts(

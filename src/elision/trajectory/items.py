@@ -80,7 +80,7 @@ def _scan_uncached(text: str) -> TextScan:
     found: list[str] = []
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     for piece in _split_pieces(text):
-        every.update(dict.fromkeys(_separate_words(piece).split()))
+        every |= dict.fromkeys(_separate_words(piece).split())
         found += _find_quoted(piece)
     words = tuple(filter(_WORD_CACHE.__getitem__, every))
     return TextScan(words, frozenset(found), _collect_items(words, found))
@@ -112,16 +112,18 @@ def find_items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int,
     holding = {word for word in known.words if not wanted.isdisjoint(_WORD_CACHE[word])}
     # What is a word as well is found as one: there is nothing else between its quotes.
     in_quotes = (wanted & known.quoted) - holding
-    for number, (line, parted) in enumerate(zip(text.split("\n"), _separate_words(text).split("\n"), strict=True)):
-        words = parted.split()
-        if not holding.isdisjoint(words) or (in_quotes and not in_quotes.isdisjoint(_find_quoted(line))):
-            yield number, line, _collect_items(words, _find_quoted(line))
+    lines = text.split("\n")
+    parted = _separate_words(text).split("\n")
+    for number, has_none in enumerate(map(holding.isdisjoint, map(str.split, parted))):
+        if has_none and (not in_quotes or in_quotes.isdisjoint(_find_quoted(lines[number]))):
+            continue
+        line = lines[number]
+        quoted = _find_quoted(line) if known.quoted else ()
+        yield number, line, _collect_items(parted[number].split(), quoted)
 
 
 def _collect_items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(chain.from_iterable(map(_WORD_CACHE.__getitem__, words)))
-    found.update(dict.fromkeys(quoted))
-    return tuple(found)
+    return tuple(dict.fromkeys(chain(chain.from_iterable(map(_WORD_CACHE.__getitem__, words)), quoted)))
 
 
 def _find_quoted(text: str) -> Iterator[str]:
