@@ -267,7 +267,7 @@ def test_a_failed_preparation_still_has_its_text(steps: Any, monkeypatch: pytest
 
 
 def test_what_is_no_message_has_no_text() -> None:
-    view = ContextView(messages=[7], dialect="openai", diagnostics=begin("raw").view().diagnostics)
+    view = ContextView(messages=[7], dialect="openai", deferred=begin("raw").view().deferred)
     with pytest.raises(DialectError):
         view.text()
 

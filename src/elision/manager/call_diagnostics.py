@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from elision.engine import CallResult, Session
 from elision.manager.branch import SessionBranch
@@ -21,8 +22,22 @@ from elision.trajectory.plan import Clip, Mask, make_handle
 from elision.trajectory.state import State
 
 
-def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, history: str, model: str) -> Diagnostics:
-    """Return what the newest call of `branch` did. The caller adds faults and times."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFacts:
+    """What is known of a call beside its branch; see `Diagnostics`."""
+
+    session: str
+    history: str
+    model: str
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    summarizer_seconds: float = 0.0
+
+
+def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -> Diagnostics:
+    """Return what the newest call of `branch` did."""
+    branch.count_new_turns()
     engine = branch.session
     state = engine.state
     newest = engine.newest_call
@@ -30,7 +45,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
     assert newest is not None
     costs = compute_costs(engine, ledger)
     return Diagnostics(
-        session=session,
+        session=facts.session,
         branch=branch.key,
         call=newest.view.call,
         turns=len(state.turns),
@@ -50,11 +65,16 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, *, session: str, hi
         savings=_compute_savings(branch),
         stop=branch.watch.find_stop(costs.ours),
         hint=branch.watch.find_hint(),
-        history=history,
+        history=facts.history,
         anchor=anchor,
         estimated=not engine.sizer.counter.is_exact,
         recalls=ledger.recalls,
-        model=model,
+        model=facts.model,
+        shadow=engine.shadow,
+        faults=facts.faults,
+        notes=facts.notes,
+        seconds=facts.seconds,
+        summarizer_seconds=facts.summarizer_seconds,
     )
 
 

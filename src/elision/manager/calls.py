@@ -116,6 +116,7 @@ class Calls(OpenedSession):
         report no usage, such as a text or the stream itself.
         """
         found = find_usage(usage)
+        self._calls.think_time.finish()
         at_hand = self._preparer.branch
         if found is None:
             self._calls.add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
@@ -135,6 +136,7 @@ class Calls(OpenedSession):
 
         If it does, the model's window is known from then on: prepare the same messages again.
         """
+        self._calls.think_time.finish()
         found = signals.parse_overflow(_find_error_body(error))
         branch = self._preparer.branch
         if found is None or found.limit is None or branch is None:

@@ -148,7 +148,7 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
 
     def close(self) -> None:
         """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
-        with self._lock:
+        with self._enter():
             if self._closed:
                 return
             self._closed = True

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from elision.manager.prompt_text import PromptSource, render_messages, render_prompt
+from elision.manager.think_time import Deferred
 from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
@@ -36,19 +37,25 @@ class ContextView:
     system, tools: as given, or as they must be sent instead.
     extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
     betas:    values for the `anthropic-beta` header.
+    deferred: the diagnostics, which are built when they are first read.
     source:   what `text()` renders; None where a failed preparation passed the messages on.
     added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
     """
 
     messages: list[Any] = field(repr=False)
     dialect: str
-    diagnostics: Diagnostics
+    deferred: Deferred[Diagnostics] = field(repr=False, compare=False)
     system: Any = field(default=None, repr=False)
     tools: Any = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
     added_tools: list[dict[str, Any]] = field(default_factory=list, repr=False)
     source: PromptSource | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """What the call did: tokens, costs, what it hid and why, and what failed."""
+        return self.deferred.read()
 
     def text(self) -> str:
         """Return the context as one text, for an agent that sends a single prompt string instead of messages.

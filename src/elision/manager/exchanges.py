@@ -30,6 +30,7 @@ class Exchanges(OpenedSession):
         branch = self._preparer.branch
         if branch is None:
             return False
+        self._calls.think_time.finish()
         call = branch.session.state.calls
         branch.session.record_event(
             RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results))

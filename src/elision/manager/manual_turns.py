@@ -47,7 +47,7 @@ class ManualTurns(OpenedSession):
 
     def begin_with(self, head: Head) -> None:
         """Do as `begin`, with a head that is made already."""
-        with self._lock:
+        with self._enter():
             branch = self._preparer.open_manual_branch()
             if branch.session.state.head != head:
                 branch.session.set_head(head)
@@ -68,7 +68,7 @@ class ManualTurns(OpenedSession):
         observation:     the result as text, or a list of as many results. Raises SettingError if they do not fit.
         tags:            of its results, for rules: `keep_output`, `remove_output`, or your own.
         """
-        with self._lock:
+        with self._enter():
             branch = self._preparer.open_manual_branch()
             index = len(branch.session.state.turns) + 1
             turn = make_turn(index, reasoning, action, observation, text, tags)
@@ -77,7 +77,7 @@ class ManualTurns(OpenedSession):
 
     def add(self, turn: Turn) -> None:
         """Add a turn that is made already. It is durable with the next view."""
-        with self._lock:
+        with self._enter():
             branch = self._preparer.open_manual_branch()
             _, answered = find_newest_call(branch.session.events)
             if turn.usage is None and answered is not None:
@@ -99,7 +99,6 @@ class ManualTurns(OpenedSession):
         started = time.perf_counter()
         self._preparer.faults = []
         branch = self._preparer.open_manual_branch()
-        branch.count_new_turns()
         model = model or self.options.model
         tools = branch.session.state.head.tools
         blocked = recall_tools.must_withhold_tools(branch.session, tools, bound=False)
@@ -124,7 +123,7 @@ class ManualTurns(OpenedSession):
         if recall_tools.names_unread_handles(branch.session, sent.tools):
             self._calls.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
         result = self._calls.make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect)
-        self._calls.notify_listeners(result.diagnostics)
+        self._calls.finish_call(result)
         return result
 
 

@@ -31,7 +31,7 @@ class Recall(OpenedSession):
         lines:   "40-80", 1-based. pattern: a regular expression. head: number of first lines.
         by:      who asks, for the statistics. Raises UnknownHandle.
         """
-        with self._lock:
+        with self._enter():
             return self._recall_text(handle, TextPart(lines=lines, pattern=pattern, head=head), by)
 
     def search(self, query: str, limit: int = 20) -> list[Hit]:

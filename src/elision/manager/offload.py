@@ -19,9 +19,10 @@ LARGE_BYTES: Final = 256 * 1024
 #: What each value of a JSON text is reckoned to cost beside its letters, in bytes.
 _BYTES_PER_VALUE: Final = 16
 
-#: For what is large, and for the rest.
+#: For what is large, for the rest, and for what no caller waits for.
 _large_executor: Executor
 _small_executor: Executor
+_think_executor: Executor
 
 
 def choose_executor(size: int) -> Executor:
@@ -31,10 +32,16 @@ def choose_executor(size: int) -> Executor:
     return _small_executor
 
 
+def get_think_executor() -> Executor:
+    """Return the executor for what no caller waits for."""
+    return _think_executor
+
+
 def _make_executors() -> None:
-    global _large_executor, _small_executor
+    global _large_executor, _small_executor, _think_executor
     _large_executor = ThreadPoolExecutor(1, thread_name_prefix="elision-large-work")
     _small_executor = ThreadPoolExecutor(1, thread_name_prefix="elision-work")
+    _think_executor = ThreadPoolExecutor(1, thread_name_prefix="elision-think-time")
 
 
 _make_executors()

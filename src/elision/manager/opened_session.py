@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from elision.errors import UnknownHandle
 from elision.manager.branch import SessionBranch
 from elision.manager.caller_lock import CallerLock
 from elision.manager.context_options import Options
-from elision.manager.drivers import Steps, run_steps, run_steps_async
+from elision.manager.drivers import Steps, run_off_loop, run_steps, run_steps_async
 from elision.manager.preparation import CallPreparer
 from elision.manager.prepared_calls import PreparedCalls
 from elision.manager.summary_worker import SummaryRunner
@@ -59,14 +61,24 @@ class OpenedSession:
             return 0
         return len(branch.session.state.turns)
 
+    @contextmanager
+    def _enter(self) -> Iterator[None]:
+        """Wait until this is the one caller, and the work of the call before is done."""
+        with self._lock:
+            self._calls.think_time.finish()
+            yield
+
     def _run(self, steps: Steps[_T]) -> _T:
         """Run steps in this thread, as the one caller, and return their result."""
-        with self._lock:
+        with self._enter():
             return run_steps(steps, self._summary_runner)
 
     async def _run_async(self, steps: Steps[_T]) -> _T:
         """Run steps as the one caller, with what takes time off the event loop, and return their result."""
         async with self._lock:
+            if self._calls.think_time.is_at_work:
+                await run_off_loop(self._calls.think_time.finish)
+            self._calls.think_time.finish()
             return await run_steps_async(steps, self._summary_runner)
 
     def _find_branch(self) -> SessionBranch:

@@ -394,7 +394,6 @@ class CallPreparer:
 
     def _ingest_turns(self, branch: SessionBranch, first: int, request: IncomingRequest) -> None:
         ingest_turns(branch, first, request.system, request.tools, self._is_pinned if self.options.pin else None)
-        branch.count_new_turns()
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:
         """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""

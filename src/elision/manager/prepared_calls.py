@@ -11,13 +11,15 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from elision.engine import CallTerms, Session
 from elision.errors import BudgetError, ConflictError, DialectError, LimitError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
-from elision.manager.call_diagnostics import build_diagnostics, build_failed_diagnostics, compute_costs
+from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
+from elision.manager.context_options import Listener
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, Steps
 from elision.manager.history import History, find_history_end
@@ -35,10 +37,12 @@ from elision.manager.preparation import CallPreparer, ShapeMismatch
 from elision.manager.prompt_text import PromptSource
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
+from elision.manager.think_time import Deferred, ThinkTime
 from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.providers.live.client_messages import remove_tags
 from elision.providers.shared import capabilities
 from elision.telemetry.diagnostics import Diagnostics, Fault
+from elision.telemetry.samples import is_deferrable
 
 _log: Final = logging.getLogger("elision.manager")
 
@@ -54,6 +58,15 @@ class PreparedCalls:
         self.newest_call = 0
         self._preparer = preparer
         self._summary_runner = summary_runner
+        #: What is done between two calls.
+        self.think_time = ThinkTime()
+        #: Listeners that are called while the model thinks; the others are called before a view is returned.
+        self._collectors = [each for each in self.options.listeners if is_deferrable(each)]
+        self._listeners = [each for each in self.options.listeners if not is_deferrable(each)]
+        if self.options.on_fault == "raise":
+            # Whatever fails is raised by the call in which it fails.
+            self._listeners = list(self.options.listeners)
+            self._collectors = []
         #: Notes for the next diagnostics.
         self._notes: list[str] = []
         #: All notes so far: each is given once.
@@ -92,7 +105,7 @@ class PreparedCalls:
             self._preparer.branch = None
             raise
         yield ComputeOn.CALLER
-        self.notify_listeners(view.diagnostics)
+        self.finish_call(view)
         return view
 
     def _prepare_with_retries(
@@ -183,21 +196,40 @@ class PreparedCalls:
         dialect: str,
     ) -> ContextView:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        waited = self._summary_runner.waited_seconds
+        summarizer_seconds = self._summary_runner.waited_seconds
         self._summary_runner.waited_seconds = 0.0
         self.newest_call = branch.session.state.calls
-        ledger = self.open_ledger(branch)
-        diagnostics = build_diagnostics(branch, ledger, session=self.session, history=change.value, model=model)
-        diagnostics = replace(
-            diagnostics,
-            shadow=branch.session.shadow,
+        facts = CallFacts(
+            session=self.session,
+            history=change.value,
+            model=model,
             faults=tuple(self._preparer.faults),
             notes=(*sent.notes, *self._preparer.notes, *self._notes, *self._preparer.take_summary_note()),
             seconds=time.perf_counter() - started,
-            summarizer_seconds=waited,
+            summarizer_seconds=summarizer_seconds,
         )
         self._notes.clear()
-        return _make_context_view(sent, dialect, diagnostics, _find_source(branch.session))
+        deferred = Deferred(partial(self._build_diagnostics, branch, facts))
+        if self.options.on_fault == "raise":
+            deferred.read()
+        return _make_context_view(sent, dialect, deferred, _find_source(branch.session))
+
+    def _build_diagnostics(self, branch: SessionBranch, facts: CallFacts) -> Diagnostics:
+        """Return the diagnostics of the newest call; where that fails, those of a call that failed (I9)."""
+        try:
+            return build_diagnostics(branch, self.open_ledger(branch), facts)
+        except Exception as error:
+            if self.options.on_fault == "raise":
+                raise
+            self.log_error("the diagnostics of a call failed")
+            faults = (*facts.faults, self._preparer.report_fault("engine", error))
+            return build_failed_diagnostics(facts.session, faults, facts.seconds)
+
+    def finish_call(self, view: ContextView) -> None:
+        """Call the listeners with the diagnostics of `view`, some of them while the model thinks."""
+        if self._listeners:
+            self._notify_listeners(self._listeners, view)
+        self.think_time.begin(partial(self._notify_listeners, self._collectors, view), iter(()))
 
     def add_note_once(self, note: str) -> None:
         """Add `note` to the next diagnostics, unless earlier ones had it."""
@@ -220,10 +252,11 @@ class PreparedCalls:
             dialect = "openai"
         messages = remove_tags(incoming.messages)
         sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
-        return _make_context_view(sent, dialect, diagnostics)
+        return _make_context_view(sent, dialect, Deferred(lambda: diagnostics))
 
-    def notify_listeners(self, diagnostics: Diagnostics) -> None:
-        for listener in self.options.listeners:
+    def _notify_listeners(self, listeners: Iterable[Listener], view: ContextView) -> None:
+        diagnostics = view.diagnostics
+        for listener in listeners:
             try:
                 listener(diagnostics)
             except Exception:
@@ -268,12 +301,12 @@ def _find_source(session: Session) -> PromptSource | None:
 
 
 def _make_context_view(
-    sent: OutgoingRequest, dialect: str, diagnostics: Diagnostics, source: PromptSource | None = None
+    sent: OutgoingRequest, dialect: str, deferred: Deferred[Diagnostics], source: PromptSource | None = None
 ) -> ContextView:
     return ContextView(
         messages=sent.messages,
         dialect=dialect,
-        diagnostics=diagnostics,
+        deferred=deferred,
         system=sent.system,
         tools=sent.tools,
         extra=sent.extra,

@@ -19,7 +19,7 @@ class Reports(OpenedSession):
 
         A session that this object has not read yet is read from the store. Raises StoreError.
         """
-        with self._lock:
+        with self._enter():
             return self._build_report()
 
     async def report_async(self) -> ContextReport:
@@ -32,7 +32,7 @@ class Reports(OpenedSession):
         The newest is in the view; it has merged the earlier ones. Before the first call it is read from the store;
         [] where there is none. Raises StoreError.
         """
-        with self._lock:
+        with self._enter():
             return self._list_summaries()
 
     async def summaries_async(self) -> list[SessionSummary]:

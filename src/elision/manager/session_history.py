@@ -15,7 +15,7 @@ from typing import ClassVar
 from elision.engine import Session
 from elision.errors import CorruptError, PriceError, SpecError
 from elision.manager.branch import SessionBranch, make_branch
-from elision.manager.call_diagnostics import build_context_report, build_diagnostics
+from elision.manager.call_diagnostics import CallFacts, build_context_report, build_diagnostics
 from elision.manager.context_options import describe_without_recall_rules
 from elision.manager.ledger import Ledger
 from elision.manager.summary_list import SessionSummary, make_entry
@@ -349,8 +349,8 @@ class LogReader:
 
     def _build_diagnostics(self, branch: SessionBranch, model: str = "") -> Diagnostics:
         assert branch.ledger is not None
-        key = self.info.key
-        return build_diagnostics(branch, branch.ledger, session=key, history="continue", model=model or self.model)
+        facts = CallFacts(session=self.info.key, history="continue", model=model or self.model)
+        return build_diagnostics(branch, branch.ledger, facts)
 
     def _begin_branch(self) -> SessionBranch:
         info = self.info

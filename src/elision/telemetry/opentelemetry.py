@@ -68,6 +68,8 @@ class OpenTelemetry(PassCollector):
             description="duration of the summarizer's calls",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
         )
+        # A span ends when it is reported.
+        self.is_deferrable = not spans
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers) if spans else None
 
     def report_pass(self, diagnostics: Diagnostics) -> None:

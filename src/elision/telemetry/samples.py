@@ -33,6 +33,9 @@ class Sample:
 class PassCollector(ABC):
     """A callback for `on_event` that never raises into the agent: what fails is logged, the first time with a trace."""
 
+    #: Whether a pass may be reported after its view was returned, in another thread, with a copy of the context.
+    is_deferrable = True
+
     def __init__(self) -> None:
         self._failed = False
 
@@ -46,6 +49,13 @@ class PassCollector(ABC):
     @abstractmethod
     def report_pass(self, diagnostics: Diagnostics) -> None:
         """Report one pass; may raise."""
+
+
+def is_deferrable(listener: object) -> bool:
+    """Return whether a listener may be called after the view was returned: only ours, others may need their thread."""
+    # A method of a collector counts as the collector.
+    owner = getattr(listener, "__self__", listener)
+    return isinstance(owner, PassCollector) and owner.is_deferrable
 
 
 @dataclass(slots=True)

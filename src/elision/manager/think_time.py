@@ -1,0 +1,139 @@
+"""Work that nobody waits for: it begins when a view is returned, and is done while the model thinks.
+
+    prepare() returns -> the report of the call, then pieces of the next call's work -> the next call ends it
+
+One thread of the process does it, for all sessions. A call that comes before the thread has begun does the report
+itself and takes no pieces: it has lost nothing. A call that comes meanwhile waits for one piece, about a millisecond.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Final, Generic, TypeVar
+
+from elision.manager.offload import get_think_executor
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger("elision.manager")
+
+#: Held while a piece is done, and while the process forks: a child never gets a session with half a piece in it.
+_piece_lock = threading.RLock()
+
+
+class Deferred(Generic[_T]):
+    """A value that is computed when it is first read, by whichever thread reads it."""
+
+    def __init__(self, compute: Callable[[], _T]) -> None:
+        self._compute: Callable[[], _T] | None = compute
+        self._values: list[_T] = []
+
+    def read(self) -> _T:
+        """Return the value. Raises what computing it raises, and computes it again then."""
+        if not self._values:
+            with _piece_lock:
+                if self._compute is not None:
+                    self._values.append(self._compute())
+                    # What it was computed from need not stay in memory.
+                    self._compute = None
+        return self._values[0]
+
+
+class ThinkTime:
+    """The work of one session between two calls. Where the session is dropped, only the report is still made."""
+
+    def __init__(self) -> None:
+        self._job: _Job | None = None
+
+    def begin(self, report: Callable[[], None], pieces: Iterator[None]) -> None:
+        """Have `report` called once, and then `pieces` advanced to their end, as far as there is time."""
+        self.finish()
+        self._job = _Job(report, pieces, weakref.ref(self))
+        self._job.start()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether `finish` would wait."""
+        return self._job is not None and self._job.is_at_work
+
+    def finish(self) -> None:
+        """Return when nothing is done any more; the report was made."""
+        job = self._job
+        if job is not None:
+            job.finish()
+            self._job = None
+
+
+class _Job:
+    def __init__(self, report: Callable[[], None], pieces: Iterator[None], owner: weakref.ref[ThinkTime]) -> None:
+        self._report: Callable[[], None] | None = report
+        self._pieces = pieces
+        self._owner = owner
+        self._process = os.getpid()
+        self._future: Future[None] | None = None
+        self._thread = 0
+        self._is_over = False
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._future is not None and self._future.running()
+
+    def start(self) -> None:
+        context = contextvars.copy_context()
+        try:
+            self._future = get_think_executor().submit(context.run, self._work)
+        except RuntimeError:
+            # The interpreter is ending: no thread begins any more.
+            self._make_report()
+
+    def finish(self) -> None:
+        self._is_over = True
+        if self._process != os.getpid():
+            # The thread is the parent's, which makes the report.
+            return
+        if self._future is None or self._thread == threading.get_ident():
+            return
+        if self._future.cancel():
+            self._make_report()
+        else:
+            self._future.result()
+
+    def _work(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._make_report()
+            while not self._is_over and self._owner() is not None:
+                with _piece_lock:
+                    next(self._pieces)
+        except StopIteration:
+            pass
+        except Exception:  # noqa: BLE001 - no caller waits for it, and each call can do without
+            _log.exception("work for the next call failed; the call does it itself")
+        finally:
+            self._pieces = iter(())
+            self._thread = 0
+
+    def _make_report(self) -> None:
+        with _piece_lock:
+            report = self._report
+            self._report = None
+            if report is not None:
+                report()
+
+
+def _renew_lock() -> None:
+    global _piece_lock
+    _piece_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _piece_lock.acquire(),
+        after_in_parent=lambda: _piece_lock.release(),
+        after_in_child=_renew_lock,
+    )

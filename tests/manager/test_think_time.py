@@ -1,0 +1,242 @@
+"""What no caller waits for is done between two calls, in order, and changes nothing that is stored or sent."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elision import ContextManager
+from elision.manager.think_time import Deferred, ThinkTime
+from elision.stores.memory import MemoryStore
+from elision.telemetry.diagnostics import Diagnostics
+from elision.telemetry.samples import PassCollector
+from tests.manager.agents import make_history
+
+EAGER = "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"
+
+
+class HeldCollector(PassCollector):
+    """Notes calls and threads, once `gate` is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.calls: list[int] = []
+        self.threads: set[str] = set()
+
+    def report_pass(self, diagnostics: Diagnostics) -> None:
+        assert self.gate.wait(20)
+        self.calls.append(diagnostics.call)
+        self.threads.add(threading.current_thread().name)
+
+
+def lead(context: ContextManager, calls: int, *, thinks: bool) -> list[Any]:
+    """Return the views of the first calls. thinks: whether there is time between them for all that can be done."""
+    views = []
+    for steps in range(calls):
+        view = context.prepare(make_history("openai", steps))
+        if thinks:
+            wait_for_work(context)
+        context.record({"prompt_tokens": 900 + steps, "completion_tokens": 7})
+        views.append((view.messages, view.tools, view.diagnostics.after, view.diagnostics.costs))
+    return views
+
+
+def wait_for_work(context: ContextManager) -> None:
+    job = context._calls.think_time._job
+    if job is not None and job._future is not None:
+        job._future.result(20)
+
+
+def test_a_view_is_returned_before_its_line_is_written() -> None:
+    held = HeldCollector()
+    with ContextManager("masking", store="memory:", on_event=held) as context:
+        view = context.prepare(make_history("openai", 2))
+        assert held.calls == []
+        held.gate.set()
+        wait_for_work(context)
+        assert held.calls == [view.diagnostics.call]
+        assert not held.threads & {threading.current_thread().name}
+
+
+def test_functions_of_the_user_are_called_before_the_view_is_returned() -> None:
+    seen: list[tuple[int, int]] = []
+    with ContextManager(
+        "masking", store="memory:", on_event=lambda told: seen.append((told.call, threading.get_ident()))
+    ) as context:
+        context.prepare(make_history("openai", 2))
+        assert seen == [(3, threading.get_ident())]
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_collectors_get_every_call_in_order(thinks: bool) -> None:
+    held = HeldCollector()
+    held.gate.set()
+    with ContextManager("masking", store="memory:", on_event=held) as context:
+        lead(context, 8, thinks=thinks)
+    assert held.calls == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@settings(max_examples=25, deadline=None)
+@given(thinks=st.lists(st.booleans(), min_size=9, max_size=9))
+def test_think_time_changes_no_byte(thinks: list[bool]) -> None:
+    def run(waits: Iterator[bool]) -> tuple[list[Any], list[Any]]:
+        store = MemoryStore()
+        clock = iter(range(1_000, 9_000))
+        context = ContextManager(EAGER, model="gpt-4.1", store=store, session="s", clock=lambda: float(next(clock)))
+        views = []
+        for steps in range(9):
+            view = context.prepare(make_history("openai", steps))
+            if next(waits):
+                wait_for_work(context)
+            context.record({"prompt_tokens": 900 + steps, "completion_tokens": 7})
+            views.append((view.messages, view.diagnostics.after, view.diagnostics.costs, view.diagnostics.savings))
+        context.close()
+        return views, list(store.events("s"))
+
+    assert run(iter(thinks)) == run(iter([False] * 9))
+
+
+def test_diagnostics_read_late_are_those_of_their_call() -> None:
+    with (
+        ContextManager(EAGER, model="gpt-4.1", store="memory:") as late,
+        ContextManager(EAGER, model="gpt-4.1", store="memory:") as early,
+    ):
+        kept = []
+        for steps in range(9):
+            messages = make_history("openai", steps)
+            kept.append(late.prepare(messages))
+            told = early.prepare(messages).diagnostics
+            for context in (late, early):
+                context.record({"prompt_tokens": 2_000 * (steps + 1), "completion_tokens": 7})
+            assert kept[-1].diagnostics.costs == told.costs
+        assert [view.diagnostics.turns for view in kept] == list(range(9))
+
+
+def test_it_works_beside_an_event_loop() -> None:
+    held = HeldCollector()
+    held.gate.set()
+
+    async def run() -> None:
+        async with ContextManager(EAGER, store="memory:", on_event=held) as context:
+            for steps in range(6):
+                await context.prepare_async(make_history("openai", steps))
+
+    asyncio.run(run())
+    assert held.calls == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_dropped_manager_is_freed_and_its_last_line_is_written() -> None:
+    held = HeldCollector()
+    held.gate.set()
+    context = ContextManager("masking", store=MemoryStore(), on_event=held)
+    context.prepare(make_history("openai", 2))
+    wait_for_work(context)
+    session = weakref.ref(context._calls)
+    del context
+    gc.collect()
+    assert held.calls == [3]
+    assert session() is None
+
+
+def test_pieces_end_where_the_next_call_begins() -> None:
+    begun = threading.Event()
+    done: list[int] = []
+
+    def pieces() -> Iterator[None]:
+        while True:
+            done.append(len(done))
+            begun.set()
+            yield
+
+    work = ThinkTime()
+    work.begin(lambda: None, pieces())
+    assert begun.wait(20)
+    work.finish()
+    count = len(done)
+    work.begin(lambda: done.append(-1), iter(()))
+    work.finish()
+    assert done[count:] == [-1]
+
+
+def test_pieces_end_where_their_session_is_dropped() -> None:
+    begun = threading.Event()
+    closed = threading.Event()
+
+    def pieces() -> Iterator[None]:
+        try:
+            while True:
+                begun.set()
+                yield
+        finally:
+            closed.set()
+
+    work = ThinkTime()
+    work.begin(lambda: None, pieces())
+    assert begun.wait(20)
+    del work
+    assert closed.wait(20)
+
+
+def test_a_deferred_value_is_computed_once() -> None:
+    computed: list[int] = []
+
+    def compute() -> int:
+        computed.append(1)
+        return 7
+
+    value = Deferred(compute)
+    threads = [threading.Thread(target=value.read) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (value.read(), computed) == (7, [1])
+
+
+def continue_in_child(context: ContextManager, answers: Any) -> None:
+    view = context.prepare(make_history("openai", 3))
+    answers.put((view.diagnostics.turns, view.diagnostics.faults))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_child_that_was_forked_while_the_model_thinks_goes_on() -> None:
+    held = HeldCollector()
+    context = ContextManager("masking", store=MemoryStore(), on_event=held)
+    context.prepare(make_history("openai", 2))
+    # The work of the call is not begun, or waits for `gate`: a fork waits for it.
+    threading.Timer(0.05, held.gate.set).start()
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    child = fork.Process(target=continue_in_child, args=(context, answers))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+    assert answers.get() == (3, ())
+    context.close()
+
+
+def test_the_process_ends_with_its_last_line_and_no_thread() -> None:
+    code = (
+        "import logging, sys\n"
+        "logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, format='%(name)s')\n"
+        "from elision import ContextManager\n"
+        "from elision.telemetry.logs import PassLog\n"
+        "context = ContextManager('masking', store='memory:', on_event=PassLog())\n"
+        "context.prepare([{'role': 'user', 'content': 'Go.'}])\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.split() == ["elision.context"]
+    assert ended.stderr == ""
