@@ -28,7 +28,7 @@ class SessionStatus:
 AdmissionCheck: TypeAlias = Callable[[SessionStatus], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ContextView:
     """The context of the next call.
 
@@ -42,15 +42,19 @@ class ContextView:
     added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
     """
 
-    messages: list[Any] = field(repr=False)
+    messages: list[Any]
     dialect: str
-    deferred: Deferred[Diagnostics] = field(repr=False, compare=False)
-    system: Any = field(default=None, repr=False)
-    tools: Any = field(default=None, repr=False)
+    deferred: Deferred[Diagnostics] = field(compare=False)
+    system: Any = None
+    tools: Any = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     betas: tuple[str, ...] = ()
-    added_tools: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    source: PromptSource | None = field(default=None, repr=False, compare=False)
+    added_tools: list[dict[str, Any]] = field(default_factory=list)
+    source: PromptSource | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        parts = {"dialect": self.dialect, "diagnostics": self.diagnostics, "extra": self.extra, "betas": self.betas}
+        return f"ContextView({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
     @property
     def diagnostics(self) -> Diagnostics:
