@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from elision.stores.store import NewSession
 from elision.stores.store_urls import open_existing, open_store
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.logs import PassLog
-from elision.trajectory.events import PassDecided, SummaryFailed
+from elision.trajectory.events import Event, PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
 from tests.manager.agents import make_history, make_openai_step
@@ -276,7 +276,7 @@ def test_a_listener_s_bug_tells_none() -> None:
 class Failing(MemoryStore):
     """A store whose driver says too much."""
 
-    def create(self, session: NewSession) -> None:
+    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         raise StoreError(f"connection to {SECRETS['dsn'][0]} refused")
 
 
