@@ -20,6 +20,7 @@ SAME_THING = {
     "parse": "the same for each provider",
     "render": "the same for each provider",
     "live": "the same for each provider",
+    "record": "the same for each provider",
     "store": "the same for each kind of store, and the command of that name",
     "app": "the application of the gateway, and of the command line",
     "calibrate": "the lab's, and the command of that name",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from elision.providers.provider import Api
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
 from elision.trajectory.trajectory import Trajectory
 from tests.clients.environments import LiteLLM

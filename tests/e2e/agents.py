@@ -10,7 +10,7 @@ from typing import Any, Final
 import anthropic
 import openai
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.testing.builders import long_text
 
 Json = dict[str, Any]

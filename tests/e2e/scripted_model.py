@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.testing.playback import PATHS
 from elision.testing.request_checks import find_problems
 from tests.gateway.recalling.provider_responses import ProviderResponse, ResponsePart, render_raw

@@ -11,9 +11,9 @@ from typing import Any
 import openai
 import pytest
 
+from elision.providers.provider import Api
 from elision.testing.faults import Refused
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded

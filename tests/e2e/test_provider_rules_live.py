@@ -10,8 +10,8 @@ import anthropic
 import openai
 import pytest
 
-from elision.gateway.routes import Api
 from elision.providers.anthropic.rules import MAX_BREAKPOINTS, find_breakpoints, has_automatic_breakpoint
+from elision.providers.provider import Api
 from elision.testing.builders import long_text, step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback

@@ -13,7 +13,7 @@ import pytest
 
 from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.recall_rounds import MAX_ROUNDS
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.e2e.agents import APIS, TOOLS, Agent, observed
 from tests.e2e.doors import Wire, gateway
 from tests.e2e.scripted_model import (

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
+from elision.providers.provider import Api
 from elision.stores.memory import MemoryStore
-from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.testing.recorded_run import RecordedRun

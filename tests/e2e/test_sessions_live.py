@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.testing.builders import step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback

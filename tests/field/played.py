@@ -11,8 +11,8 @@ from typing import Any
 
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
+from elision.providers.provider import Api
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory

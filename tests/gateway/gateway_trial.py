@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, render_frames, render_whole
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway, make_settings, run_gateway
 from tests.gateway.scripted_upstream import (

@@ -15,7 +15,7 @@ from typing import Any
 
 from elision.gateway.app import GatewayApp
 from elision.gateway.recall_rounds import MAX_ROUNDS
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.providers.request_rules import list_violations
 from elision.testing.recorded_run import RecordedReply
 from tests.gateway import conversation_bytes

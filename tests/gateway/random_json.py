@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from elision.formats.registry import read_runs
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.follower import Follower
 from elision.testing.reply_spec import ReplySpec

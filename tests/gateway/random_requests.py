@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Any
 
 from elision.gateway.app import GatewayApp
-from elision.gateway.routes import Api, find_route
+from elision.gateway.routes import find_route
 from elision.gateway.upstream import UpstreamError
 from elision.gateway.wire import Headers
 from elision.gateway.worker import Worker
+from elision.providers.provider import Api
 from elision.providers.request_rules import list_new_violations, list_violations
 from elision.testing.recorded_run import RecordedReply
 from tests.gateway import conversation_bytes

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from elision.formats.registry import read_runs
-from elision.testing.parsed_request import Api
+from elision.providers.provider import Api
 from elision.trajectory.content import Text
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation, Turn

@@ -12,8 +12,8 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from elision.providers.provider import Api
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.playback import PATHS
 from tests.gateway.checking_provider import AGENT_HEADER, TURN_HEADER
 from tests.gateway.recorded_agents import RecordedAgent

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from elision.errors import ElisionError, StoreError
 from elision.gateway.budgets import FULL_LOOK_SECONDS, LOOK_SECONDS, OVERLAP_SECONDS, Budgets, SessionSpend
-from elision.gateway.routes import Api
 from elision.manager.context_options import Options
+from elision.providers.provider import Api
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import Event, HeadSet, RequestSent, UsageReported

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_frames
 from tests.gateway.gateway_trial import find_api

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
 from tests.gateway.gateway_trial import run_trial_async

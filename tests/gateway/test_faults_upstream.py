@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import zstandard
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,
     EAGER,

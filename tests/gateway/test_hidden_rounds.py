@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from elision.gateway.hidden_rounds import HiddenRounds
-from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages
-from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.events import RecallExchanged
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ class Conversation:
     """A client's messages as they grow, and what is put between them."""
 
     def __init__(self, api: Api = "openai") -> None:
-        dialect = LIVE_DIALECTS[api]
+        dialect = PROVIDERS[api].live
         self.transcript = ClientTranscript(dialect, b"k1")
         self.exchanges = HiddenRounds(dialect)
 

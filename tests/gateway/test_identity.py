@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.identity import ANONYMOUS, MAX_ID_CHARS, ClientIdentity, derive_namespace, identify_client
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
 CODEX = "codex_cli_rs/0.169.0 (Linux 6.1; x86_64)"

@@ -13,7 +13,7 @@ import pytest
 from elision.gateway.budgets import Budgets
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.request_record import RequestRecord
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import UsageReported
 from tests.gateway.conversation_bytes import (

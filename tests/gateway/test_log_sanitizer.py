@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from elision.gateway.log_sanitizer import sanitize_error
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway

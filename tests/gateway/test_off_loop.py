@@ -19,10 +19,10 @@ from elision.gateway import json_spans, proxy, response_observer, transcript
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_encoding import MAX_INLINE_BYTES
-from elision.gateway.routes import Api
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.providers.live import pieces
+from elision.providers.provider import Api
 from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
 from elision.trajectory.tokens import EstimatingCounter

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import EAGER, PATHS, make_body, render_whole
 from tests.gateway.loopback_gateway import make_settings, run_gateway
 from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream

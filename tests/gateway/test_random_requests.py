@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, PATHS, make_history
 from tests.gateway.random_requests import KEY_SECRETS, GatewayTrial, RandomRequest, TrialReport
 

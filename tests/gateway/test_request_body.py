@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.request_body import RequestBody, UnreadableBody, decode_message
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.corpus import CORPUS
 from tests.gateway.random_json import APIS, LIST_FIELDS, JsonWriter, iterate_requests
 

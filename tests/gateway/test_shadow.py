@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_whole
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, make_settings, run_gateway
 from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.gateway.request_body import UnreadableBody
-from elision.gateway.routes import Api
 from elision.gateway.tag_removal import may_have_tags, remove_body_tags
+from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,
     EAGER,

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.request_body import UnreadableBody
-from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages, count_answers
-from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from tests.gateway.conversation_bytes import APIS, make_history
 
 Json = dict[str, Any]
 
 
 def transcript(api: Api = "openai", seed: bytes = b"k1") -> ClientTranscript:
-    return ClientTranscript(LIVE_DIALECTS[api], seed)
+    return ClientTranscript(PROVIDERS[api].live, seed)
 
 
 def raws(messages: list[Json], **odd: Any) -> list[bytes]:

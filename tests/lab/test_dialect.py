@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from elision.errors import SpecError
-from elision.lab.dialect import check_dialect, renderer, sizer
+from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.study import load_runs
 from elision.lab.views import list_views
+from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
@@ -41,11 +42,15 @@ def test_shared_segments_are_shared_messages(dialect: str, spec: str, file: str)
     run = Trajectory(id=run.id, head=run.head, turns=run.turns[:60])
     before = None
     for seen in list_views(
-        add_recorded_head(run, count), parse_strategy(spec), find_price_set("anthropic"), count, renderer(dialect)
+        add_recorded_head(run, count),
+        parse_strategy(spec),
+        find_price_set("anthropic"),
+        count,
+        find_provider(dialect).make_renderer(),
     ):
         if before is not None:
             common = seen.view.count_common(before.view)
-            shared = renderer(dialect).render_unmarked(_front(seen.view, common))
+            shared = find_provider(dialect).make_renderer().render_unmarked(_front(seen.view, common))
             equal = _equal(list(before.plain), list(seen.plain))
             # A message of which only a part is shared (Anthropic: results of one turn) is not equal as a whole.
             assert len(shared) - 1 <= equal <= len(shared)
@@ -64,4 +69,4 @@ def test_anthropic_does_not_count_reasoning() -> None:
 def test_an_unknown_dialect_lists_what_exists() -> None:
     """As every unknown name does."""
     with pytest.raises(SpecError, match="openai, openai-responses, anthropic"):
-        check_dialect("gemini")
+        find_provider("gemini")

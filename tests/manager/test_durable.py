@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.dialect import renderer
 from elision.lab.views import list_views
+from elision.providers.provider_table import find_provider
 from elision.stores.store_urls import open_store
 from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
@@ -35,7 +35,9 @@ def recorded() -> Run:
     run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
     sent = [
         each.plain
-        for each in list_views(run, Raw(), find_price_set("anthropic"), Sizer(make_counter()), renderer("openai"))
+        for each in list_views(
+            run, Raw(), find_price_set("anthropic"), Sizer(make_counter()), find_provider("openai").make_renderer()
+        )
     ]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
     return Run.record_undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])

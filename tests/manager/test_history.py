@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
-from elision.providers.detect import detect_dialect
+from elision.providers.detect import detect_provider
 from tests.manager.agents import make_history
 
 
@@ -25,7 +25,7 @@ class Counted(dict[str, Any]):
 
 
 def read(messages: list[Any]) -> History:
-    found = History(detect_dialect(messages, None, None, ""), b"seed")
+    found = History(detect_provider(messages, None, None, "").live, b"seed")
     found.extend(messages)
     return found
 

@@ -14,11 +14,11 @@ import pytest
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
-from elision.lab.dialect import renderer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
+from elision.providers.provider_table import find_provider
 from elision.providers.shared.base_renderer import JsonMessage
 from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
@@ -109,7 +109,7 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
         clock = Clock()
         with context(strategy, clock, dialect=dialect) as live:
             live.begin_with(run.head)
-            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, find_provider(dialect).make_renderer())
             for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
                 clock.now = now if now is not None else clock.now
                 seen = live.view(model=model)
@@ -124,11 +124,11 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
 def test_messages(path: Path, strategy: str, dialect: Any, tmp_path: Path) -> None:
     """A client's own messages with gaps in them are the messages that a replay of their log renders."""
     for recording in recorded(path):
-        sent = whole(list(list_views(recording, Raw(), PRICES, SIZER, renderer(dialect))))
+        sent = whole(list(list_views(recording, Raw(), PRICES, SIZER, find_provider(dialect).make_renderer())))
         system, tools = sent[-1].system, list(recording.head.tools)
         run = reread({"messages": sent[-1].plain, "system": system, "tools": tools}, tmp_path / "run.json")
         with context(strategy, Clock(), dialect=dialect, observations=run.observations) as live:
-            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, renderer(dialect))
+            replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, find_provider(dialect).make_renderer())
             for given, expected in zip(sent, replayed, strict=False):
                 seen = live.prepare(given.plain, system=system or None, tools=tools or None)
                 # A digest that loses too many facts is rejected in both.

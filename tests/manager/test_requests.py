@@ -19,15 +19,15 @@ import pytest
 
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
-from elision.lab.dialect import renderer
 from elision.lab.views import list_views
 from elision.manager import ContextManager, ContextView
 from elision.manager.recall_definitions import define_recall_tools
+from elision.providers.provider import Api
+from elision.providers.provider_table import find_provider
 from elision.providers.request_rules import list_new_violations
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse_strategy
-from elision.testing.parsed_request import Api
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
@@ -87,7 +87,7 @@ class Client:
         field = "input" if api == "openai-responses" else "messages"
         tools = [*(defined(api, tool) for tool in run.head.tools), *define_recall_tools(api)]
         self.requests: list[Json] = []
-        for sent in list_views(run, Raw(), find_price_set("anthropic"), SIZER, renderer(api)):
+        for sent in list_views(run, Raw(), find_price_set("anthropic"), SIZER, find_provider(api).make_renderer()):
             apart = {"system": sent.system} if sent.system else {}
             self.requests.append({field: sent.plain, **apart, "tools": tools})
         self._sound: dict[int, bool] = {}

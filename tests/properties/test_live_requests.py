@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.testing.parsed_request import Api
+from elision.providers.provider import Api
 from elision.trajectory.trajectory import Trajectory
 from tests.manager.test_requests import APIS, MODELS, Client, follow
 from tests.properties.trajectories import trajectories

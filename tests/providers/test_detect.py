@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.providers.detect import detect_dialect, recognize_dialect
+from elision.providers.detect import detect_provider, recognize_provider
 
 ASKED = [{"role": "user", "content": "Look."}]
 #: Tools -> whose they are.
@@ -28,10 +28,10 @@ TOOLS: dict[str, tuple[dict[str, Any], str]] = {
 def test_tools_tell_the_dialect(case: str) -> None:
     """Also those that the provider runs, whatever the model is called."""
     tool, name = TOOLS[case]
-    found = recognize_dialect(ASKED, None, [tool])
+    found = recognize_provider(ASKED, None, [tool])
     assert found is not None
     assert found.name == name
-    assert detect_dialect(ASKED, None, [tool], "some-model").name == name
+    assert detect_provider(ASKED, None, [tool], "some-model").name == name
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_tools_tell_the_dialect(case: str) -> None:
 )
 def test_a_system_prompt_apart_is_the_models_api(model: str, name: str) -> None:
     """OpenAI's models take one as `instructions`, and only in Responses."""
-    assert detect_dialect(ASKED, "Be brief.", None, model).name == name
+    assert detect_provider(ASKED, "Be brief.", None, model).name == name
 
 
 def test_a_system_message_settles_nothing() -> None:
     """Chat and Responses both have it: it is taken for chat until an item shows otherwise."""
     prompted = [{"role": "developer", "content": "Be brief."}, *ASKED]
-    assert recognize_dialect(prompted, None, None) is None
-    assert detect_dialect(prompted, None, None, "claude-sonnet-4-5").name == "openai"
+    assert recognize_provider(prompted, None, None) is None
+    assert detect_provider(prompted, None, None, "claude-sonnet-4-5").name == "openai"
     call = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "a.py"}
     with ContextManager("raw", model="gpt-5", store="memory:") as context:
@@ -62,6 +62,6 @@ def test_a_system_message_settles_nothing() -> None:
 
 def test_without_a_sign_the_model_decides() -> None:
     """A bare task looks the same everywhere."""
-    assert recognize_dialect(ASKED, None, None) is None
-    assert detect_dialect(ASKED, None, None, "claude-sonnet-4-5").name == "anthropic"
-    assert detect_dialect(ASKED, None, None, "gpt-5").name == "openai"
+    assert recognize_provider(ASKED, None, None) is None
+    assert detect_provider(ASKED, None, None, "claude-sonnet-4-5").name == "anthropic"
+    assert detect_provider(ASKED, None, None, "gpt-5").name == "openai"

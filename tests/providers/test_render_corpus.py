@@ -21,10 +21,10 @@ from elision.engine import Session, run_pass
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
-from elision.lab.dialect import RENDERERS
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.providers.anthropic.breakpoints import add_breakpoints, choose_breakpoints
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.request_rules import list_violations
 from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.spec import STRATEGIES, parse_strategy
@@ -66,7 +66,7 @@ class Checked:
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
-        self.renderer: ViewRenderer = RENDERERS[dialect]()
+        self.renderer: ViewRenderer = PROVIDERS[dialect].make_renderer()
         self.seen: dict[int, JsonMessage] = {}
 
     def follow(self, view: View, *, whole: bool) -> None:
@@ -76,7 +76,7 @@ class Checked:
         body = self._body(messages, system)
         assert list_violations(self.dialect, body) == []
         self._typed(messages, system)
-        fresh = RENDERERS[self.dialect]()
+        fresh = PROVIDERS[self.dialect].make_renderer()
         assert fresh.render_messages(view) == messages
         if self.dialect == "anthropic":
             self._marked(self._body(self.renderer.render_unmarked(view), system))
@@ -131,7 +131,7 @@ def _specs(place: int) -> tuple[str, ...]:
 
 def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
-    checked = [Checked(dialect) for dialect in RENDERERS]
+    checked = [Checked(dialect) for dialect in PROVIDERS]
     session = Session(parse_strategy(spec), find_price_set("anthropic"), SIZER)
     session.set_head(run.head)
     epochs = 1

@@ -13,10 +13,11 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from elision import ContextManager
-from elision.providers.detect import LIVE_DIALECTS, recognize_dialect
+from elision.providers.detect import recognize_provider
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.live.conversation import LiveConversation
 from elision.providers.live.pieces import digest_pieces
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.turn import Turn
 from tests.recorded.cassettes import Api, Exchange
 from tests.recorded.hidden_views import MESSAGES, SYSTEM, list_answer_messages
@@ -32,7 +33,7 @@ def check_round_trip(exchange: Exchange) -> Iterator[str]:
     yield from _check_dialect(exchange)
     yield from _check_objects(exchange)
     for place, message in enumerate(read_messages(exchange)):
-        pieces = LIVE_DIALECTS[exchange.api].split_message(message, place)
+        pieces = PROVIDERS[exchange.api].live.split_message(message, place)
         parts = [part for piece in pieces for part in piece.location.blocks or ()]
         if not pieces or (parts and sorted(parts) != list(range(len(message["content"])))):
             yield f"message {place} is read as {pieces}"
@@ -92,7 +93,7 @@ def _check_dialect(exchange: Exchange) -> Iterator[str]:
     assert exchange.api is not None
     body = exchange.request_json()
     system, tools = body.get(SYSTEM.get(exchange.api, "")), body.get("tools")
-    sign = recognize_dialect(read_messages(exchange), system, tools, str(body["model"]))
+    sign = recognize_provider(read_messages(exchange), system, tools, str(body["model"]))
     if sign is not None and sign.name != exchange.api:
         yield f"it is taken for {sign.name}"
 
@@ -105,7 +106,7 @@ def check_continuation(one: Exchange, other: Exchange) -> Iterator[str]:
         yield f"{other.name} begins a branch of its own"
     for said, repeated in find_repeated(one, other):
         assert one.api is not None
-        pieces = LIVE_DIALECTS[one.api].split_message
+        pieces = PROVIDERS[one.api].live.split_message
         if digest_pieces(pieces(said, 0), is_behind_head=True) != digest_pieces(
             pieces(repeated, 0), is_behind_head=True
         ):
@@ -128,7 +129,7 @@ def read_messages(exchange: Exchange) -> list[dict[str, Any]]:
 
 def read_turns(api: Api, messages: Sequence[dict[str, Any]]) -> list[Turn]:
     """Read a conversation into turns, as a session does."""
-    live = LIVE_DIALECTS[api]
+    live = PROVIDERS[api].live
     conversation = LiveConversation(joins_assistant_messages=live.joins_assistant_messages, has_tools=True)
     for place, message in enumerate(messages):
         conversation.add_pieces(live.split_message(message, place))

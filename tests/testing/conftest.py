@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.testing.parsed_request import Api
+from elision.providers.provider import Api
 from elision.testing.playback import PATHS, Playback
 from elision.trajectory.trajectory import Trajectory
 

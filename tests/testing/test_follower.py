@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.errors import ElisionError
+from elision.providers.provider import Api
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.recorded_provider import RecordedProvider
 from elision.trajectory.trajectory import Trajectory
 from tests.properties.trajectories import trajectories

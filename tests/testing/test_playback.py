@@ -11,10 +11,10 @@ from typing import Any, get_args
 import pytest
 
 from elision.errors import ElisionError
+from elision.providers.provider import Api
 from elision.testing.builders import commands, step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.trajectory.trajectory import Trajectory

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision.providers.provider import Api
 from elision.testing import request_checks
 from elision.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
-from elision.testing.parsed_request import Api
 from elision.testing.request_checks import find_problems
 
 APIS: tuple[Api, ...] = get_args(Api)

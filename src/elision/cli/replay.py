@@ -22,7 +22,6 @@ from elision.cli.outputs import check_outputs, describe_command, encode_report, 
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, SpecError
-from elision.lab.dialect import check_dialect
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
 from elision.lab.report import figures, html, png, terminal
@@ -30,6 +29,7 @@ from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
+from elision.providers.provider_table import find_provider
 from elision.summarizers.answer_cache import find_default_folder
 
 #: Recorded models that are listed.
@@ -102,7 +102,7 @@ def replay(
         prices=choose_prices(model, price, price_set),
         candidates=parse_candidates(strategy or [], hindsight=not no_hindsight, model_summaries=writer is not None),
         tokens=tokens,
-        dialect=check_dialect(dialect),
+        dialect=find_provider(dialect).name,
         hindsight=not no_hindsight,
         elongation=elongation or "",
         summarizer=writer,

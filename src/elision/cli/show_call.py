@@ -13,12 +13,12 @@ from elision.cli.session_names import format_session_name
 from elision.cli.show_screen import describe_cost
 from elision.cli.view_screen import ViewScreen
 from elision.errors import SpecError
-from elision.lab.dialect import renderer
 from elision.lab.report import figures
 from elision.lab.views import ViewAt
 from elision.manager.branch import SessionBranch
 from elision.manager.session_history import CallReport, SessionLog
 from elision.manager.session_json import encode_call_report
+from elision.providers.provider_table import find_provider_or_default
 from elision.trajectory.events import RequestSent
 from elision.trajectory.plan import make_handle
 from elision.trajectory.trajectory import Trajectory
@@ -32,11 +32,7 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     number, times = _parse_call_number(log, call)
     made, going, before = _go_to_call(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
-    if spoken not in ("", "auto"):
-        name = spoken
-    else:
-        name = "openai"
-    view = _build_view(going, name)
+    view = _build_view(going, spoken)
     if json:
         typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
         return
@@ -78,7 +74,7 @@ def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, S
 
 def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
     newest = going.session.newest_call
-    rendered = renderer(dialect)
+    rendered = find_provider_or_default(dialect).make_renderer()
     assert newest is not None
     return ViewAt(
         call=newest.view.call,

@@ -20,7 +20,6 @@ from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, 
 from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
-from elision.lab.dialect import check_dialect
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.settings_file import write_settings
 from elision.lab.report.tuning_chart import draw_tuning
@@ -39,6 +38,7 @@ from elision.lab.tuning.tuner import (
     tune_runs,
 )
 from elision.lab.tuning.tuning_result import Objective, Tuning
+from elision.providers.provider_table import find_provider
 
 
 def tune(
@@ -98,7 +98,7 @@ def tune(
         prices=choose_prices(model, price, price_set),
         space=parse_space(space or []),
         tokens=tokens,
-        dialect=check_dialect(dialect),
+        dialect=find_provider(dialect).name,
         trials=trials,
         seed=seed,
         judge_share=judge_share,

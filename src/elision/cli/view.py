@@ -18,9 +18,10 @@ from elision.cli.view_screen import ViewScreen
 from elision.cli.view_text import escape_controls
 from elision.errors import ElisionError, FormatError, SpecError
 from elision.formats.registry import read_runs
-from elision.lab.dialect import renderer, sizer
+from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.views import ViewAt, list_views, to_json
+from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.trajectory import Problem, Trajectory
 
@@ -61,7 +62,7 @@ def view(
     """
     wanted = parse_strategy(strategy)
     rates = choose_prices(model, price, prices)
-    rendered = renderer(dialect)
+    rendered = find_provider(dialect).make_renderer()
     counting = sizer(dialect, tokens)
     chosen, problems = _choose_run(file, trajectory)
     run = add_recorded_head(chosen, counting)

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
+from elision.providers.provider_table import PROVIDERS
 
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"
@@ -272,7 +273,7 @@ _SESSION: Final = (
     Key(
         name="dialect",
         group="session",
-        read=setting_readers.choice(("auto", "openai", "openai-responses", "anthropic")),
+        read=setting_readers.choice(("auto", *PROVIDERS)),
         default="auto",
         meaning="whose messages the agent sends",
     ),

@@ -70,7 +70,7 @@ def _is_foreign(message: Json) -> bool:
 def _has_dialect_signs(conversation: RecordedConversation) -> bool:
     is_answered = mapping_in(conversation.outer.get("response")).get("type") == "message"
     messages = (mapping_in(message) for _, message in conversation.messages)
-    return is_answered or anthropic.has_dialect_signs(messages, conversation.outer)
+    return is_answered or anthropic.has_own_signs(messages, conversation.outer)
 
 
 def _feed_conversation(assembler: Assembler, conversation: RecordedConversation) -> None:

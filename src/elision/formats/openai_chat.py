@@ -52,7 +52,7 @@ class OpenAIChatReader:
 
 def _is_chat(conversation: RecordedConversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
-    foreign = anthropic.has_dialect_signs(messages, conversation.outer) or openai_responses.has_dialect_signs(messages)
+    foreign = anthropic.has_own_signs(messages, conversation.outer) or openai_responses.has_own_signs(messages, {})
     return bool(messages) and is_mostly_valid(messages, _is_message) and not foreign
 
 

@@ -76,7 +76,7 @@ def _is_known(item: Json) -> bool:
 
 
 def _has_dialect_signs(conversation: RecordedConversation) -> bool:
-    return openai_responses.has_dialect_signs(_list_items(conversation))
+    return openai_responses.has_own_signs(_list_items(conversation), {})
 
 
 def _list_items(conversation: RecordedConversation) -> list[Json]:

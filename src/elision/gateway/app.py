@@ -18,9 +18,10 @@ from elision.gateway.error_responses import make_error_response, make_stream_err
 from elision.gateway.limits import RETRY_AFTER_SECONDS, AdmissionLimits, RequestRefused
 from elision.gateway.request_body_reader import ClientDisconnected, Receive, RequestBodyReader
 from elision.gateway.request_record import RequestListener, RequestRecord
-from elision.gateway.routes import Api, find_route
+from elision.gateway.routes import find_route
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.wire import ClientRequest, Headers, RequestService
+from elision.providers.provider import Api
 
 _log: Final = logging.getLogger("elision.gateway")
 

@@ -13,10 +13,11 @@ from elision.gateway.key_secret import load_gateway_secret
 from elision.gateway.live_sessions import ContextFactory, SessionRegistry
 from elision.gateway.proxy import Proxy
 from elision.gateway.request_record import RequestListener
-from elision.gateway.routes import Api
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.manager import ContextManager
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.capabilities import find_capabilities
 from elision.stores.store import Store
 
@@ -29,7 +30,7 @@ def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferT
     """Return when recall is offered: with the first hidden result, unless thinking is bound to the tools before it."""
     if not settings.recall:
         return "never"
-    if api == "anthropic" and find_capabilities(model).binds_thinking:
+    if PROVIDERS[api].checks_thinking and find_capabilities(model).binds_thinking:
         return settings.recall_bound
     return "first"
 

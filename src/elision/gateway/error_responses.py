@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.gateway.routes import Api
 from elision.gateway.sse import format_event
+from elision.providers.provider import Api
 
 #: Characters of a message; it may quote what a network library or a provider says.
 MAX_MESSAGE_CHARS: Final = 1_000
@@ -112,7 +112,13 @@ _ANY_FAILURE: Final = _STATUS_TEXTS[500]
 
 
 def make_error_response(
-    api: Api | None, status: int, message: str, kind: str = "", *, remedy: str = "", retry_after: float | None = None
+    api: Api | None,
+    status: int,
+    message: str,
+    kind: str = "",
+    *,
+    remedy: str = "",
+    retry_after: float | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     """Return (status, headers, body) of an error of the gateway.
 

@@ -52,7 +52,7 @@ class HealthChecks:
         """
         checks: Checks = {
             "store": await self._check_store(),
-            "upstream_configured": bool(self._settings.upstream_openai or self._settings.upstream_anthropic),
+            "upstream_configured": bool(self._settings.upstreams),
             "not_draining": not self._is_draining(),
         }
         ready = all(checks.values())

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
 
 ANONYMOUS: Final = "anonymous"

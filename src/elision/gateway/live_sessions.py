@@ -22,11 +22,11 @@ from elision.gateway.hidden_rounds import HiddenRounds, UpstreamMessage, to_plai
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
-from elision.gateway.routes import Api
 from elision.gateway.transcript import ClientTranscript, IncomingMessages, TranscriptEntry, count_answers
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
-from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
 from elision.telemetry.diagnostics import Diagnostics
 
@@ -236,7 +236,7 @@ class SessionRegistry:
         Raises UnreadableBody where a message is no JSON object.
         """
         family = identity.family
-        incoming = incoming or IncomingMessages(LIVE_DIALECTS[api], body.messages)
+        incoming = incoming or IncomingMessages(PROVIDERS[api].live, body.messages)
         group = (family, api, self._find_opening(incoming, before.transcript if before is not None else None))
         session = _find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(family, api, incoming)
         if session is None:
@@ -331,7 +331,7 @@ class SessionRegistry:
     def _create_session(self, who: ClientIdentity, family: str, api: Api, model: str) -> LiveSession:
         prefix = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-        dialect = LIVE_DIALECTS[api]
+        dialect = PROVIDERS[api].live
         return LiveSession(
             name=name,
             family=family,

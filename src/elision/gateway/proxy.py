@@ -30,7 +30,7 @@ from elision.gateway.request_body import RequestBody, UnreadableBody
 from elision.gateway.request_handler import READ_FIELDS, RequestHandler
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.response_observer import ResponseObserver
-from elision.gateway.routes import Api, Route, build_url, find_route
+from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.tag_removal import may_have_tags, remove_body_tags
@@ -40,7 +40,8 @@ from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
-from elision.providers.detect import LIVE_DIALECTS
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -119,10 +120,7 @@ class Proxy:
             await _refuse(writer, record, 404, "there is nothing at this path; OpenAI clients use /v1")
             return
         record.api = api
-        if route.upstream == "openai":
-            base = self.settings.upstream_openai
-        else:
-            base = self.settings.upstream_anthropic
+        base = self.settings.upstreams.get(route.upstream)
         if base is None:
             why = f"no provider is configured for this path; start it with --upstream-{route.upstream}"
             await _refuse(writer, record, 404, why)
@@ -364,8 +362,8 @@ def _parse_large_request(
     model_request = _build_model_request(route, headers, body, secret)
     if model_request is None:
         return None
-    arrived = IncomingMessages(LIVE_DIALECTS[route.api], body.messages)
-    line = ClientTranscript.for_family(LIVE_DIALECTS[route.api], model_request.identity.family)
+    arrived = IncomingMessages(PROVIDERS[route.api].live, body.messages)
+    line = ClientTranscript.for_family(PROVIDERS[route.api].live, model_request.identity.family)
     arrived.read_all(known if known is not None and known.seed == line.seed else line)
     return replace(model_request, messages=arrived)
 

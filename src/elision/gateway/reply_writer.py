@@ -9,9 +9,9 @@ from elision.gateway import header_fields
 from elision.gateway.error_responses import make_error_response, make_stream_error
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.response_observer import ResponseFacts, ResponseObserver
-from elision.gateway.routes import Api
 from elision.gateway.upstream import UpstreamError, UpstreamResponse
 from elision.gateway.wire import ClientReply, Headers
+from elision.providers.provider import Api
 
 
 class ReplyWriter:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
 from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
 
 try:
@@ -25,8 +26,6 @@ except ImportError as error:
 
 __all__ = ["RequestBody", "UnreadableBody", "decode_message"]
 
-#: API -> the field that holds its messages.
-_LIST_FIELDS: Final[Mapping[Api, str]] = {"openai": "messages", "anthropic": "messages", "openai-responses": "input"}
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED_MESSAGES: Final = 8
 #: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
@@ -113,7 +112,7 @@ class RequestBody:
         UnreadableBody where `raw` is no JSON object or its messages are no list of objects. Strings and numbers inside
         are not checked: one that cannot be decoded raises when it is read.
         """
-        name = _LIST_FIELDS[api]
+        name = PROVIDERS[api].list_field
         if previous is not None and previous.api != api:
             previous = None
         try:
@@ -138,7 +137,7 @@ class RequestBody:
         if previous is None or previous.api != api or len(raw) - previous._find_shared_end(raw) > max_new_bytes:
             return None
         try:
-            parts = previous._parse_continued(raw, _LIST_FIELDS[api])
+            parts = previous._parse_continued(raw, PROVIDERS[api].list_field)
             if parts is None or len(parts.fields) > json_spans.MAX_FIELDS:
                 return None
             return cls(raw, api, parts, previous)
@@ -206,7 +205,7 @@ class RequestBody:
         Everything else keeps its bytes: white space, order and repeated fields, of which the last is set. Raises
         ValueError where the list of messages is given in both ways.
         """
-        name = _LIST_FIELDS[self.api]
+        name = PROVIDERS[self.api].list_field
         if messages is not None and name in fields:
             raise ValueError(f"{name!r} is given as messages and as a field")
         set_to = dict(fields)

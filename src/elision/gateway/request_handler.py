@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -30,10 +30,10 @@ from elision.gateway.refusals import bypass_session, read_refusal, relay_refusal
 from elision.gateway.reply_writer import ReplyWriter
 from elision.gateway.request_encoding import UpstreamRequest, encode_after_recall, encode_own_request, encode_view
 from elision.gateway.response_observer import ResponseFacts, ResponseObserver
-from elision.gateway.routes import Api
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.manager.context_view import ContextView, SessionStatus
+from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -45,7 +45,6 @@ COMPACT_HEADER: Final = b"x-elision-compact"
 _CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction")
 #: Fields of a request that are read, apart from its messages.
 READ_FIELDS: Final = ("tools", "system", "instructions", "store", *_CONTEXT_FIELDS)
-_SYSTEM_FIELDS: Final[Mapping[Api, str]] = {"anthropic": "system", "openai-responses": "instructions"}
 
 
 class RequestHandler:
@@ -179,7 +178,7 @@ class RequestHandler:
         # Only the first request to the provider may be refused: a response that has begun is finished.
         is_limited = self._limit is not None and not self._record.rounds
         try:
-            system_field = _SYSTEM_FIELDS.get(self._sent.api)
+            system_field = PROVIDERS[self._sent.api].system_field
             context_fields = {name: body.get_field(name) for name in _CONTEXT_FIELDS}
             if not self._record.rounds:
                 self._compact_if_asked()

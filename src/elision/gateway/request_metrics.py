@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from elision.gateway.request_record import RequestRecord
+from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
 from elision.telemetry.samples import Sample
 
@@ -145,7 +146,7 @@ _REASONS: Final = (
 
 #: Label -> the values it takes, `other` apart.
 LABELS: Final[dict[str, tuple[str, ...]]] = {
-    "api": ("openai", "openai-responses", "anthropic", "none"),
+    "api": (*PROVIDERS, "none"),
     "how": ("view", "same", "shadow", "passed", "failed", "refused"),
     "status": ("2xx", "3xx", "4xx", "5xx", "none"),
     "cause": _CAUSES,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.usage import Usage
 

@@ -18,13 +18,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from elision.gateway.decompression import StreamDecompressor
-from elision.gateway.routes import Api
 from elision.gateway.sse import FrameSplitter, SseFrame
 from elision.gateway.upstream import UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.manager.reported_usage import find_usage
 from elision.providers.anthropic.server_clearing import ClearingReport, parse_clearing_report
+from elision.providers.provider import Api
 from elision.providers.shared import signals
 from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
 from elision.trajectory.redact import Redaction

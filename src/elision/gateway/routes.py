@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
-#: Whose messages, as everywhere in Elision: OpenAI's chat completions, its Responses, Anthropic's Messages.
-Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
-Provider: TypeAlias = Literal["openai", "anthropic"]
+from elision.providers.host import Host, HostName
+from elision.providers.provider import Api
+from elision.providers.provider_table import DEFAULT_PROVIDER, HOSTS, PROVIDERS
+
 #: Answered by the model; counted only; none of our business.
 RequestKind: TypeAlias = Literal["complete", "count", "pass"]
 
@@ -25,31 +26,22 @@ class Route:
     """Where one request goes.
 
     api:      the API of its body; None where it is forwarded unread.
-    upstream: which of the two providers gets it.
+    upstream: which of the providers gets it.
     kind:     what it asks for.
     path:     as the client wrote it, without `/v1` (or, where `is_rooted`, from the provider's root).
     query:    as the client wrote it, without the "?".
     """
 
     api: Api | None
-    upstream: Provider
+    upstream: HostName
     kind: RequestKind
     path: bytes
     query: bytes = b""
     is_rooted: bool = False
 
 
-#: POST, below /v1 -> the API, who has it where no prefix says so, and what it asks for.
-_ENDPOINTS: Final[Mapping[bytes, tuple[Api, Provider, RequestKind]]] = {
-    b"/chat/completions": ("openai", "openai", "complete"),
-    b"/responses": ("openai-responses", "openai", "complete"),
-    b"/messages": ("anthropic", "anthropic", "complete"),
-    b"/messages/count_tokens": ("anthropic", "anthropic", "count"),
-}
 #: First segment -> the provider that it names; None: whichever the rest of the request speaks to.
-_PREFIXES: Final[Mapping[bytes, Provider | None]] = {b"v1": None, b"openai": "openai", b"anthropic": "anthropic"}
-#: Headers that only requests to Anthropic carry.
-_ANTHROPIC: Final = ("anthropic-version", "anthropic-beta", "x-api-key")
+_PREFIXES: Final[Mapping[bytes, Host | None]] = {b"v1": None, **{name.encode(): host for name, host in HOSTS.items()}}
 #: Behind a provider's prefix: what stands beside `/v1`, not below it. Other versions; Claude Code's `/api/...`; Azure's
 #: `/openai/deployments/...`.
 _ROOTED: Final = re.compile(rb"/(?:v\d\w*|api|deployments)(?:/|$)")
@@ -69,12 +61,16 @@ def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[st
     if named and (rest + b"/").startswith(b"/v1/"):
         rest = rest[len(b"/v1") :]
     elif named and _ROOTED.match(rest):
-        return Route(api=None, upstream=named, kind="pass", path=rest, query=query, is_rooted=True)
+        return Route(api=None, upstream=named.name, kind="pass", path=rest, query=query, is_rooted=True)
     meant = _normalize_path(rest)
-    if method == "POST" and meant in _ENDPOINTS:
-        api, usual, kind = _ENDPOINTS[meant]
-        return Route(api=api, upstream=named or usual, kind=kind, path=rest, query=query)
-    return Route(api=None, upstream=named or _guess_provider(meant, headers), kind="pass", path=rest, query=query)
+    if method == "POST":
+        for provider in PROVIDERS.values():
+            for pattern, purpose in provider.paths.items():
+                if pattern.fullmatch(meant):
+                    host = named or provider.host
+                    return Route(api=provider.name, upstream=host.name, kind=purpose, path=rest, query=query)
+    host = named or _guess_host(meant, headers)
+    return Route(api=None, upstream=host.name, kind="pass", path=rest, query=query)
 
 
 def build_url(base: str, route: Route) -> str:
@@ -101,19 +97,20 @@ def _has_dot_segment(path: bytes) -> bool:
     return b".." in segments or b"." in segments
 
 
-def _guess_provider(meant: bytes, headers: Container[str]) -> Provider:
+def _guess_host(meant: bytes, headers: Container[str]) -> Host:
     """Return the provider of an unknown path below /v1: `/v1/models` and `/v1/files` exist at both."""
-    if (meant + b"/").startswith(b"/messages/") or any(name in headers for name in _ANTHROPIC):
-        return "anthropic"
-    return "openai"
+    for host in HOSTS.values():
+        if (meant + b"/").startswith(host.own_paths) or any(name in headers for name in host.own_headers):
+            return host
+    return DEFAULT_PROVIDER.host
 
 
 @lru_cache(maxsize=64)
-def _split_base(base: str, provider: Provider) -> tuple[str, str]:
+def _split_base(base: str, host: HostName) -> tuple[str, str]:
     """Return (root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
     base = base.rstrip("/")
     segments = urlsplit(base).path.split("/")
     if _VERSION.fullmatch(segments[-1]):
         return base.removesuffix("/" + segments[-1]), "/" + segments[-1]
-    versioned = provider == "openai" and any(map(_VERSION.fullmatch, segments))
+    versioned = HOSTS[host].version_anywhere and any(map(_VERSION.fullmatch, segments))
     return base, "" if versioned else "/v1"

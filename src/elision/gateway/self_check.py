@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,19 +11,16 @@ from typing import Final
 from elision.config.setting_readers import conceal_password
 from elision.errors import ElisionError
 from elision.gateway.health import is_store_reachable
-from elision.gateway.routes import Provider, Route, build_url
+from elision.gateway.routes import Route, build_url
 from elision.gateway.server import bind_socket
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream, UpstreamError
+from elision.providers.host import Host
+from elision.providers.provider_table import HOSTS
 from elision.stores.store_urls import open_existing, open_store, parse_path
 
 #: Seconds that a provider has for its answer here.
 PROVIDER_TIMEOUT_SECONDS: Final = 10.0
-#: What Anthropic wants of every request.
-_HEADERS: Final[dict[Provider, list[tuple[bytes, bytes]]]] = {
-    "openai": [],
-    "anthropic": [(b"anthropic-version", b"2023-06-01")],
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +41,9 @@ async def run_checks(settings: GatewaySettings) -> list[CheckResult]:
         proxy_env=settings.proxy_env,
     )
     try:
-        providers = await asyncio.gather(*(_check_provider(upstream, *each) for each in _list_providers(settings)))
+        providers = await asyncio.gather(
+            *(_check_provider(upstream, HOSTS[name], base) for name, base in settings.upstreams.items())
+        )
     finally:
         await upstream.close()
     found = list(providers) or [
@@ -54,22 +52,18 @@ async def run_checks(settings: GatewaySettings) -> list[CheckResult]:
     return [*found, await _check_store(settings), _check_port(settings)]
 
 
-def _list_providers(settings: GatewaySettings) -> Iterator[tuple[Provider, str]]:
-    if settings.upstream_openai:
-        yield "openai", settings.upstream_openai
-    if settings.upstream_anthropic:
-        yield "anthropic", settings.upstream_anthropic
-
-
-async def _check_provider(upstream: Upstream, name: Provider, base: str) -> CheckResult:
+async def _check_provider(upstream: Upstream, host: Host, base: str) -> CheckResult:
     """Ask for the provider's models without a key: a refusal means that it was reached."""
-    url = build_url(base, Route(api=None, upstream=name, kind="pass", path=b"/models"))
+    url = build_url(base, Route(api=None, upstream=host.name, kind="pass", path=b"/models"))
+    headers = [(name.encode(), value.encode()) for name, value in host.headers.items()]
     try:
-        async with await upstream.open("GET", url, _HEADERS[name]) as answer:
+        async with await upstream.open("GET", url, headers) as answer:
             status = answer.status
     except UpstreamError as error:
-        return CheckResult(subject=f"upstream {name}", address=url, is_ok=False, message=str(error))
-    return CheckResult(subject=f"upstream {name}", address=url, is_ok=status < 500, message=_explain_status(status))
+        return CheckResult(subject=f"upstream {host.name}", address=url, is_ok=False, message=str(error))
+    return CheckResult(
+        subject=f"upstream {host.name}", address=url, is_ok=status < 500, message=_explain_status(status)
+    )
 
 
 def _explain_status(status: int) -> str:

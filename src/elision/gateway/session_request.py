@@ -11,9 +11,9 @@ from elision.gateway.hidden_rounds import UpstreamMessage
 from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_record import RequestRecord
-from elision.gateway.routes import Api
 from elision.gateway.transcript import TranscriptEntry
 from elision.gateway.wire import ClientRequest
+from elision.providers.provider import Api
 
 _log: Final = logging.getLogger("elision.gateway")
 

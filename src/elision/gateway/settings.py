@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from elision.config import OPTION, Settings, load_settings
 from elision.errors import SettingError
+from elision.providers.provider_table import HOSTS
 
 #: Stores that several processes cannot share.
 _SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
@@ -79,6 +80,12 @@ class GatewaySettings:
         if place.startswith(OPTION):
             return place
         return f"gateway_{name}"
+
+    @property
+    def upstreams(self) -> dict[str, str]:
+        """Return the addresses of the providers that are configured, by their names."""
+        found = {name: getattr(self, f"upstream_{name}") for name in HOSTS}
+        return {name: address for name, address in found.items() if address}
 
     @property
     def shared(self) -> bool:

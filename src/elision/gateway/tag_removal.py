@@ -11,7 +11,7 @@ from typing import Final
 from elision.gateway import json_spans
 from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import RequestBody, decode_message
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
 
 _FIELD_NAMES: Final = tuple(b'"%b"' % name.encode() for name in sorted(TAG_FIELDS))

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from elision.errors import PriceError, SettingError, SpecError
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
+from elision.providers.provider import Api
 from elision.stores.store import Store
 from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor
@@ -35,7 +36,7 @@ SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awa
 Listener: TypeAlias = Callable[[Diagnostics], None]
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
-DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic"]
+DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from elision.manager.prompt_text import PromptSource, render_messages, render_prompt
 from elision.manager.think_time import Deferred
+from elision.providers.provider_table import find_provider
 from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
@@ -79,7 +80,7 @@ class ContextView:
     @property
     def request(self) -> dict[str, Any]:
         """Keyword arguments for the provider's package: the messages under their name, and the other parts given."""
-        responses = self.dialect == "openai-responses"
-        given = {"instructions" if responses else "system": self.system, "tools": self.tools}
+        provider = find_provider(self.dialect)
+        given = {provider.system_field or "system": self.system, "tools": self.tools}
         kept = {name: value for name, value in given.items() if value is not None}
-        return {"input" if responses else "messages": self.messages, **kept, **self.extra}
+        return {provider.list_field: self.messages, **kept, **self.extra}

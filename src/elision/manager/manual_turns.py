@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -19,18 +19,9 @@ from elision.manager.drivers import Steps
 from elision.manager.ingest import find_newest_call
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import OutgoingRequest
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
-from elision.providers.openai_responses import render as render_openai_responses
-from elision.providers.shared.base_renderer import ViewRenderer
+from elision.providers.provider_table import find_provider_or_default
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
-
-_RENDERERS: Final[Mapping[str, Callable[[], ViewRenderer]]] = {
-    "openai": render_openai_chat.OpenAIChatRenderer,
-    "openai-responses": render_openai_responses.OpenAIResponsesRenderer,
-    "anthropic": render_anthropic.AnthropicRenderer,
-}
 
 
 class ManualTurns(OpenedSession):
@@ -38,8 +29,9 @@ class ManualTurns(OpenedSession):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._manual_dialect: str = "openai" if options.dialect == "auto" else options.dialect
-        self._renderer = _RENDERERS[self._manual_dialect]()
+        provider = find_provider_or_default(options.dialect)
+        self._manual_dialect: str = provider.name
+        self._renderer = provider.make_renderer()
 
     def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Set the head of a session whose turns are added by hand."""

@@ -12,6 +12,7 @@ from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.opened_session import OpenedSession
+from elision.providers.provider_table import find_provider_or_default
 from elision.stores.store import Hit
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled
@@ -47,12 +48,10 @@ class Recall(OpenedSession):
         dialect: shape of the definitions; the session's own if "".
         """
         named = dialect or self.options.dialect
-        if named == "auto":
-            named = "openai"
-            branch = self._preparer.branch
-            if branch and branch.history:
-                named = branch.history.dialect.name
-        return recall_definitions.define_recall_tools(named)
+        branch = self._preparer.branch
+        if named == "auto" and branch and branch.history:
+            named = branch.history.dialect.name
+        return recall_definitions.define_recall_tools(find_provider_or_default(named).name)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""

@@ -40,8 +40,9 @@ from elision.manager.outgoing_request import IncomingRequest, build_live_prefix,
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.shared_log import WRITE_TRIES, apply_others, has_same_turns, hides_anything, write_or_read_others
 from elision.providers.anthropic.bound_thinking import has_bound_thinking
-from elision.providers.detect import LIVE_DIALECTS, detect_dialect, recognize_dialect
+from elision.providers.detect import detect_provider, recognize_provider
 from elision.providers.live.pieces import LiveDialect
+from elision.providers.provider_table import find_provider
 from elision.stores.store import NonBlockingLength, Store
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
@@ -167,23 +168,23 @@ class CallPreparer:
     def detect_dialect(self, request: IncomingRequest, model: str) -> LiveDialect:
         """Return the dialect of the messages. The first message that shows one settles it."""
         if self.options.dialect != "auto":
-            return LIVE_DIALECTS[self.options.dialect]
+            return find_provider(self.options.dialect).live
         known = self.branch.history if self.branch else None
         if known is None:
             self._is_dialect_settled = (
-                recognize_dialect(request.messages, request.system, request.tools, model) is not None
+                recognize_provider(request.messages, request.system, request.tools, model) is not None
             )
-            return detect_dialect(request.messages, request.system, request.tools, model)
+            return detect_provider(request.messages, request.system, request.tools, model).live
         if self._is_dialect_settled:
             return known.dialect
-        sign = recognize_dialect(request.messages[len(known) :], request.system, request.tools, model)
+        sign = recognize_provider(request.messages[len(known) :], request.system, request.tools, model)
         self._is_dialect_settled = sign is not None
-        if sign is None or sign is known.dialect:
+        if sign is None or sign.live is known.dialect:
             return known.dialect
         # The first messages looked like another dialect's: they are read again.
         self._left_branch = self.branch
         self.branch = None
-        return sign
+        return sign.live
 
     def follow_history(
         self, request: IncomingRequest, dialect: LiveDialect

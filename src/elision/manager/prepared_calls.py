@@ -40,6 +40,7 @@ from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
 from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.providers.live.client_messages import remove_tags
+from elision.providers.provider_table import find_provider, find_provider_or_default
 from elision.providers.shared import capabilities
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
@@ -135,7 +136,7 @@ class PreparedCalls:
         incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
         abilities = capabilities.find_capabilities(model)
         thinking: ThinkingPolicy = "ignore"
-        if dialect.name == "anthropic":
+        if find_provider(dialect.name).checks_thinking:
             thinking = choose_thinking_policy(abilities, self.options.thinking)
         self._preparer.is_thinking_bound = thinking != "ignore"
         branch, history, change = yield from self._preparer.follow_history(incoming, dialect)
@@ -247,9 +248,7 @@ class PreparedCalls:
         """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
         self._preparer.add_fault("engine", error)
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
-        dialect: str = self.options.dialect
-        if dialect == "auto":
-            dialect = "openai"
+        dialect = find_provider_or_default(self.options.dialect).name
         messages = remove_tags(incoming.messages)
         sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
         return _make_context_view(sent, dialect, Deferred(lambda: diagnostics))

@@ -9,8 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from elision.manager.history import History
-from elision.providers.detect import LIVE_DIALECTS, recognize_dialect
+from elision.providers.detect import recognize_provider
 from elision.providers.live.client_messages import convert_to_json
+from elision.providers.provider_table import find_provider
 from elision.providers.shared.render_text import render_text
 from elision.trajectory.turn import Message, Turn
 from elision.trajectory.view import Segment, View
@@ -41,7 +42,7 @@ def render_messages(messages: Sequence[Any], system: Any, dialect: str) -> str:
 
     Raises DialectError for what are no messages.
     """
-    found = recognize_dialect(messages, system, None, "")
+    found = recognize_provider(messages, system, None, "")
     if found is not None:
         dialect = found.name
     return render_text(_read_segments(messages, system, dialect, first=1))
@@ -49,7 +50,7 @@ def render_messages(messages: Sequence[Any], system: Any, dialect: str) -> str:
 
 def _read_segments(messages: Sequence[Any], system: Any, dialect: str, *, first: int) -> Iterator[Segment]:
     """Yield the segments of `messages` with nothing hidden and nothing counted. first: index of their first turn."""
-    live = LIVE_DIALECTS[dialect]
+    live = find_provider(dialect).live
     history = History(live, b"")
     history.extend(messages)
     head: list[Message] = list(history.conversation.head)

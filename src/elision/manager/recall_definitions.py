@@ -9,6 +9,7 @@ from typing import Any
 
 from elision.manager.context_options import RECALL_TOOL, SEARCH_TOOL
 from elision.manager.observation_text import TextPart
+from elision.providers.provider_table import find_provider
 from elision.stores.store import Hit
 
 _RECALL_DESCRIPTION = (
@@ -50,14 +51,8 @@ def define_recall_tools(dialect: str) -> list[dict[str, Any]]:
 
 def render_tools(tools: Sequence[Mapping[str, Any]], dialect: str) -> list[dict[str, Any]]:
     """Return `tools`, each with `name`, `description` and `input_schema`, in the shape of `dialect`."""
-    if dialect == "anthropic":
-        return [dict(tool) for tool in tools]
-    inner = [
-        {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]} for tool in tools
-    ]
-    if dialect == "openai-responses":
-        return [{"type": "function", **each, "strict": False} for each in inner]
-    return [{"type": "function", "function": each} for each in inner]
+    provider = find_provider(dialect)
+    return [provider.render_tool(tool) for tool in tools]
 
 
 def parse_arguments(arguments: object) -> Mapping[str, Any]:

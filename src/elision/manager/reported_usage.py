@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from elision.errors import DialectError
-from elision.providers.anthropic import parse as anthropic
 from elision.providers.live.client_messages import convert_to_json
-from elision.providers.openai_chat import parse as openai_chat
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.usage import Usage
 
 
@@ -30,8 +28,7 @@ def find_usage(value: Any) -> Usage | None:
         counts = counts["response"]
     if isinstance(counts.get("usage"), dict):
         counts = counts["usage"]
-    if "prompt_tokens" in counts:
-        return openai_chat.parse_usage(counts)
-    if "input_tokens_details" in counts:
-        return openai_responses.parse_usage(counts)
-    return anthropic.parse_usage(counts)
+    for provider in PROVIDERS.values():
+        if provider.usage_sign in counts:
+            return provider.parse_usage(counts)
+    return None

@@ -9,32 +9,19 @@ those.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from elision.errors import SpecError
-from elision.providers.anthropic import rules as anthropic
-from elision.providers.openai_chat import rules as openai_chat
-from elision.providers.openai_responses import rules as openai_responses
-from elision.providers.shared.violation import Rule, Violation
-
-__all__ = ["RULES", "Violation", "list_new_violations", "list_violations"]
-
-#: Dialect -> its rules, in the order in which they are reported.
-RULES: Final[Mapping[str, Sequence[Rule]]] = {
-    "openai": openai_chat.RULES,
-    "openai-responses": openai_responses.RULES,
-    "anthropic": anthropic.RULES,
-}
+from elision.providers.provider_table import find_provider
+from elision.providers.shared.violation import Violation
 
 
 def list_violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]:
     """Return every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
-    rules = _find_rules(dialect)
-    # Rules of one dialect share what they read of a request.
-    parsed = anthropic.AnthropicRequest(request) if dialect == "anthropic" else request
+    provider = find_provider(dialect)
+    parsed = provider.read_for_rules(request)
     violations: list[Violation] = []
-    for rule in rules:
+    for rule in provider.rules:
         violations += rule(parsed)
     return violations
 
@@ -52,9 +39,3 @@ def list_new_violations(dialect: str, before: Mapping[str, Any], after: Mapping[
         else:
             found.append(each)
     return found
-
-
-def _find_rules(dialect: str) -> Sequence[Rule]:
-    if dialect not in RULES:
-        raise SpecError(f"no dialect {dialect!r}; there are: {', '.join(RULES)}")
-    return RULES[dialect]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from elision.providers.provider import Api
 from elision.providers.shared.json_reading import Json
 from elision.testing.faults import Fault
-from elision.testing.parsed_request import Api
 from elision.trajectory.usage import Usage
 
 #: Headers that hold a credential; they are never kept.

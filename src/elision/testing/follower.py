@@ -13,9 +13,10 @@ from elision.errors import ElisionError
 from elision.providers.anthropic import parse as anthropic
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.provider import Api
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.providers.shared.json_reading import AssistantMessage, mapping_in, mappings_in
-from elision.testing.parsed_request import Api, join_messages
+from elision.testing.parsed_request import join_messages
 from elision.testing.recorded_run import RecordedReply, RecordedRun
 from elision.trajectory.content import join_text
 from elision.trajectory.trajectory import Trajectory

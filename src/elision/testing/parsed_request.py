@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from elision.providers.anthropic import parse as anthropic
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.provider import Api
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
@@ -20,9 +21,6 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, TokenCounter
-
-#: Whose API a request came to, as `dialects` call it; "openai" is chat completions.
-Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
 
 #: Items of OpenAI Responses that are part of what the assistant said; consecutive ones are one message.
 _SPOKEN_ITEMS = frozenset(openai_responses.CALLS) | {"reasoning"}

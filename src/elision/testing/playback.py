@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any
 
 from elision.errors import ElisionError, MissingExtra
+from elision.providers.provider import Api
 from elision.testing.exchange import ProviderResponse, ReceivedRequest
 from elision.testing.faults import Broken, Cut, Fault, Garbled, Slow
-from elision.testing.parsed_request import Api
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.testing.refusal import Refusal
 from elision.trajectory.trajectory import Trajectory

@@ -17,12 +17,13 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from elision.errors import PriceError
+from elision.providers.provider import Api
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.exchange import CREDENTIALS, ProviderResponse, ReceivedRequest
 from elision.testing.faults import Fault, Refused
-from elision.testing.parsed_request import Api, ParsedRequest, PromptBlock, list_items, parse_request, split_into_blocks
+from elision.testing.parsed_request import ParsedRequest, PromptBlock, list_items, parse_request, split_into_blocks
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.refusal import Refusal, refuse_long_prompt
 from elision.testing.reply_spec import ReplySpec

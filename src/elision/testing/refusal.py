@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.testing.parsed_request import Api
+from elision.providers.provider import Api
 
 #: Status -> what Anthropic calls the error.
 _ANTHROPIC_TYPES: Final[Mapping[int, str]] = {

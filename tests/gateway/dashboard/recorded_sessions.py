@@ -10,10 +10,10 @@ from typing import Any
 
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager
+from elision.providers.provider import Api
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
 from elision.testing.follower import Follower
-from elision.testing.parsed_request import Api
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
 

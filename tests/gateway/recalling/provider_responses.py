@@ -12,7 +12,7 @@ import anthropic
 import httpx2
 import openai
 
-from elision.gateway.routes import Api
+from elision.providers.provider import Api
 from elision.testing.chunking import split_text
 
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.recalling import RecallCall, ResponseMerger
-from elision.gateway.routes import Api
 from elision.gateway.sse import FrameSplitter
+from elision.providers.provider import Api
 from tests.gateway.recalling.provider_responses import (
     Json,
     ProviderResponse,

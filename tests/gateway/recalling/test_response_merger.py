@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from elision.gateway.recalling import RecallCall, Replacement, ResponseMerger, RoundOutcome, render_results
 from elision.gateway.recalling.openai_responses import is_identifying
 from elision.gateway.recalling.usage_sum import add_usage
-from elision.gateway.routes import Api
 from elision.gateway.sse import FrameSplitter
+from elision.providers.provider import Api
 from elision.providers.request_rules import list_new_violations
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply

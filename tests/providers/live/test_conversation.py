@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elision.providers.detect import LIVE_DIALECTS
 from elision.providers.live.conversation import LiveConversation
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.turn import Turn
 
 ASKED = {"role": "user", "content": "Refund?"}
@@ -15,7 +15,7 @@ TOOL = {"type": "function", "name": "policy", "parameters": {}, "defer_loading":
 
 def turns_of(dialect: str, messages: Sequence[dict[str, Any]]) -> list[Turn]:
     """The turns of a conversation with tools."""
-    live = LIVE_DIALECTS[dialect]
+    live = PROVIDERS[dialect].live
     conversation = LiveConversation(joins_assistant_messages=live.joins_assistant_messages, has_tools=True)
     for place, message in enumerate(messages):
         conversation.add_pieces(live.split_message(message, place))

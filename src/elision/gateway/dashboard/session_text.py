@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Action, Head, Turn
 
@@ -21,11 +22,6 @@ _CLIENT_BLOCKS: Final = re.compile(
 )
 #: A tag around the task, such as <pr_description>.
 _OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
-_APIS: Final = {
-    "anthropic": "Anthropic Messages",
-    "openai": "OpenAI Chat Completions",
-    "openai-responses": "OpenAI Responses",
-}
 #: Arguments that are the command by themselves.
 _COMMANDS: Final = ("command", "cmd", "code", "query", "path", "file_path")
 
@@ -42,7 +38,9 @@ def find_task(head: Head) -> str:
 
 def describe_api(dialect: str) -> str:
     """Return the name of the API that the client speaks; "" if the log does not say."""
-    return _APIS.get(dialect, "")
+    if dialect in PROVIDERS:
+        return PROVIDERS[dialect].title
+    return ""
 
 
 def find_command(turns: Sequence[Turn], key: Key) -> str:

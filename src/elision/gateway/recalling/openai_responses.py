@@ -14,9 +14,10 @@ from elision.gateway.recalling.json_values import as_int, as_object, as_objects,
 from elision.gateway.recalling.response_writer import RoundEnd
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
 from elision.gateway.recalling.streamed_response import StreamedResponse
-from elision.providers.detect import LIVE_DIALECTS
 from elision.providers.live.pieces import digest_pieces
+from elision.providers.openai_responses.live import LiveOpenAIResponses
 
+_LIVE = LiveOpenAIResponses()
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _ENDINGS = frozenset(("response.completed", "response.incomplete", "response.failed"))
 #: Statuses of a failed response: a client retries, and takes nothing of it into its history.
@@ -281,7 +282,7 @@ class ResponsesStream(StreamedResponse):
 
 def is_identifying(item: Json) -> bool:
     """Return whether the item identifies a history: some clients leave encrypted reasoning out."""
-    return bool(digest_pieces(LIVE_DIALECTS["openai-responses"].split_message(item, 0), is_behind_head=True))
+    return bool(digest_pieces(_LIVE.split_message(item, 0), is_behind_head=True))
 
 
 def _is_recall_call(item: Json, names: frozenset[str]) -> bool:

@@ -12,8 +12,8 @@ from elision.gateway.recalling.openai_responses import ResponsesFormat, Response
 from elision.gateway.recalling.response_writer import JsonResponse, ProviderFormat, ResponseWriter
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
 from elision.gateway.recalling.streamed_response import StreamedResponse
-from elision.gateway.routes import Api
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
+from elision.providers.provider import Api
 
 #: The tools whose calls the gateway answers.
 RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS

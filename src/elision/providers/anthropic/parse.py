@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from elision.providers.shared.json_reading import (
@@ -51,14 +52,23 @@ BLOCKS = frozenset(
 )
 
 
-def has_dialect_signs(messages: Iterable[Json], outer: Json) -> bool:
-    """Return whether a conversation bears a sign of this dialect: an own block, `system`, a tool's `input_schema`.
+#: Types of tools that Anthropic runs, or defines: `web_search_20250305`.
+_OWN_TOOLS = re.compile(r".*_\d{8}|mcp_toolset")
 
-    outer: the object that holds the messages.
+
+def defines_tool(definition: Json) -> bool:
+    """Return whether a tool's definition is of this API: it has an `input_schema`, or a type with a date."""
+    return "input_schema" in definition or _OWN_TOOLS.fullmatch(text_in(definition.get("type"))) is not None
+
+
+def has_own_signs(messages: Iterable[Json], request: Json) -> bool:
+    """Return whether a conversation bears a sign of this API: an own block, `system`, a tool's `input_schema`.
+
+    request: the object that holds the messages.
     """
-    if isinstance(outer.get("system"), str | list):
+    if isinstance(request.get("system"), str | list):
         return True
-    if any("input_schema" in tool for tool in mappings_in(outer.get("tools"))):
+    if any("input_schema" in tool for tool in mappings_in(request.get("tools"))):
         return True
     return any(any(map(_is_own_block, mappings_in(message.get("content")))) for message in messages)
 

@@ -55,6 +55,11 @@ _IN_ASSISTANT: Mapping[str, _Fields] = {
 }
 
 
+def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
+    """Return `tool`, of `name`, `description` and `input_schema`: it is in this API's form."""
+    return dict(tool)
+
+
 class AnthropicRenderer(BaseRenderer):
     """One session's messages; content is always a list of blocks, except a result's that is one text."""
 

@@ -25,6 +25,11 @@ from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
 
+def defines_tool(definition: Json) -> bool:
+    """Return whether a tool's definition is of this API: a function or custom tool in an envelope."""
+    return "function" in definition or "custom" in definition
+
+
 def parse_reasoning(message: Json) -> str:
     """Read reasoning in clear text, under any name that servers give it."""
     for name in ("reasoning_content", "reasoning"):

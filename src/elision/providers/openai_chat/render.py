@@ -7,6 +7,7 @@ as well; `OpenAIChatRenderer(sends_reasoning=False)` leaves it out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from elision.providers.shared.base_renderer import (
@@ -22,6 +23,12 @@ from elision.trajectory.turn import Action, Message
 
 #: Parts that a user message carries as they were recorded -> the field that must hold an object.
 _RECORDED_PARTS = {"image_url": "image_url", "input_audio": "input_audio", "file": "file"}
+
+
+def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
+    """Return `tool`, of `name`, `description` and `input_schema`, as a function of chat."""
+    function = {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]}
+    return {"type": "function", "function": function}
 
 
 class OpenAIChatRenderer(BaseRenderer):

@@ -6,6 +6,7 @@ is a call with its result; one whose output cannot be read (`web_search_call`, `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -71,8 +72,20 @@ ITEMS = frozenset(CALLS) | OUTPUTS | SILENT | {"reasoning", "compaction", "web_s
 _OWN_PARTS = frozenset(("input_text", "output_text", "summary_text"))
 
 
-def has_dialect_signs(items: Iterable[Json]) -> bool:
-    """Return whether a conversation bears a sign of this dialect: an item or a content part of its own."""
+#: Types of tools that are another API's: Anthropic dates the tools that it runs or defines (`web_search_20250305`).
+_FOREIGN_TOOLS = re.compile(r".*_\d{8}|mcp_toolset")
+
+
+def defines_tool(definition: Json) -> bool:
+    """Return whether a tool's definition is of this API: it has a type, and no envelope as in chat."""
+    kind = text_in(definition.get("type"))
+    if "function" in definition or "custom" in definition or not kind:
+        return False
+    return not _FOREIGN_TOOLS.fullmatch(kind)
+
+
+def has_own_signs(items: Iterable[Json], request: Json) -> bool:
+    """Return whether a conversation bears a sign of this API: an item or a content part of its own."""
     return any(_is_own_item(item) for item in items)
 
 

@@ -29,6 +29,17 @@ _IN_ASSISTANT: Mapping[str, _Fields] = {
 }
 
 
+def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
+    """Return `tool`, of `name`, `description` and `input_schema`, as a function of Responses."""
+    return {
+        "type": "function",
+        "name": tool["name"],
+        "description": tool["description"],
+        "parameters": tool["input_schema"],
+        "strict": False,
+    }
+
+
 class OpenAIResponsesRenderer(BaseRenderer):
     """One session's items: messages, reasoning, calls and their outputs, each an item of its own."""
 

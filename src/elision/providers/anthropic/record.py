@@ -1,0 +1,44 @@
+"""What is known of Anthropic Messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from elision.providers.anthropic.live import LiveAnthropic
+from elision.providers.anthropic.parse import defines_tool, has_own_signs, parse_usage
+from elision.providers.anthropic.render import AnthropicRenderer, render_tool
+from elision.providers.anthropic.rules import RULES, AnthropicRequest
+from elision.providers.host import Host
+from elision.providers.provider import Provider
+
+_HOST: Final = Host(
+    name="anthropic",
+    url="https://api.anthropic.com",
+    key_variable="ANTHROPIC_API_KEY",
+    url_variable="ANTHROPIC_BASE_URL",
+    make_key_headers=lambda key: {"x-api-key": key},
+    headers={"anthropic-version": "2023-06-01"},
+    own_headers=("anthropic-version", "anthropic-beta", "x-api-key"),
+    own_paths=(b"/messages/",),
+)
+ANTHROPIC: Final = Provider(
+    name="anthropic",
+    title="Anthropic Messages",
+    host=_HOST,
+    paths={re.compile(rb"/messages"): "complete", re.compile(rb"/messages/count_tokens"): "count"},
+    list_field="messages",
+    system_field="system",
+    own_models=re.compile(r".*claude"),
+    has_own_signs=has_own_signs,
+    defines_tool=defines_tool,
+    live=LiveAnthropic(),
+    make_renderer=AnthropicRenderer,
+    render_tool=render_tool,
+    takes_clear_reasoning=False,
+    checks_thinking=True,
+    rules=RULES,
+    read_for_rules=AnthropicRequest,
+    usage_sign="input_tokens",
+    parse_usage=parse_usage,
+)

@@ -1,0 +1,48 @@
+"""Who serves an API: where, with which key, and how requests to it are told from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+HostName: TypeAlias = Literal["openai", "anthropic"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One provider's servers, which may have several APIs.
+
+    name:          as settings and paths of the gateway have it.
+    url:           its base URL, as its own clients take it.
+    key_variable, url_variable: environment variables that are usual for its key and another base URL.
+    make_key_headers: returns the headers that carry a key.
+    headers:       those that every request needs.
+    own_headers:   names that only requests to it carry. own_paths: beginnings of paths that only it has, below the
+                   version.
+    version_anywhere: whether a version anywhere in a base URL stands for ours; else only one at its end does.
+    """
+
+    name: HostName
+    url: str
+    key_variable: str
+    url_variable: str
+    make_key_headers: Callable[[str], dict[str, str]]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    own_headers: tuple[str, ...] = ()
+    own_paths: tuple[bytes, ...] = ()
+    version_anywhere: bool = False
+
+
+def _make_bearer_header(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+OPENAI: Final = Host(
+    name="openai",
+    url="https://api.openai.com/v1",
+    key_variable="OPENAI_API_KEY",
+    url_variable="OPENAI_BASE_URL",
+    make_key_headers=_make_bearer_header,
+    version_anywhere=True,
+)

@@ -1,0 +1,36 @@
+"""What is known of OpenAI chat completions, the API of many servers besides OpenAI's."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from elision.providers.host import OPENAI
+from elision.providers.openai_chat.live import LiveOpenAIChat
+from elision.providers.openai_chat.parse import defines_tool, parse_usage
+from elision.providers.openai_chat.render import OpenAIChatRenderer, render_tool
+from elision.providers.openai_chat.rules import RULES
+from elision.providers.provider import Provider
+from elision.providers.shared.model_names import OPENAI_MODELS
+
+OPENAI_CHAT: Final = Provider(
+    name="openai",
+    title="OpenAI Chat Completions",
+    host=OPENAI,
+    paths={re.compile(rb"/chat/completions"): "complete"},
+    list_field="messages",
+    system_field="",
+    own_models=OPENAI_MODELS,
+    # What a message of chat looks like is not its own: other APIs and many recorders write the same.
+    has_own_signs=lambda messages, request: False,
+    defines_tool=defines_tool,
+    live=LiveOpenAIChat(),
+    make_renderer=OpenAIChatRenderer,
+    render_tool=render_tool,
+    takes_clear_reasoning=True,
+    checks_thinking=False,
+    rules=RULES,
+    read_for_rules=lambda request: request,
+    usage_sign="prompt_tokens",
+    parse_usage=parse_usage,
+)

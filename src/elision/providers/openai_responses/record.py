@@ -1,0 +1,35 @@
+"""What is known of OpenAI Responses."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from elision.providers.host import OPENAI
+from elision.providers.openai_responses.live import LiveOpenAIResponses
+from elision.providers.openai_responses.parse import defines_tool, has_own_signs, parse_usage
+from elision.providers.openai_responses.render import OpenAIResponsesRenderer, render_tool
+from elision.providers.openai_responses.rules import RULES
+from elision.providers.provider import Provider
+from elision.providers.shared.model_names import OPENAI_MODELS
+
+OPENAI_RESPONSES: Final = Provider(
+    name="openai-responses",
+    title="OpenAI Responses",
+    host=OPENAI,
+    paths={re.compile(rb"/responses"): "complete"},
+    list_field="input",
+    system_field="instructions",
+    own_models=OPENAI_MODELS,
+    has_own_signs=has_own_signs,
+    defines_tool=defines_tool,
+    live=LiveOpenAIResponses(),
+    make_renderer=OpenAIResponsesRenderer,
+    render_tool=render_tool,
+    takes_clear_reasoning=False,
+    checks_thinking=False,
+    rules=RULES,
+    read_for_rules=lambda request: request,
+    usage_sign="input_tokens_details",
+    parse_usage=parse_usage,
+)

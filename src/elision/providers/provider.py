@@ -1,0 +1,60 @@
+"""What is known of one provider's API, as one record. Each package of an API has one; `provider_table.py` lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from elision.providers.host import Host
+from elision.providers.live.pieces import LiveDialect
+from elision.providers.shared.base_renderer import ViewRenderer
+from elision.providers.shared.json_reading import Json
+from elision.providers.shared.violation import Rule
+from elision.trajectory.usage import Usage
+
+#: Names of APIs, as settings, logs and stores have them; "openai" is chat completions.
+Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
+#: What a request asks for: an answer of the model, or the number of its tokens.
+Purpose: TypeAlias = Literal["complete", "count"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One API.
+
+    name:          as settings, logs and stores have it. title: for people.
+    host:          who serves it. paths: what a POST to a path below the version asks for; matched as a whole.
+    list_field:    field of a request that holds its messages. system_field: the one of the system prompt; "" where it
+                   is one of the messages.
+    own_models:    matches the normalized names of models that are usually called by this API; None for none.
+    has_own_signs: whether messages, or the fields of a request beside them, occur in this API alone.
+    defines_tool:  whether a tool's definition is of this API, by its form.
+    live:          reads a client's own messages. make_renderer: makes a renderer of views.
+    render_tool:   writes a tool, of `name`, `description` and `input_schema`, as this API defines one.
+    takes_clear_reasoning: whether reasoning in clear text is sent back, and so counted.
+    checks_thinking: whether models of this API may bind their thinking to the messages before it.
+    rules:         what the API rejects. read_for_rules: reads a request once for all of them.
+    usage_sign:    a field that only this API's usage has, as seen from the first of the table to the last.
+    parse_usage:   reads a usage object; None if it is none.
+    """
+
+    name: Api
+    title: str
+    host: Host
+    paths: Mapping[re.Pattern[bytes], Purpose]
+    list_field: str
+    system_field: str
+    own_models: re.Pattern[str] | None
+    has_own_signs: Callable[[Iterable[Json], Json], bool]
+    defines_tool: Callable[[Json], bool]
+    live: LiveDialect
+    make_renderer: Callable[[], ViewRenderer]
+    render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
+    takes_clear_reasoning: bool
+    checks_thinking: bool
+    rules: Sequence[Rule]
+    read_for_rules: Callable[[Mapping[str, Any]], Any]
+    usage_sign: str
+    parse_usage: Callable[[object], Usage | None]
