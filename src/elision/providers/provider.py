@@ -1,4 +1,4 @@
-"""What is known of one provider's API, as one record. Each package of an API has one; `provider_table.py` lists them."""
+"""What is known of an API, as one record. Each package of an API has one; `provider_table.py` lists them."""
 
 from __future__ import annotations
 
