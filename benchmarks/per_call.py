@@ -6,7 +6,7 @@ from statistics import mean
 from time import perf_counter
 
 from benchmarks.stitched import runs, stitched
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.replay import model_free_summarizer
 from elision.providers.openai_chat.render import OpenAIChatRenderer
 from elision.strategies.spec import parse_strategy
@@ -25,13 +25,13 @@ def timed(run: Trajectory, spec: str) -> dict[int, tuple[float, bool]]:
 
     Token counts are in the cache already: counting text is work on what is new, and would hide the rest.
     """
-    session = Session(parse_strategy(spec), find_price_set("anthropic"), Sizer(make_counter()))
+    session = Log.fold((), LogSetup(parse_strategy(spec), find_price_set("anthropic"), Sizer(make_counter())))
     session.set_head(run.head)
     renderer, summarizer, epoch = OpenAIChatRenderer(), model_free_summarizer(session.sizer), 1
     taken: dict[int, tuple[float, bool]] = {}
     for turn in run.turns:
         start = perf_counter()
-        view = run_pass(session.prepare_view(turn.at), summarizer)
+        view = run_pass(decide(session, make_plain_terms(turn.at)), summarizer)
         renderer.render_messages(view)
         seconds = perf_counter() - start
         taken[turn.index] = (seconds, view.epoch != epoch)

@@ -22,7 +22,7 @@ from benchmarks.peers import PEERS, PeerError, measured
 from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import ContextManager
-from elision.engine import Session
+from elision.engine import Log
 from elision.manager import preparation, prepared_calls
 from elision.manager.history import History
 from elision.manager.summary_worker import SummaryRunner
@@ -51,7 +51,7 @@ PARTS: tuple[Part, ...] = (
     ("turns, head, guards", preparation, "ingest_turns"),
     ("deciding; placeholders and gists", Policy, "plan_pass"),
     ("summaries (the digest)", SummaryRunner, "request_summary"),
-    ("bills, raw and ours", Session, "_finish_pass"),
+    ("bills, raw and ours", Log, "record_call"),
     ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
     ("messages with gaps, breakpoints", prepared_calls, "build_request"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.replay import model_free_summarizer
@@ -35,12 +35,12 @@ FOLDER = Path(__file__).parents[1] / "examples" / "runs"
 def list_appends(run: Trajectory) -> list[Sequence[Event]]:
     """Return the events of a session that decides on every call of `run`, an append for each call."""
     sizer = Sizer(make_counter())
-    session = Session(parse_strategy("hybrid"), find_price_set("anthropic"), sizer)
+    session = Log.fold((), LogSetup(parse_strategy("hybrid"), find_price_set("anthropic"), sizer))
     session.set_head(run.head)
     appends: list[Sequence[Event]] = []
     written = 0
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):
-        run_pass(session.prepare_view(now, model), model_free_summarizer(sizer))
+        run_pass(decide(session, make_plain_terms(now, model)), model_free_summarizer(sizer))
         session.add_turn(turn)
         appends.append(session.events[written:])
         written = len(session.events)

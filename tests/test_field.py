@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.masking import Masking
@@ -45,7 +45,7 @@ HYBRID = "hybrid(window=3, summarize_at=9, tail=5, summary_max_tokens=50, schedu
 def views(strategy: str, turns: list[Turn]) -> list[list[Segment]]:
     found: list[list[Segment]] = []
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         assert session.newest_call is not None
         found.append(session.newest_call.view.segments)
 
@@ -113,7 +113,7 @@ def test_no_turn_is_in_neither_summary_nor_window(window: int) -> None:
     strategy = f"hybrid(window={window}, summarize_at=9, tail=5, summary_max_tokens=50, schedule=every-turn)"
     session = begin_session(strategy)
     for item in steps(40):
-        view = run_pass(session.prepare_view(), write_brief_summary)
+        view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
         standing = [segment.turn for segment in view.segments if segment.kind == "assistant"]
         assert standing == list(range(session.state.covered_turns + 1, item.index))
         session.add_turn(item)
@@ -268,7 +268,7 @@ def test_sessions_do_not_share_state() -> None:
     one, other = begin_session(strategy), begin_session(strategy)
     for item in steps(15):
         for session in (one, other):
-            run_pass(session.prepare_view(), write_brief_summary)
+            run_pass(decide(session, make_plain_terms()), write_brief_summary)
         one.add_turn(item)
         other.add_turn(step(item.index, f"other {item.index}"))
     assert one.state.summary != other.state.summary or one.state.hidden != other.state.hidden

@@ -19,7 +19,7 @@ WALK = runpy.run_path(str(TOOLS / "trace_walk.py"))
     [
         ("tests/test_tools.py", "tests/test_tools.py"),
         ("src/elision/stores/sqlite.py", "tests/stores/test_sqlite.py"),
-        ("src/elision/engine.py", "tests/test_engine.py"),
+        ("src/elision/engine/event_log.py", "tests/engine/test_event_log.py"),
         ("tests/work.py", "tests/test_helpers.py"),
     ],
 )

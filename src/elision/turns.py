@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import SettingError
 from elision.manager.manual_turns import make_head, make_turn
 from elision.providers.shared.render_text import format_text_summary
@@ -96,7 +96,7 @@ def mask(turns: Iterable[TurnShape], *, window: int = 10, placeholder: str = PUB
     for turn in _read_turns(given):
         session.add_turn(turn)
     # Whatever an earlier call would have masked, the newest one may mask too, with the same text.
-    run_pass(session.prepare_view(), _refuse_summary)
+    run_pass(decide(session, make_plain_terms()), _refuse_summary)
     return _collect_turns(given, session)
 
 
@@ -159,8 +159,8 @@ def hybrid(
     return _run_strategy(strategy, list(turns), summarizer, task, previous)
 
 
-def _begin_session(strategy: Strategy, task: str) -> Session:
-    session = Session(strategy, find_price_set("uncached"))
+def _begin_session(strategy: Strategy, task: str) -> Log:
+    session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
     session.set_head(make_head(task, "", ()))
     return session
 
@@ -184,7 +184,7 @@ def _run_strategy(
         if turn.index == covered and previous is not None:
             _adopt_summary(session, previous)
         elif turn.index > covered:
-            run_pass(session.prepare_view(), writer)
+            run_pass(decide(session, make_plain_terms()), writer)
     refused = [event for event in session.events if isinstance(event, SummaryFailed)]
     if refused:
         last = refused[-1]
@@ -217,7 +217,7 @@ def _count_covered(previous: TurnsSummary | None, turns: int) -> int:
     return previous.covers
 
 
-def _adopt_summary(session: Session, previous: TurnsSummary) -> None:
+def _adopt_summary(session: Log, previous: TurnsSummary) -> None:
     """Have the session go on from `previous`, which covers all turns that it has."""
     call = len(session.state.turns) + 1
     summary = previous._as_summary()
@@ -226,10 +226,10 @@ def _adopt_summary(session: Session, previous: TurnsSummary) -> None:
         spoken = tuple(turn.index for turn in session.state.turns if turn.interjections)
         summary = replace(summary, interjections=spoken)
     decided = PassDecided(call, "summary due", summary=summary)
-    session.replay_events([decided, RequestSent(call=call, at=None, model="", tokens=0)])
+    session.extend([decided, RequestSent(call=call, at=None, model="", tokens=0)])
 
 
-def _make_entry(session: Session, summary: Summary) -> TurnsSummary:
+def _make_entry(session: Log, summary: Summary) -> TurnsSummary:
     messages = (
         message.text for index in summary.interjections for message in session.state.turns[index - 1].interjections
     )
@@ -268,7 +268,7 @@ def _read_fields(turn: Any, index: int) -> tuple[str, Any, Any]:
     return reasoning or "", action, observation
 
 
-def _collect_turns(given: Sequence[TurnShape], session: Session) -> list[TurnShape]:
+def _collect_turns(given: Sequence[TurnShape], session: Log) -> list[TurnShape]:
     """Return the given turns that no summary covers, with placeholders where the session hides results."""
     texts: dict[int, dict[int, str]] = {}
     for (turn, position), text in session.state.hidden.items():

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from elision.cli.show import show
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_screen import FIRST, LAST
-from elision.engine import Session
+from elision.engine import Log, LogSetup
 from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
@@ -334,8 +334,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
-    whole = Session(parse_strategy(strategy), find_prices(stored.MODEL), sizer)
-    whole.replay_events(events)
+    whole = Log.fold(events, LogSetup(parse_strategy(strategy), find_prices(stored.MODEL), sizer))
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
     assert account.final.costs.ours == pytest.approx(whole.bill.spent_usd, rel=0.01)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, count_output_tokens, run_pass
+from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import replay_run
@@ -103,10 +103,10 @@ class _State:
 
 def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int, int], MaskCandidate]:
     """What may be hidden, from when on, and what it saves: asked of the strategy itself."""
-    session = Session(replace(strategy, schedule=FixedSchedule()), prices, SIZER)
+    session = Log.fold((), LogSetup(replace(strategy, schedule=FixedSchedule()), prices, SIZER))
     session.set_head(run.head)
     for turn in run.turns:
-        run_pass(session.prepare_view(turn.at), _none)
+        run_pass(decide(session, make_plain_terms(turn.at)), _none)
         session.add_turn(turn)
     return dict(session.policy.pending)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
 from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import parse_strategy
@@ -100,10 +100,10 @@ def sent_by_source(run: Trajectory, process: Callable[[list[Entry]], list[Entry]
 
 def sent_by_us(run: Trajectory, preset: str) -> Iterator[dict[int, str]]:
     """The same of a preset. Each turn has one result."""
-    session = Session(parse_strategy(preset), find_price_set("anthropic"), SIZER)
+    session = Log.fold((), LogSetup(parse_strategy(preset), find_price_set("anthropic"), SIZER))
     session.set_head(run.head)
     for turn in run.turns:
-        view = run_pass(session.prepare_view(), model_free_summarizer(SIZER))
+        view = run_pass(decide(session, make_plain_terms()), model_free_summarizer(SIZER))
         heads = [segment.source for segment in view.segments if segment.kind == "head"]
         assert heads == list(run.head.messages)
         if turn.index > 1:

@@ -266,7 +266,7 @@ def test_a_bug_of_ours_lets_the_request_through(monkeypatch: pytest.MonkeyPatch)
         context.prepare(make_history("openai", steps))
     messages = make_history("openai", 5)
     with monkeypatch.context() as patch:
-        patch.setattr("elision.engine.Session.prepare_view", lambda *_: 1 / 0)
+        patch.setattr("elision.manager.preparation.decide", lambda *_: 1 / 0)
         view = context.prepare(messages)
     assert view.messages == messages
     assert kinds(view) == {"engine"}
@@ -570,7 +570,9 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
     assert [turn.index for turn in store.turns("s")] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("place", ["elision.manager.preparation.ingest_turns", "elision.engine.Session._finish_pass"])
+@pytest.mark.parametrize(
+    "place", ["elision.manager.preparation.ingest_turns", "elision.engine.event_log.Log.record_call"]
+)
 def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of reading or deciding: nothing is left out of the next view."""
     context, twin = manager(store=MemoryStore()), manager(store=MemoryStore())
@@ -669,7 +671,7 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["elision.engine.Session._finish_pass", "elision.manager.preparation.CallPreparer._try_write"]
+    "place", ["elision.engine.event_log.Log.record_call", "elision.manager.preparation.CallPreparer._try_write"]
 )
 def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of a view: what was added is still there, and the next view is as if it had not been."""

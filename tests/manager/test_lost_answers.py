@@ -15,20 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import CallTerms, Session
+from elision.engine import Log
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
-from elision.manager.branch import SessionBranch, WriteAttempt
-from elision.manager.drivers import run_steps
-from elision.manager.preparation import CallPreparer
-from elision.manager.shared_log import apply_others
-from elision.manager.summary_worker import SummaryRunner
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from elision.strategies.guards import Guards
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
-from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, WindowLearned
+from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
@@ -329,47 +323,6 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
     assert view.diagnostics.summaries == 0
 
 
-def undo(passes: CallPreparer, branch: SessionBranch) -> None:
-    passes._undo_decision(branch, len(branch.session.events), StoreError("gone"), "", 0.0)
-
-
-def go_on_behind_own_write(passes: CallPreparer, branch: SessionBranch) -> None:
-    branch.session.record_event(WindowLearned(call=1, window=100_000))
-    lost = WriteAttempt(
-        new=branch.new,
-        creates=False,
-        events=(WindowLearned(call=1, window=90_000),),
-        after=branch.saved_events,
-        at=0.0,
-    )
-    lost.write(passes.store)
-    branch.pending_attempts = [lost]
-    run_steps(passes.write_branch(branch, 0.0), SummaryRunner(lambda _: "", seconds=1, background=False))
-
-
-def catch_up_with_others(passes: CallPreparer, branch: SessionBranch) -> None:
-    branch.session.record_event(WindowLearned(call=1, window=100_000))
-    apply_others(branch, [WindowLearned(call=1, window=200_000)], passes.make_session, Guards())
-
-
-def give_up(passes: CallPreparer, branch: SessionBranch) -> None:
-    passes.restore_from_log(branch)
-
-
-@pytest.mark.parametrize("remake", [undo, go_on_behind_own_write, catch_up_with_others, give_up])
-def test_a_session_made_anew_keeps_its_terms(remake: Callable[[CallPreparer, SessionBranch], None]) -> None:
-    """All of them, whatever made it necessary."""
-    context = manager(store=UnreliableStore())
-    for steps in range(5):
-        context.prepare(make_history("openai", steps))
-    passes, branch = context._preparer, context._preparer.open_manual_branch()
-    branch.session.terms = CallTerms(may_summarize=False, editable_from=3, recall_blocked=True, no_cache_marks=True)
-    before, terms = branch.session, branch.session.terms
-    remake(passes, branch)
-    assert branch.session is not before
-    assert branch.session.terms is terms
-
-
 @pytest.mark.parametrize("sent", [{}, {"cache_control": {"type": "ephemeral"}}], ids=["without", "with"])
 def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, Any]) -> None:
     """Each call of the log says whether its client set one, which its bill goes by."""
@@ -426,10 +379,10 @@ def test_a_summary_that_was_stored_after_all_is_no_loss() -> None:
 
 #: What follows an answer.
 PLACES: dict[str, Callable[..., Any]] = {
-    "elision.engine.accept_summary": accept_summary,
-    "elision.engine.bill_call": bill_call,
-    "elision.engine.Session._finish_pass": Session._finish_pass,
-    "elision.engine.Session._brings_recall_tools": Session._brings_recall_tools,
+    "elision.engine.decision.accept_summary": accept_summary,
+    "elision.engine.decision.bill_call": bill_call,
+    "elision.engine.event_log.Log.record_call": Log.record_call,
+    "elision.engine.event_log.Log.can_add_recall_tools": Log.can_add_recall_tools,
 }
 
 

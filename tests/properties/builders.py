@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from elision.engine import Session, Summarizer, run_pass
+from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, head, long_text, result, step, steps, turn, user
@@ -50,8 +50,8 @@ def write_brief_summary(request: SummaryRequest) -> str:
     return f"Turns {request.turns[0].index} to {request.turns[-1].index} were done."
 
 
-def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
-    session = Session(parse_strategy(strategy) if isinstance(strategy, str) else strategy, prices, SIZER)
+def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Log:
+    session = Log.fold((), LogSetup(parse_strategy(strategy) if isinstance(strategy, str) else strategy, prices, SIZER))
     session.set_head(start or head())
     return session
 
@@ -63,28 +63,28 @@ def run_session(
     *,
     start: Head | None = None,
     summarizer: Summarizer = write_brief_summary,
-    watch: Callable[[Session], None] | None = None,
-) -> Session:
+    watch: Callable[[Log], None] | None = None,
+) -> Log:
     """A session that made a call before each of `turns`, and one behind the last."""
     session = begin_session(strategy, prices, start=start)
     for item in turns:
-        run_pass(session.prepare_view(item.at, item.model), summarizer)
+        run_pass(decide(session, make_plain_terms(item.at, item.model)), summarizer)
         if watch is not None:
             watch(session)
         session.add_turn(item)
-    run_pass(session.prepare_view(), summarizer)
+    run_pass(decide(session, make_plain_terms()), summarizer)
     if watch is not None:
         watch(session)
     return session
 
 
-def find_mask_calls(session: Session) -> dict[tuple[int, int], int]:
+def find_mask_calls(session: Log) -> dict[tuple[int, int], int]:
     """Observation -> the call at which it gave way to a placeholder."""
     passes = (event for event in session.events if isinstance(event, PassDecided))
     return {mask.key: event.call for event in passes for mask in event.masks}
 
 
-def list_summaries(session: Session) -> list[tuple[int, int]]:
+def list_summaries(session: Log) -> list[tuple[int, int]]:
     """(call, covers) of every summary made."""
     passes = (event for event in session.events if isinstance(event, PassDecided))
     return [(event.call, event.summary.covers) for event in passes if event.summary is not None]

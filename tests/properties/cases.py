@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from elision.engine import Session, Summarizer, run_pass
+from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.lab.clock import calls
 from elision.strategies.schedules import FixedSchedule
@@ -104,7 +104,7 @@ class PlayedRun:
 
     trajectory: Trajectory
     strategy: Strategy
-    session: Session
+    session: Log
     views: tuple[SentView, ...]
 
     def turns_before(self, call: int) -> tuple[Turn, ...]:
@@ -128,7 +128,7 @@ def play_run(
     opened: SessionOpened | None = None,
 ) -> PlayedRun:
     """A session of `trajectory` under `strategy`, every view kept. opened: what its log begins with."""
-    session = Session(strategy, prices, sizer)
+    session = Log.fold((), LogSetup(strategy, prices, sizer))
     if opened is not None:
         session.record_event(opened)
     session.set_head(trajectory.head)
@@ -141,8 +141,8 @@ def play_run(
     return PlayedRun(trajectory, strategy, session, tuple(seen))
 
 
-def _make_call(session: Session, now: float | None, model: str) -> SentView:
-    view = run_pass(session.prepare_view(now, model), write_summary)
+def _make_call(session: Log, now: float | None, model: str) -> SentView:
+    view = run_pass(decide(session, make_plain_terms(now, model)), write_summary)
     called, decided = session.events[-1], session.events[-2]
     assert isinstance(called, RequestSent)
     assert isinstance(decided, PassDecided)
@@ -164,12 +164,12 @@ def find_worst_ratio(
     strategy: Strategy, prices: Prices, run: Trajectory, summarizer: Summarizer, opened: SessionOpened | None = None
 ) -> float:
     """The highest bill so far / bill of sending everything so far, at any call."""
-    session, worst = Session(strategy, prices, SIZER), 0.0
+    session, worst = Log.fold((), LogSetup(strategy, prices, SIZER)), 0.0
     if opened is not None:
         session.record_event(opened)
     session.set_head(run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
-        run_pass(session.prepare_view(now, model), summarizer)
+        run_pass(decide(session, make_plain_terms(now, model)), summarizer)
         raw = session.bill.raw_spent_usd
         worst = max(worst, session.bill.spent_usd / raw if raw else 0.0)
         session.add_turn(item)

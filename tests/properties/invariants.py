@@ -164,7 +164,7 @@ def check_users_words_stay(run: PlayedRun) -> None:
         wanted = [f"[User message of that time] {words}" for words in quote_older_words(beyond, limit, SIZER)]
         quoted = [words for words in wanted if make_encodable(words) in block]
         assert quoted == wanted[len(wanted) - len(quoted) :]
-        assert quoted == wanted or run.session._view_limit is not None
+        assert quoted == wanted or run.session.view_limit is not None
 
 
 def check_raw_is_untouched(run: PlayedRun, before: str) -> None:

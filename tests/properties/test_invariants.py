@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError
 from elision.lab.clock import calls
 from elision.strategies.budget import Budget
@@ -181,9 +181,9 @@ def fits_or_says_so(strategy: Strategy, tokens: int, prices: Prices, run: Trajec
         session.add_turn(item)
 
 
-def _prepared(session: Session, now: float | None, model: str) -> BudgetError | None:
+def _prepared(session: Log, now: float | None, model: str) -> BudgetError | None:
     try:
-        run_pass(session.prepare_view(now, model), write_brief_summary)
+        run_pass(decide(session, make_plain_terms(now, model)), write_brief_summary)
     except BudgetError as error:
         return error
     return None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, SessionOpened
@@ -106,12 +106,11 @@ def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, dat
     whole = play_run(run, CASES[case], SMALL[prices], opened=opened(offer))
     cut = data.draw(st.integers(0, len(run.turns) - 1))
     events = _until(whole.session.events, cut)
-    session = Session(CASES[case], SMALL[prices], SIZER)
-    session.replay_events(events)
+    session = Log.fold(events, LogSetup(CASES[case], SMALL[prices], SIZER))
     for item, (now, model) in list(zip(run.turns, calls(run), strict=True))[cut:]:
-        run_pass(session.prepare_view(now, model), write_summary)
+        run_pass(decide(session, make_plain_terms(now, model)), write_summary)
         session.add_turn(item)
-    run_pass(session.prepare_view(run.turns[-1].at, run.turns[-1].model), write_summary)
+    run_pass(decide(session, make_plain_terms(run.turns[-1].at, run.turns[-1].model)), write_summary)
     assert session.events == whole.session.events
     assert session.bill.spent_usd == pytest.approx(whole.session.bill.spent_usd)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
 from elision.lab.head_estimate import add_recorded_head
@@ -55,7 +55,7 @@ def write_model_free_summary(request: SummaryRequest) -> str:
     return write_digest(request, SIZER.count)
 
 
-def count_bound(session: Session, strategy: TwoTier) -> int:
+def count_bound(session: Log, strategy: TwoTier) -> int:
     """`hard` + head + newest `keep_recent` results, and the user's words, which a summary leaves as they are."""
     turns = session.state.turns
     results = [SIZER.count_observation(each) for turn in turns for each in turn.observations]
@@ -73,11 +73,11 @@ def count_bound(session: Session, strategy: TwoTier) -> int:
 
 def check_every_call(strategy: TwoTier, prices: Prices, run: Trajectory) -> int:
     """Hold every view of `run` against the bound. Return the summaries made."""
-    session = Session(strategy, prices, SIZER)
+    session = Log.fold((), LogSetup(strategy, prices, SIZER))
     session.set_head(run.head)
     made = 0
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
-        view = run_pass(session.prepare_view(now, model), write_model_free_summary)
+        view = run_pass(decide(session, make_plain_terms(now, model)), write_model_free_summary)
         assert session.newest_call is not None
         made += session.newest_call.decided.summary is not None
         assert view.tokens <= count_bound(session, strategy), (view.call, session.newest_call.decided.reason)

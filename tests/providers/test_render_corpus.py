@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
@@ -132,12 +132,12 @@ def _specs(place: int) -> tuple[str, ...]:
 def _follow(run: Trajectory, spec: str) -> None:
     samples = {1, len(run.turns) // 2 + 1, len(run.turns)}
     checked = [Checked(dialect) for dialect in PROVIDERS]
-    session = Session(parse_strategy(spec), find_price_set("anthropic"), SIZER)
+    session = Log.fold((), LogSetup(parse_strategy(spec), find_price_set("anthropic"), SIZER))
     session.set_head(run.head)
     epochs = 1
     for turn, (now, model) in zip(run.turns, calls(run), strict=True):
         try:
-            view = run_pass(session.prepare_view(now, model), model_free_summarizer(SIZER))
+            view = run_pass(decide(session, make_plain_terms(now, model)), model_free_summarizer(SIZER))
         except BudgetError:
             return  # Said, with numbers (I7): there is no request.
         begins = view.epoch > epochs and view.epoch < 5

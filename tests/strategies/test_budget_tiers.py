@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import Session, Summarizer, run_pass
+from elision.engine import Log, Summarizer, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
@@ -69,14 +69,14 @@ def summarizing(tokens: int, **options: float) -> Hybrid:
     )
 
 
-def decisions(session: Session) -> list[PassDecided]:
+def decisions(session: Log) -> list[PassDecided]:
     return [event for event in session.events if isinstance(event, PassDecided)]
 
 
-def fits(session: Session) -> None:
+def fits(session: Log) -> None:
     assert session.newest_call is not None
-    assert session._view_limit is not None
-    assert session.newest_call.view.tokens <= session._view_limit
+    assert session.view_limit is not None
+    assert session.newest_call.view.tokens <= session.view_limit
 
 
 def test_pressure_overrides_the_schedule() -> None:
@@ -109,7 +109,7 @@ def worded(index: int, *, words: int, lines: int = 8) -> Turn:
     return turn(index, pair, text="so " * words)
 
 
-def list_tiers(session: Session, window: int) -> list[str]:
+def list_tiers(session: Log, window: int) -> list[str]:
     """What the passes over budget did, in order: masks outside the window or inside, and summaries by their route."""
     tiers = []
     for event in decisions(session):
@@ -136,8 +136,8 @@ def test_the_order_of_the_tiers() -> None:
         session = begin_session(strategy)
         for item in run:
             session.add_turn(item)
-        session._view_limit = usable
-        run_pass(session.prepare_view(), write_brief_summary)
+        session.view_limit = usable
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
         fits(session)
         reached.append(list_tiers(session, 10))
     seen = [tiers for tiers, _ in itertools.groupby(reached)]
@@ -249,7 +249,7 @@ def test_words_of_the_user_that_do_not_fit() -> None:
         run_session(budgeted(500), [step(1, said=[user("word " * 2_000)])])
 
 
-def floor_of(session: Session) -> int:
+def floor_of(session: Log) -> int:
     """Tokens of head, newest turn as it came, and the shortest block there is."""
     state = session.state
     return (
@@ -359,7 +359,7 @@ def test_each_soft_rewrite_frees_its_share(tokens: int, share: float, low: float
     strategy = replace(budgeted(tokens, soft=share, low=low), window=3)
     sizes: list[tuple[int, int]] = []
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         fits(session)
         assert session.newest_call is not None
         if session.newest_call.decided.reason == "soft threshold":
@@ -385,11 +385,11 @@ def test_an_error_leaves_no_candidates() -> None:
     session.add_turn(step(7, said=[user("word " * 2_000)]))
     for _ in range(2):
         with pytest.raises(BudgetError, match="the view still needs"):
-            run_pass(session.prepare_view(), write_brief_summary)
+            run_pass(decide(session, make_plain_terms()), write_brief_summary)
         assert session.policy.pending == {}
         assert session.policy.pending_tokens == 0
-    session._view_limit = 100_000
-    run_pass(session.prepare_view(), write_brief_summary)
+    session.view_limit = 100_000
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert session.newest_call.decided.masks == ()
 
@@ -440,7 +440,7 @@ def test_a_summary_with_the_user_s_old_words() -> None:
 # -- thinking that is bound to what precedes it --------------------------------------------------------------------
 
 
-def edited_turns(session: Session) -> set[int]:
+def edited_turns(session: Log) -> set[int]:
     """The turns of which anything was masked or cut."""
     keys = [mask.key for event in decisions(session) for mask in event.masks]
     keys += [clip.key for event in decisions(session) for clip in event.clips]
@@ -455,13 +455,13 @@ def prepare_bound(
     strict: bool = True,
     newest: Turn | None = None,
     summaries: bool = True,
-) -> Session:
+) -> Log:
     """A session of `number` turns whose newest call must not edit turns before `editable_from`."""
     session = begin_session(strategy, PLAIN)
     for item in [*steps(number), *([newest] if newest else [])]:
         session.add_turn(item)
-    session.terms = replace(session.terms, editable_from=editable_from, may_summarize=summaries)
-    run_pass(session.prepare_view(strict=strict), write_brief_summary)
+    terms = replace(make_plain_terms(), editable_from=editable_from, may_summarize=summaries, is_strict=strict)
+    run_pass(decide(session, terms), write_brief_summary)
     return session
 
 
@@ -503,7 +503,8 @@ def test_a_budget_that_bound_thinking_breaks_is_named(make: Callable[[int], Mask
         prepare_bound(make(700), 8)
     assert "drop_block" in str(caught.value)
     session = prepare_bound(make(700), 8, strict=False)
-    assert str(session.budget_error) == str(caught.value)
+    assert session.newest_call is not None
+    assert str(session.newest_call.budget_error) == str(caught.value)
     assert edited_turns(session) <= {8}
     assert not list_summaries(session)
 
@@ -533,8 +534,8 @@ def test_no_budget_makes_an_edit_before_bound_thinking(
     for item in steps(number):
         session.add_turn(item)
     first = min(first, number)
-    session.terms = replace(session.terms, editable_from=first, may_summarize=may_summarize)
+    terms = replace(make_plain_terms(), editable_from=first, may_summarize=may_summarize, is_strict=False)
     with contextlib.suppress(BudgetError):
-        run_pass(session.prepare_view(strict=False), refuses if refused else write_brief_summary)
+        run_pass(decide(session, terms), refuses if refused else write_brief_summary)
     assert min(edited_turns(session), default=first) >= first
     assert all(covers >= first for _, covers in list_summaries(session))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.content import Opaque
@@ -97,7 +97,7 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
     session = begin_session("masking(window=2, schedule=batched(6))")
     for item in steps(12):
         before, promised = session.state.track.tokens, session.policy.pending_tokens
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
         decided = session.events[-2]
         assert isinstance(decided, PassDecided)
         if decided.masks:
@@ -147,7 +147,7 @@ def test_turns_that_came_without_a_call() -> None:
     session = begin_session("masking(window=2, schedule=every-turn)")
     for item in steps(8):
         session.add_turn(item)
-    run_pass(session.prepare_view(), write_brief_summary)
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert set(find_mask_calls(session)) == {(index, 1) for index in range(1, 7)}
 
 
@@ -156,10 +156,12 @@ def test_what_is_masked_does_not_depend_on_the_counter() -> None:
     turns = [step(index, "观察结果" * (index + 3)) for index in range(1, 40)]
 
     def masked(name: str) -> set[tuple[int, int]]:
-        session = Session(parse_strategy("masking(window=1, schedule=every-turn)"), CACHED, Sizer(make_counter(name)))
+        session = Log.fold(
+            (), LogSetup(parse_strategy("masking(window=1, schedule=every-turn)"), CACHED, Sizer(make_counter(name)))
+        )
         session.set_head(head())
         for item in turns:
-            run_pass(session.prepare_view(), write_brief_summary)
+            run_pass(decide(session, make_plain_terms()), write_brief_summary)
             session.add_turn(item)
         return set(find_mask_calls(session))
 
@@ -240,6 +242,6 @@ def test_a_history_taken_up_late_has_the_same_placeholders() -> None:
     late = begin_session("masking(window=2, schedule=every-turn)")
     for item in turns:
         late.add_turn(item)
-    run_pass(late.prepare_view(), write_brief_summary)
-    run_pass(live.prepare_view(), write_brief_summary)
+    run_pass(decide(late, make_plain_terms()), write_brief_summary)
+    run_pass(decide(live, make_plain_terms()), write_brief_summary)
     assert late.state.hidden == live.state.hidden

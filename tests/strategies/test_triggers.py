@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
-from elision.trajectory.events import PassDecided, SummaryFailed
+from elision.trajectory.events import PassDecided, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.usage import Usage
 from tests.properties.builders import (
@@ -141,7 +141,7 @@ def never_acting(text: str) -> Strategy:
     return replace(parse_strategy(text), schedule=NEVER)
 
 
-def list_reasons(session: Session) -> list[str]:
+def list_reasons(session: Log) -> list[str]:
     """The reasons of the passes that hid something, in order, without repetition."""
     passes = [event for event in session.events if isinstance(event, PassDecided) and (event.masks or event.summary)]
     return [reason for reason, _ in itertools.groupby(event.reason for event in passes)]
@@ -152,7 +152,7 @@ def test_above_hard_the_schedule_is_not_asked() -> None:
     newest results leave room."""
     sizes: list[int] = []
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         assert session.newest_call is not None
         sizes.append(session.newest_call.view.tokens)
 
@@ -233,9 +233,9 @@ def test_a_failed_summary_above_hard() -> None:
 def test_no_summary_can_be_sent() -> None:
     """Where the provider keeps messages whole, only masking is left."""
     session = begin_session(never_acting(HARD.format(more="")))
-    session.terms = replace(session.terms, may_summarize=False)
+    terms = replace(make_plain_terms(), may_summarize=False)
     for item in steps(40):
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, terms), write_brief_summary)
         session.add_turn(item)
     assert not list_summaries(session)
     assert len(find_mask_calls(session)) > 30
@@ -251,9 +251,9 @@ def test_a_refused_summary_edits_nothing_before_bound_thinking(editable_from: in
         raise SummaryError("no")
 
     session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
-    session.terms = replace(session.terms, editable_from=editable_from)
+    terms = replace(make_plain_terms(), editable_from=editable_from)
     for item in steps(30):
-        run_pass(session.prepare_view(), refuse)
+        run_pass(decide(session, terms), refuse)
         session.add_turn(item)
     assert asked[-1] >= editable_from
     masked = {turn for turn, _ in find_mask_calls(session)}
@@ -266,8 +266,8 @@ def test_a_background_summary_that_leaves_newer_thinking_is_refused() -> None:
     session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
     for item in steps(20):
         session.add_turn(item)
-    session.terms = replace(session.terms, editable_from=9)
-    run_pass(session.prepare_view(), lambda _: SummaryResult(text="Turns were done.", covers=8))
+    terms = replace(make_plain_terms(), editable_from=9)
+    run_pass(decide(session, terms), lambda _: SummaryResult(text="Turns were done.", covers=8))
     assert not list_summaries(session)
     (failed,) = (event for event in session.events if isinstance(event, SummaryFailed))
     assert "thinking in turn 9 is bound" in failed.reason
@@ -277,10 +277,10 @@ def test_thresholds_are_the_provider_s_tokens() -> None:
     """Where the provider counts twice our tokens, `hard` is reached at half of them: figures are all on its scale."""
     sizes: list[int] = []
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         assert session.newest_call is not None
         tokens = session.newest_call.view.tokens
-        session.record_usage(Usage(input=2 * tokens))
+        session.record_event(UsageReported(call=session.state.calls, usage=Usage(input=2 * tokens)))
         sizes.append(tokens)
 
     strategy = never_acting(HARD.replace("1500", "3000").format(more=""))
@@ -315,7 +315,7 @@ def test_until() -> None:
     session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=batched(99))")
     left = []
     for item in steps(8):
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
         assert session.policy.trigger is not None
         left.append(session.policy.trigger.count_calls_until(session.state, item.index))
         session.add_turn(item)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.factory import make_summarizer
@@ -26,9 +26,9 @@ GOOD = "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests
 STRATEGY = "summarization(every=3, tail=1, schedule=every-turn)"
 
 
-def session(turns: int = 4) -> Session:
+def session(turns: int = 4) -> Log:
     """A session whose next pass wants a summary; a key lies in every turn of it."""
-    found = Session(parse_strategy(STRATEGY), find_price_set("uncached"))
+    found = Log.fold((), LogSetup(parse_strategy(STRATEGY), find_price_set("uncached")))
     found.set_head(Head(messages=(Message(role="user", content=make_content("Mend the parser.")),)))
     for index in range(1, turns + 1):
         command = f"GITHUB_TOKEN={KEY} pytest tests/test_parser.py src/parser.py -k parse_line"
@@ -36,15 +36,15 @@ def session(turns: int = 4) -> Session:
     return found
 
 
-def passed(*script: Reply, kind: str = "openai") -> tuple[Session, list[dict[str, Any]]]:
+def passed(*script: Reply, kind: str = "openai") -> tuple[Log, list[dict[str, Any]]]:
     """A session after one pass with a model at a scripted server, and the requests it got."""
     found = session()
     with serve_script(*script) as server:
-        run_pass(found.prepare_view(), make_summarizer(f"{kind}:m", api_key="k", base_url=server.url))
+        run_pass(decide(found, make_plain_terms()), make_summarizer(f"{kind}:m", api_key="k", base_url=server.url))
     return found, server.bodies
 
 
-def summary_of(found: Session) -> str:
+def summary_of(found: Log) -> str:
     assert found.newest_call is not None
     summary = found.newest_call.decided.summary
     return summary.text if summary else ""
@@ -62,7 +62,7 @@ def test_a_secret_reaches_neither_the_model_nor_the_summary() -> None:
 def test_a_callable_of_ones_own_is_redacted_too() -> None:
     """Whoever wrote it, what stands in the view is clean."""
     found = session()
-    run_pass(found.prepare_view(), lambda request: f"{GOOD} {KEY}")
+    run_pass(decide(found, make_plain_terms()), lambda request: f"{GOOD} {KEY}")
     assert summary_of(found).endswith("[redacted: github-token]")
 
 
@@ -80,7 +80,7 @@ def test_a_failed_candidate_changes_nothing_and_is_seen(text: str, cause: str) -
     """The view goes out as it was; the log says what was asked, why it was not taken, and what it cost."""
     found = session()
     raw = found.state.make_raw_view().tokens
-    view = run_pass(found.prepare_view(), lambda request: text)
+    view = run_pass(decide(found, make_plain_terms()), lambda request: text)
     assert summary_of(found) == ""
     assert view.tokens == raw
     (event,) = [event for event in found.events if isinstance(event, SummaryFailed)]
@@ -111,7 +111,7 @@ def test_a_summary_error_says_why() -> None:
 def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
     """Half of an emoji, NUL or a terminal sequence in it does not stay for ever; the words do."""
     found = session()
-    run_pass(found.prepare_view(), lambda _: f"{GOOD} {odd} And more.")
+    run_pass(decide(found, make_plain_terms()), lambda _: f"{GOOD} {odd} And more.")
     assert GOOD in summary_of(found)
     view = found.newest_call.view if found.newest_call else None
     assert view is not None
@@ -123,14 +123,14 @@ def test_a_summary_can_be_sent_in_every_later_request(odd: str) -> None:
 def test_what_a_summary_quotes_can_be_sent_too() -> None:
     """A protected result, and the user's old words, stand in the block; half of an emoji in them is replaced."""
     kept = parse_strategy('summarization(every=3, tail=1, schedule=every-turn, rules=rule(args="*first*", keep=true))')
-    found = Session(replace(kept, keep_user_tokens=0), find_price_set("uncached"))
+    found = Log.fold((), LogSetup(replace(kept, keep_user_tokens=0), find_price_set("uncached")))
     found.set_head(Head(messages=(Message(role="user", content=make_content("Mend the parser.")),)))
     said = (Message(role="user", content=make_content("Hurry \ud83d")),)
     for index in range(1, 5):
         command = "pytest -k first" if index == 1 else "pytest"
         added = make_turn(index, "I test it.", command=command, result="ok \ud83d\n" * (30 if index == 1 else 600))
         found.add_turn(msgspec.structs.replace(added, interjections=said))
-    run_pass(found.prepare_view(), lambda _: GOOD)
+    run_pass(decide(found, make_plain_terms()), lambda _: GOOD)
     assert found.state.summary is not None
     assert "ok \ufffd" in found.state.summary.block
     assert "Hurry \ufffd" in found.state.summary.block
@@ -140,7 +140,7 @@ def test_what_a_summary_quotes_can_be_sent_too() -> None:
 def test_a_secret_in_parts_is_redacted() -> None:
     """What is taken out between its parts does not bring it together behind the redaction's back."""
     found = session()
-    run_pass(found.prepare_view(), lambda _: f"{GOOD} The key is {KEY[:6]}\x00{KEY[6:]}.")
+    run_pass(decide(found, make_plain_terms()), lambda _: f"{GOOD} The key is {KEY[:6]}\x00{KEY[6:]}.")
     assert KEY not in summary_of(found)
     assert GOOD in summary_of(found)
 
@@ -159,7 +159,7 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("elision.summarizers.summary_acceptance.check_summary", broken)
     for index in range(5, 25):
-        run_pass(found.prepare_view(), write)
+        run_pass(decide(found, make_plain_terms()), write)
         found.add_turn(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
     assert len(asked) == 3
     assert [event.cause for event in found.events if isinstance(event, SummaryFailed)] == ["other"] * 3

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.stop import Stop, StopHint
@@ -113,7 +113,7 @@ def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Di
     watch = Guards(**guards).start_watch()
     found: list[Diagnostics] = []
 
-    def told(session: Session) -> None:
+    def told(session: Log) -> None:
         for turn in session.state.turns[watch.turns :]:
             watch.add_turn(turn)
         assert session.newest_call is not None

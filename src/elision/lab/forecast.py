@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
@@ -53,12 +53,12 @@ class Forecast:
 
 def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
     """Run `strategy` over the typical session. Raises BudgetError where its head and newest turn do not fit."""
-    session = Session(_estimate_strategy(strategy), prices, Sizer(make_counter("estimate")))
+    session = Log.fold((), LogSetup(_estimate_strategy(strategy), prices, Sizer(make_counter("estimate"))))
     session.set_head(_build_head())
     first_placeholder = first_summary = None
     largest = raw = 0
     for number in range(1, CALLS + 1):
-        view = run_pass(session.prepare_view(), _write_summary)
+        view = run_pass(decide(session, make_plain_terms()), _write_summary)
         newest = session.newest_call
         assert newest is not None
         if newest.decided.masks and first_placeholder is None:

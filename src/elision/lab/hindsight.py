@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from elision.engine import Session, count_output_tokens, run_pass
+from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
@@ -98,7 +98,7 @@ def _refuse_summary(request: SummaryRequest) -> str:
 
 def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
     """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
-    session = Session(replace(strategy, schedule=FixedSchedule()), prices, sizer)
+    session = Log.fold((), LogSetup(replace(strategy, schedule=FixedSchedule()), prices, sizer))
     session.set_head(trajectory.head)
     state = session.state
     policy = session.policy
@@ -109,12 +109,12 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         raw.append(state.raw_track.tokens)
         cold.append(session.bill.cache.is_cold(now, model))
         base.append(session.bill.cache.count_readable(0, state.make_raw_view(), now, model))
-        run_pass(session.prepare_view(now, model), _refuse_summary)
+        run_pass(decide(session, make_plain_terms(now, model)), _refuse_summary)
         session.add_turn(turn)
     found: list[MaskCandidate] = [policy.pending[key] for key in sorted(policy.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
-        prices=prices.with_hour_writes() if session.writes_for_an_hour else prices,
+        prices=prices.with_hour_writes() if session.writes_for_an_hour(make_plain_terms()) else prices,
         limit=strategy.summary_max_tokens,
         head=state.raw_track.count_tokens_before(state.head_length),
         task=state.task_tokens,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from elision.engine import Session, Summarizer, run_pass
+from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.strategies.strategy import Strategy
@@ -75,7 +75,7 @@ def replay_run(
     *,
     known: Evidence | None = None,
     tally: EvidenceTally | None = None,
-    watch: Callable[[Session], None] | None = None,
+    watch: Callable[[Log], None] | None = None,
     summarizer: Summarizer | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
@@ -83,12 +83,12 @@ def replay_run(
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
     summarizer: writes the summaries; None for the digest.
     """
-    session = Session(strategy, prices, sizer)
+    session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = summarizer or model_free_summarizer(sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        run_pass(session.prepare_view(now, model), summarizer)
+        run_pass(decide(session, make_plain_terms(now, model)), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)
         if watch is not None:
@@ -101,7 +101,7 @@ def replay_run(
     return result
 
 
-def _record_call(result: Replay, session: Session) -> None:
+def _record_call(result: Replay, session: Log) -> None:
     newest = session.newest_call
     books = session.bill
     assert newest is not None

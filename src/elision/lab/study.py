@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.errors import BudgetError, FormatError, SpecError
 from elision.formats.registry import read_runs
 from elision.lab.cheapest_plan import CheapestPlan
@@ -301,7 +301,7 @@ class _Step:
         """Report that `share` of the first half is done."""
         self.report(self.start + self.half * share)
 
-    def watch_second_half(self, turns: int) -> Callable[[Session], None]:
+    def watch_second_half(self, turns: int) -> Callable[[Log], None]:
         """Return what reports a replay's passes over `turns` turns as the second half."""
         return lambda session: self.report(self.start + self.half * (1 + len(session.state.turns) / turns))
 

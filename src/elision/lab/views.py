@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
 from elision.lab.clock import calls
 from elision.lab.replay import model_free_summarizer
@@ -95,23 +95,23 @@ def list_views(
 
     renderer: a fresh one; OpenAI chat by default. Raises SpecError where `schedule=hindsight` cannot be worked out.
     """
-    session = Session(resolve_schedule(strategy, trajectory, prices, sizer), prices, sizer)
+    session = Log.fold((), LogSetup(resolve_schedule(strategy, trajectory, prices, sizer), prices, sizer))
     return _run_views(trajectory, session, renderer or render_openai_chat.OpenAIChatRenderer())
 
 
-def _run_views(trajectory: Trajectory, session: Session, renderer: ViewRenderer) -> Iterator[ViewAt]:
+def _run_views(trajectory: Trajectory, session: Log, renderer: ViewRenderer) -> Iterator[ViewAt]:
     session.set_head(trajectory.head)
     summarizer = model_free_summarizer(session.sizer)
     before: ViewAt | None = None
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        run_pass(session.prepare_view(now, model), summarizer)
+        run_pass(decide(session, make_plain_terms(now, model)), summarizer)
         newest = _build_view(session, renderer, before)
         before = replace(newest, before=None)
         yield newest
         session.add_turn(turn)
 
 
-def _build_view(session: Session, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
+def _build_view(session: Log, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
     newest = session.newest_call
     assert newest is not None
     return ViewAt(

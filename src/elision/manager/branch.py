@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.errors import ConflictError, UnknownHandle
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
@@ -97,7 +97,7 @@ class SessionBranch:
     """
 
     new: NewSession
-    session: Session
+    session: Log
     watch: RunWatch
     totals: TurnTotals
     watch_before_newest: RunWatch
@@ -181,14 +181,9 @@ class SessionBranch:
 
     def amend_newest(self, turn: Turn, node: str) -> None:
         """Replace the newest turn, which came with another ending."""
-        self.session = self.session.amend_turn(turn, node)
+        self.session = self.session.extend([TurnAmended(turn, node)])
         if self.turns_counted == turn.index:
             self.forget_newest()
-
-    def replace_session(self, session: Session) -> None:
-        """Use `session`, rebuilt from events, under the terms of the present one."""
-        session.terms = self.session.terms
-        self.session = session
 
     def forget_newest(self) -> None:
         """Remove the newest turn from the guards and totals."""
@@ -229,7 +224,7 @@ def _keep_assistant_part(turn: Turn) -> Turn:
     return msgspec.structs.replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
 
 
-def make_branch(new: NewSession, session: Session, guards: Guards) -> SessionBranch:
+def make_branch(new: NewSession, session: Log, guards: Guards) -> SessionBranch:
     """Return a branch whose log is `session.events`, none of it in the store yet."""
     watch = guards.start_watch()
     branch = SessionBranch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.manager.branch import (
     HistoryChange,
@@ -26,7 +26,7 @@ from elision.strategies.guards import Guards
 from elision.trajectory.events import Event, SessionOpened
 
 #: Makes the engine's session of a log.
-SessionFactory = Callable[[Sequence[Event]], Session]
+SessionFactory = Callable[[Sequence[Event]], Log]
 
 
 @dataclass(frozen=True, slots=True)

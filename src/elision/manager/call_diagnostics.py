@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elision.engine import CallResult, Session
+from elision.engine import CallResult, Log
 from elision.manager.branch import SessionBranch
 from elision.manager.ledger import Ledger
 from elision.telemetry.context_report import (
@@ -41,7 +41,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
     engine = branch.session
     state = engine.state
     newest = engine.newest_call
-    anchor = engine.scale.correction
+    anchor = engine.reports.scale.correction
     assert newest is not None
     costs = compute_costs(engine, ledger)
     return Diagnostics(
@@ -49,9 +49,9 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         branch=branch.key,
         call=newest.view.call,
         turns=len(state.turns),
-        before=engine.convert_to_billed(newest.tokens_before),
-        after=engine.convert_to_billed(newest.view.tokens),
-        raw=engine.convert_to_billed(state.raw_track.tokens),
+        before=engine.reports.scale.convert_to_billed(newest.tokens_before),
+        after=engine.reports.scale.convert_to_billed(newest.view.tokens),
+        raw=engine.reports.scale.convert_to_billed(state.raw_track.tokens),
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
@@ -70,7 +70,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         estimated=not engine.sizer.counter.is_exact,
         recalls=ledger.recalls,
         model=facts.model,
-        shadow=engine.shadow,
+        shadow=state.shadow,
         faults=facts.faults,
         notes=facts.notes,
         seconds=facts.seconds,
@@ -131,11 +131,11 @@ def build_context_report(
             basis=_choose_basis(engine, ledger),
         ),
         composition=measure_head(state.head, engine.sizer) + branch.totals.compositions[-1],
-        shadow=engine.shadow,
+        shadow=state.shadow,
     )
 
 
-def _choose_basis(engine: Session, ledger: Ledger) -> CountBasis:
+def _choose_basis(engine: Log, ledger: Ledger) -> CountBasis:
     """Return how the tokens of the calls were counted."""
     if ledger.requests and ledger.reported_calls == ledger.requests:
         return "reported"
@@ -144,12 +144,12 @@ def _choose_basis(engine: Session, ledger: Ledger) -> CountBasis:
     return "estimated"
 
 
-def compute_costs(engine: Session, ledger: Ledger) -> Costs:
+def compute_costs(engine: Log, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have cost unchanged, in tokens as the provider counts."""
     ledger.fold_new(engine.events)
     books = engine.bill
     prompts = engine.costs.total
-    recalls = ledger.recall_usd * engine.scale.rate
+    recalls = ledger.recall_usd * engine.reports.scale.rate
     return Costs(
         ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from elision.engine import make_plain_terms
 from elision.errors import BudgetError, ConflictError, SettingError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange
@@ -94,9 +95,15 @@ class ManualTurns(OpenedSession):
         model = model or self.options.model
         tools = branch.session.state.head.tools
         blocked = recall_tools.must_withhold_tools(branch.session, tools, bound=False)
-        branch.session.terms = replace(branch.session.terms, recall_blocked=blocked)
+        terms = replace(
+            make_plain_terms(self.options.clock(), model),
+            hides_all=self._preparer.must_hide_all,
+            summarizes_all=self._preparer.must_summarize,
+            is_strict=self._preparer.is_strict,
+            recall_blocked=blocked,
+        )
         try:
-            view = yield from self._preparer.decide_view(branch, None, model)
+            view = yield from self._preparer.decide_view(branch, None, terms)
         except BudgetError:
             raise
         except ConflictError:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.manager.context_options import CacheControl
 from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
@@ -64,7 +64,7 @@ class IncomingRequest:
 def build_request(
     incoming: IncomingRequest,
     history: History,
-    session: Session,
+    session: Log,
     view: View,
     thinking: ThinkingPolicy,
     model: Capabilities,
@@ -86,9 +86,9 @@ def build_request(
     return sent
 
 
-def needs_breakpoints(who: CacheControl, session: Session) -> bool:
+def needs_breakpoints(who: CacheControl, session: Log) -> bool:
     """Return whether Elision sets cache breakpoints in the next request."""
-    return who == "auto" or (who == "gaps" and session.is_edited)
+    return who == "auto" or (who == "gaps" and session.state.is_edited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def build_unchanged_request(incoming: IncomingRequest, history: History) -> Outg
     return OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
 
 
-def _build_native_request(incoming: IncomingRequest, history: History, session: Session) -> OutgoingRequest:
+def _build_native_request(incoming: IncomingRequest, history: History, session: Log) -> OutgoingRequest:
     """Return the messages unchanged, with the order to clear the longest run of the oldest results that are hidden."""
     sent = build_unchanged_request(incoming, history)
     kept = set(session.policy.protected)
@@ -195,7 +195,7 @@ def _build_native_request(incoming: IncomingRequest, history: History, session: 
     )
 
 
-def _is_cleared(session: Session, key: Key | None) -> bool | None:
+def _is_cleared(session: Log, key: Key | None) -> bool | None:
     """Return whether a tool use is decided to be hidden; None where only its result is too short for that."""
     if key is None:
         return False

@@ -17,7 +17,17 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from elision.engine import SUMMARY_BEING_WRITTEN, NotReady, Session, SummaryAnswer
+from elision.engine import (
+    SUMMARY_BEING_WRITTEN,
+    CallTerms,
+    Log,
+    LogSetup,
+    NotReady,
+    SummaryAnswer,
+    decide,
+    hold_view,
+    write_off_attempt,
+)
 from elision.errors import (
     CallbackError,
     ConflictError,
@@ -132,16 +142,15 @@ class CallPreparer:
             clock=self.options.clock,
         )
 
-    def make_session(self, events: Sequence[Event]) -> Session:
+    def make_session(self, events: Sequence[Event]) -> Log:
         """Return the engine's session of a log."""
         strategy = self.strategy
         opened = _find_opened(events)
         if opened is not None:
             # Whether placeholders name handles was fixed when the session began.
             strategy = replace(strategy, handles=opened.handles)
-        session = Session(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
-        session.replay_events(events)
-        return session
+        setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
+        return Log.fold(events, setup)
 
     def _make_opened_event(self) -> SessionOpened:
         handles = self.strategy.handles
@@ -162,6 +171,11 @@ class CallPreparer:
         if self.branch is None:
             self.branch = self.branch_lookup.load_root_branch() or self.branch_lookup.begin_session()
         return self.branch
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a view that does not fit raises BudgetError."""
+        return self.options.over_budget == "raise" and not self.options.shadow
 
     # -- the branch ----------------------------------------------------------------------------------------------
 
@@ -378,7 +392,7 @@ class CallPreparer:
             history.splice.set_turn(index, sources)
         self.branch = branch
         branch.diverged = False
-        if self.options.shadow != branch.session.shadow:
+        if self.options.shadow != branch.session.state.shadow:
             opened = _find_opened(branch.session.events) or self._make_opened_event()
             branch.session.record_event(msgspec.structs.replace(opened, shadow=self.options.shadow))
         self._ingest_turns(branch, first, request)
@@ -409,29 +423,29 @@ class CallPreparer:
 
     # -- the decision --------------------------------------------------------------------------------------------
 
-    def decide_view(self, branch: SessionBranch, request: IncomingRequest | None, model: str) -> Steps[View]:
+    def decide_view(self, branch: SessionBranch, request: IncomingRequest | None, terms: CallTerms) -> Steps[View]:
         """Return the view of the next call. What it hides, and the decision to hide it, is in the store.
 
         request: the client's; None where turns are added by hand. Raises BudgetError, ConflictError.
         """
-        now = self.options.clock()
-        forced = self.must_hide_all, self.must_summarize
+        now = self.options.clock() if terms.now is None else terms.now
         failed = self._catch_up_error
         self._catch_up_error = None
         if failed is None and (branch.unverified or branch.pending_attempts):
             failed = yield from self._try_write(branch, now)
         if failed is not None:
-            return self._hold_view(branch, failed, model, now)
+            return self._hold_view(branch, failed, terms)
         self._write_off_attempts(branch)
         mark = len(branch.session.events)
         try:
-            view = yield from self._run_engine(branch, request, model, now)
+            view = yield from self._run_engine(branch, request, terms, now)
             if self._can_write_later(branch, request, mark):
                 return view
             failed = yield from self._try_write(branch, now)
         except ConflictError:
             # The caller prepares the call again, after what others wrote.
-            self.must_hide_all, self.must_summarize = forced
+            self.must_hide_all = self.must_hide_all or terms.hides_all
+            self.must_summarize = self.must_summarize or terms.summarizes_all
             self._unlogged_attempts += find_paid_attempts(branch.session.events[mark:])
             raise
         except StoreError as error:
@@ -441,14 +455,14 @@ class CallPreparer:
             raise
         if failed is None:
             return view
-        return self._undo_decision(branch, mark, failed, model, now)
+        return self._undo_decision(branch, mark, failed, terms)
 
     def _write_off_attempts(self, branch: SessionBranch) -> None:
         """Put into the log which summaries were paid for in vain, so that the next one is asked for later."""
         attempts = self._unlogged_attempts
         self._unlogged_attempts = []
         for event in attempts:
-            branch.session.write_off_summary(event)
+            write_off_attempt(branch.session, event)
 
     def _can_write_later(self, branch: SessionBranch, request: IncomingRequest | None, mark: int) -> bool:
         """Return whether the new records of the log, from `mark` on, may be written after the view is returned."""
@@ -456,23 +470,20 @@ class CallPreparer:
         return self.options.write_behind and request is not None and not hides_anything(branch.session.events[mark:])
 
     def _run_engine(
-        self, branch: SessionBranch, request: IncomingRequest | None, model: str, now: float
+        self, branch: SessionBranch, request: IncomingRequest | None, terms: CallTerms, now: float
     ) -> Steps[View]:
         """Run the engine for one call. Turns are in the store before a summary of them is requested."""
-        forced = self.must_hide_all
-        summarized = self.must_summarize
         self.must_hide_all = False
         self.must_summarize = False
         self._summary_note = ""
         mark = len(branch.session.events)
-        strict = self.options.over_budget == "raise" and not self.options.shadow
-        steps = branch.session.prepare_view(now, model, forced=forced, summarized=summarized, strict=strict)
+        steps = decide(branch.session, terms)
         is_paid = False
         try:
             wanted = next(steps)
             while True:
                 yield StoreCall(lambda: branch.save(self.store, now))
-                wanted = self._add_live_prefix(wanted, branch, request, model)
+                wanted = self._add_live_prefix(wanted, branch, request, terms.model)
                 answer: SummaryAnswer = yield from self._ask_summarizer(wanted)
                 is_paid = is_paid or not isinstance(answer, NotReady)
                 wanted = steps.send(answer)
@@ -484,18 +495,19 @@ class CallPreparer:
                 reason = f"the pass failed: {type(error).__name__}"
                 self._unlogged_attempts.append(SummaryFailed(call=call, cause="other", reason=reason))
             raise
-        if branch.session.summary_obstacle:
-            self._summary_note = f"compact(summary=True): no summary: {branch.session.summary_obstacle}"
         newest = branch.session.newest_call
-        if newest is not None and newest.decided.reason == SUMMARY_BEING_WRITTEN:
+        assert newest is not None
+        if newest.summary_obstacle:
+            self._summary_note = f"compact(summary=True): no summary: {newest.summary_obstacle}"
+        if newest.decided.reason == SUMMARY_BEING_WRITTEN:
             # What is being written in the background enters with the call that finds it ready.
-            self.must_hide_all = self.must_hide_all or forced
-            self.must_summarize = self.must_summarize or summarized
+            self.must_hide_all = self.must_hide_all or terms.hides_all
+            self.must_summarize = self.must_summarize or terms.summarizes_all
         for event in branch.session.events[mark:]:
             if isinstance(event, SummaryFailed):
                 self.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
-        if branch.session.budget_error is not None:
-            self.add_fault("budget", branch.session.budget_error)
+        if newest.budget_error is not None:
+            self.add_fault("budget", newest.budget_error)
         while self._extractor_failures:
             self.add_fault("callback", self._extractor_failures.pop(0))
         return view
@@ -619,7 +631,7 @@ class CallPreparer:
         same = branch.count_same_unsaved(written)
         if same < len(written):
             saved = branch.session.events[: branch.saved_events]
-            branch.replace_session(self.make_session([*saved, *written, *branch.unsaved[same:]]))
+            branch.session = self.make_session([*saved, *written, *branch.unsaved[same:]])
             branch.ledger = None
         branch.saved_events += len(written)
 
@@ -629,21 +641,21 @@ class CallPreparer:
         while len(events) > branch.saved_events and isinstance(events[-1], SummaryFailed | PassDecided):
             # No request was sent by this decision.
             events = events[:-1]
-        branch.replace_session(self.make_session(events))
+        branch.session = self.make_session(events)
 
-    def _hold_view(self, branch: SessionBranch, error: StoreError, model: str, now: float) -> View:
+    def _hold_view(self, branch: SessionBranch, error: StoreError, terms: CallTerms) -> View:
         """Return the view as decided so far, with the new turns whole, because the store fails."""
         self.add_fault("store", error)
-        return branch.session.hold_view("nothing more is hidden while the store fails", now, model)
+        return hold_view(branch.session, "nothing more is hidden while the store fails", terms)
 
-    def _undo_decision(self, branch: SessionBranch, mark: int, error: StoreError, model: str, now: float) -> View:
+    def _undo_decision(self, branch: SessionBranch, mark: int, error: StoreError, terms: CallTerms) -> View:
         """Take back a decision that could not be stored, and return the view without it.
 
         mark: length of the log before the decision.
         """
         self._unlogged_attempts += find_paid_attempts(branch.session.events[mark:])
-        branch.replace_session(self.make_session(branch.session.events[:mark]))
-        return self._hold_view(branch, error, model, now)
+        branch.session = self.make_session(branch.session.events[:mark])
+        return self._hold_view(branch, error, terms)
 
     def add_fault(self, kind: FaultKind, error: Exception) -> None:
         """Report a failure that does not end the preparation, once for each call. Raises it with `on_fault="raise"`."""

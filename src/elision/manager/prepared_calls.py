@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from elision.engine import CallTerms, Session
+from elision.engine import CallTerms, Log
 from elision.errors import BudgetError, ConflictError, DialectError, LimitError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
@@ -144,8 +144,8 @@ class PreparedCalls:
             ledger = self.open_ledger(branch)
             costs = compute_costs(branch.session, ledger)
             admit(SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd))
-        branch.session.terms = self._make_terms(branch.session, incoming, history, thinking)
-        view = yield from self._preparer.decide_view(branch, incoming, model)
+        terms = self._make_terms(branch.session, incoming, history, thinking, model)
+        view = yield from self._preparer.decide_view(branch, incoming, terms)
         marks = needs_breakpoints(self.options.cache_control, branch.session)
         if self.options.shadow:
             sent = build_unchanged_request(incoming, history)
@@ -166,7 +166,7 @@ class PreparedCalls:
         return replace(made, source=replace(made.source, unanswered=unanswered))
 
     def _make_terms(
-        self, session: Session, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy
+        self, session: Log, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy, model: str
     ) -> CallTerms:
         """Return the terms of this call. thinking: how bound thinking is treated."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
@@ -177,6 +177,11 @@ class PreparedCalls:
             hour_turn = max(0, history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
         return CallTerms(
+            now=self.options.clock(),
+            model=model,
+            hides_all=self._preparer.must_hide_all,
+            summarizes_all=self._preparer.must_summarize,
+            is_strict=self._preparer.is_strict,
             may_summarize=thinking != "native",
             editable_from=find_editable_from(session.state.turns) if thinking == "defer" else 1,
             recall_blocked=recall_tools.must_withhold_tools(
@@ -289,12 +294,12 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
-def _find_source(session: Session) -> PromptSource | None:
+def _find_source(session: Log) -> PromptSource | None:
     """Return what the newest call of `session` shows: the client's own messages in shadow mode."""
     newest = session.newest_call
     if newest is None:
         return None
-    if session.shadow:
+    if session.state.shadow:
         return PromptSource(view=newest.raw_view)
     return PromptSource(view=newest.view, covers=session.state.covered_turns)
 

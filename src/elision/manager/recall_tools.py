@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.manager import recall_definitions
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
 from elision.manager.outgoing_request import OutgoingRequest
@@ -39,7 +39,7 @@ def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -
     return options.offer
 
 
-def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
+def must_withhold_tools(session: Log, tools: Any, *, bound: bool) -> bool:
     """Return whether the tools must not enter now: the client has its own, or thinking is bound to the present ones."""
     state = session.state
     if not state.recall_tools or state.has_recall_tools:
@@ -49,17 +49,17 @@ def must_withhold_tools(session: Session, tools: Any, *, bound: bool) -> bool:
     return bound and find_newest_thinking(state.turns) > 0
 
 
-def list_added_tools(session: Session, dialect: str, tools: Any) -> list[dict[str, Any]]:
+def list_added_tools(session: Log, dialect: str, tools: Any) -> list[dict[str, Any]]:
     """Return the recall tools that follow the client's `tools`, in the shape of `dialect`, always the same bytes."""
     state = session.state
-    if not state.has_recall_tools or session.shadow:
+    if not state.has_recall_tools or session.state.shadow:
         return []
     if not _is_list(tools) or defines_recall_tools(tools):
         return []
     return recall_definitions.render_tools(state.recall_tools, dialect)
 
 
-def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> OutgoingRequest:
+def add_recall_tools(sent: OutgoingRequest, session: Log, dialect: str) -> OutgoingRequest:
     """Return `sent` with the recall tools, where they have entered."""
     ours = list_added_tools(session, dialect, sent.tools)
     if not ours:
@@ -70,16 +70,16 @@ def add_recall_tools(sent: OutgoingRequest, session: Session, dialect: str) -> O
     return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
 
 
-def names_unread_handles(session: Session, tools: Any) -> bool:
+def names_unread_handles(session: Log, tools: Any) -> bool:
     """Return whether the newest call wrote placeholders with handles, and no tool of the request reads them."""
     if session.newest_call is None or not session.newest_call.decided.masks:
         return False
-    if not session.policy.placeholders.names_handle or session.shadow:
+    if not session.policy.placeholders.names_handle or session.state.shadow:
         return False
     return not defines_recall_tools(tools)
 
 
-def is_offer_refused(session: Session, wanted: Offer, *, bound: bool) -> bool:
+def is_offer_refused(session: Log, wanted: Offer, *, bound: bool) -> bool:
     """Return whether the tools were to enter, and bound thinking prevents it."""
     state = session.state
     if not bound or wanted not in ("first", "start") or state.has_recall_tools:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from elision.engine import Session
+from elision.engine import Log, LogSetup
 from elision.errors import CorruptError, PriceError, SpecError
 from elision.manager.branch import SessionBranch, make_branch
 from elision.manager.call_diagnostics import CallFacts, build_context_report, build_diagnostics
@@ -246,7 +246,7 @@ class LogReader:
             has_own_prices=has_own_prices,
             calls=tuple(self._calls),
             final=final,
-            shadow=branch is not None and branch.session.shadow,
+            shadow=branch is not None and branch.session.state.shadow,
             head=branch.session.state.head if branch is not None else Head(),
             dialect=self._opened.dialect if self._opened else "",
             turns=tuple(branch.session.state.turns) if branch is not None else (),
@@ -284,7 +284,7 @@ class LogReader:
         """Apply the waiting events, of which `sent` is the last, and return the report of their call."""
         session = branch.session
         is_first = not session.state.calls
-        session.replay_events(self._waiting)
+        session.extend(self._waiting)
         self._rebill_newest(session.costs.previous)
         branch.count_new_turns()
         newest = session.newest_call
@@ -325,7 +325,7 @@ class LogReader:
                 unfinished.append(event)
             else:
                 complete.append(event)
-        branch.session.replay_events(complete)
+        branch.session.extend(complete)
         self._rebill_newest(branch.session.costs.newest)
         branch.count_new_turns()
         self._waiting = unfinished
@@ -356,7 +356,7 @@ class LogReader:
         info = self.info
         prices, _ = _find_session_prices(self._fixed_prices, self.model)
         new = NewSession(key=info.key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation)
-        branch = make_branch(new, Session(RecordedDecisions(), prices, self._sizer), self._guards)
+        branch = make_branch(new, Log.fold((), LogSetup(RecordedDecisions(), prices, self._sizer)), self._guards)
         branch.ledger = Ledger(prices, self._find_prices)
         return branch
 

@@ -57,9 +57,13 @@ def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFa
     `has_same_turns` tells whether it agrees with the log now.
     """
     unsaved = branch.unsaved
-    if unsaved or not branch.session.can_append(theirs):
-        saved = branch.session.events[: branch.saved_events]
-        branch.replace_session(make([*saved, *theirs]))
+    before = branch.session
+    newest_turn = branch.turns_counted
+    if unsaved:
+        branch.session = make([*before.events[: branch.saved_events], *theirs])
+    else:
+        branch.session = before.extend(theirs)
+    if branch.session is not before:
         branch.nodes = map_nodes(branch.session.events)
         branch.ledger = None
         branch.turns_counted = 0
@@ -68,10 +72,9 @@ def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFa
         branch.watch_before_newest = branch.watch
     else:
         for event in theirs:
-            if isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted:
+            if isinstance(event, TurnAmended) and event.turn.index == newest_turn:
                 branch.forget_newest()
                 break
-        branch.session.replay_events(theirs)
         branch.nodes |= map_nodes(theirs)
     branch.count_new_turns()
     branch.saved_events += len(theirs)

@@ -35,15 +35,18 @@ class CircuitBreaker:
         """Return whether a summary may be requested at call `call`."""
         return call >= self.retry_at
 
+    def find_retry(self, call: int) -> int:
+        """Return the next call that may request a summary if the one requested at call `call` is not used."""
+        failures = self.failures + 1
+        if failures >= self.policy.breaker_after:
+            return call + self.policy.open_for
+        steps = self.policy.back_off
+        return call + steps[min(failures, len(steps)) - 1]
+
     def record_failure(self, call: int) -> int:
         """Record that the summary requested at call `call` was not used; return the next call that may request one."""
+        self.retry_at = self.find_retry(call)
         self.failures += 1
-        steps = self.policy.back_off
-        if self.is_open:
-            wait = self.policy.open_for
-        else:
-            wait = steps[min(self.failures, len(steps)) - 1]
-        self.retry_at = call + wait
         return self.retry_at
 
     def record_success(self) -> None:

@@ -38,6 +38,8 @@ class State:
         self.recall_tools: tuple[Mapping[str, Any], ...] = ()
         self.has_recall_tools = False
         self.recall_offer = ""
+        #: Whether requests are sent unchanged, whatever is decided.
+        self.shadow = False
         self.task_tokens = 0
         self.last_view: View | None = None
         self.observation_places: dict[Key, int] = {}
@@ -57,6 +59,11 @@ class State:
             return self.summary.covers
         return 0
 
+    @property
+    def is_edited(self) -> bool:
+        """Whether requests differ from the client's."""
+        return bool(self.hidden or self.covered_turns or self.has_recall_tools)
+
     def find_observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
 
@@ -66,10 +73,12 @@ class State:
 
     def fold_event(self, event: Event) -> State:
         match event:
-            case SessionOpened() if not self.recall_offer:
-                # Once for all: a later one is about something else.
-                self.recall_offer = event.offer
-                self.recall_tools = event.tools
+            case SessionOpened():
+                self.shadow = event.shadow
+                if not self.recall_offer:
+                    # Once for all: a later one is about something else.
+                    self.recall_offer = event.offer
+                    self.recall_tools = event.tools
             case HeadSet():
                 self._set_head(event.head)
             case TurnAdded():

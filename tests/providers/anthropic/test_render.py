@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from elision.engine import run_pass
+from elision.engine import decide, make_plain_terms, run_pass
 from elision.providers.anthropic.render import CONTINUE_TEXT, OPENING_TEXT, AnthropicRenderer
 from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
@@ -209,7 +209,7 @@ def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one
     session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
     renderer = AnthropicRenderer()
     for index in range(1, 20):
-        view = run_pass(session.prepare_view(), write_brief_summary)
+        view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
         messages = renderer.render_messages(view)
         check_anthropic(messages, renderer.render_system(view))
         places = marked(messages)
@@ -222,8 +222,8 @@ def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one
 def test_messages_that_were_returned_are_not_touched_by_later_marks() -> None:
     """Markers move from call to call, on copies."""
     session, renderer = begin_session("raw"), AnthropicRenderer()
-    first = renderer.render_messages(run_pass(session.prepare_view(), write_brief_summary))
+    first = renderer.render_messages(run_pass(decide(session, make_plain_terms()), write_brief_summary))
     before = repr(first)
     session.add_turn(step(1))
-    renderer.render_messages(run_pass(session.prepare_view(), write_brief_summary))
+    renderer.render_messages(run_pass(decide(session, make_plain_terms()), write_brief_summary))
     assert repr(first) == before

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from elision.engine import run_pass
+from elision.engine import decide, make_plain_terms, run_pass
 from elision.providers.openai_responses.render import OpenAIResponsesRenderer
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.trajectory.content import Opaque, Text, make_content
@@ -138,7 +138,7 @@ def test_a_follower_says_what_a_fresh_renderer_says() -> None:
     renderer = OpenAIResponsesRenderer()
     told: list[tuple[str, list[dict[str, Any]]]] = []
     for index in range(1, 20):
-        view = run_pass(session.prepare_view(), write_brief_summary)
+        view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
         items = renderer.render_messages(view)
         check_responses(items)
         assert items == OpenAIResponsesRenderer().render_messages(view)

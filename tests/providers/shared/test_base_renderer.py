@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import Session, run_pass
+from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.providers.anthropic import render as render_anthropic
 from elision.providers.openai_chat import render as render_openai_chat
@@ -53,12 +53,12 @@ def rendered(dialect: str, *turns: Turn, start: Head | None = None) -> list[dict
     return accepted(dialect, DIALECTS[dialect](), view.view)
 
 
-def every_view(trajectory: Trajectory, session: Session) -> Iterator[View]:
+def every_view(trajectory: Trajectory, session: Log) -> Iterator[View]:
     session.set_head(trajectory.head)
     for each, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        yield run_pass(session.prepare_view(now, model), write_summary)
+        yield run_pass(decide(session, make_plain_terms(now, model)), write_summary)
         session.add_turn(each)
-    yield run_pass(session.prepare_view(), write_summary)
+    yield run_pass(decide(session, make_plain_terms()), write_summary)
 
 
 # -- mischief: what generated runs lack and recordings have ---------------------------------------------------------
@@ -161,7 +161,7 @@ def test_an_older_view_is_still_rendered_right(dialect: str) -> None:
     assert [renderer.render_messages(view) for view in reversed(views)] == first[::-1]
 
 
-def _view(session: Session) -> View:
+def _view(session: Log) -> View:
     assert session.newest_call is not None
     return session.newest_call.view
 

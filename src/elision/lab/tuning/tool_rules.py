@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from elision.engine import Session
+from elision.engine import Log
 from elision.lab.evidence import Evidence, collect_evidence
 from elision.lab.replay import replay_run
 from elision.lab.tuning.search_space import ToolRule
@@ -100,7 +100,7 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
     tally = _Tally(hidden=defaultdict(int), missed=defaultdict(int))
     counted: set[Key] = set()
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         _note_hidden(session.state, run, tally, counted)
         _note_missed(session.state, run, known, tally)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.engine import CallTerms, Session, count_output_tokens, run_pass
+from elision.engine import Log, LogSetup, count_output_tokens, decide, hold_view, make_plain_terms, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
@@ -20,7 +20,16 @@ from elision.strategies.placeholder import Placeholders
 from elision.strategies.raw import Raw
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.events import HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, WindowLearned
+from elision.trajectory.events import (
+    HeadSet,
+    PassDecided,
+    RequestSent,
+    SessionOpened,
+    TurnAdded,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
+)
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.turn import Action, Head, Observation
@@ -82,12 +91,12 @@ def test_a_strategy_brings_its_extractors() -> None:
     strategy = Desk(window=1, schedule=EveryTurnSchedule())
 
     def placeholder_of(**options: Any) -> str:
-        session = Session(strategy, PLAIN, SIZER, **options)
+        session = Log.fold((), LogSetup(strategy, PLAIN, SIZER, **options))
         session.set_head(head())
         for each in steps(4):
-            run_pass(session.prepare_view(), write_brief_summary)
+            run_pass(decide(session, make_plain_terms()), write_brief_summary)
             session.add_turn(each)
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
         return next(mask.text for event in session.events if isinstance(event, PassDecided) for mask in event.masks)
 
     def read_page(action: Action | None, observation: Observation, text: str) -> Outcome:
@@ -109,9 +118,9 @@ def test_raw_is_the_identity() -> None:
 def test_bills_are_the_price_list_s() -> None:
     """A call is billed for what its view shares with the last one, and for what is new; answers as recorded."""
     session = begin_session("raw", CACHED)
-    first = run_pass(session.prepare_view(), write_brief_summary)
+    first = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     session.add_turn(step(1, "ok", usage=Usage(output=70)))
-    second = run_pass(session.prepare_view(), write_brief_summary)
+    second = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert session.newest_call.bill == CACHED.bill_call(second.tokens, first.tokens)
     assert session.bill.answers.output == 70
@@ -149,10 +158,10 @@ def test_a_request_is_yielded() -> None:
     """A pass that needs a summary yields its request and waits; nothing is decided before the answer."""
     session = begin_session(SUMMARIZING)
     for item in steps(5):
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
         session.add_turn(item)
     events = len(session.events)
-    steps_of_pass = session.prepare_view()
+    steps_of_pass = decide(session, make_plain_terms())
     request = next(steps_of_pass)
     assert len(request.turns) == 3
     assert len(session.events) == events
@@ -287,8 +296,8 @@ def test_a_call_may_be_prepared_again() -> None:
     """A request that is retried is the same request."""
     session = begin_session("masking(window=1, schedule=every-turn)")
     for item in steps(4):
-        first = run_pass(session.prepare_view(), write_brief_summary)
-        again = run_pass(session.prepare_view(), write_brief_summary)
+        first = run_pass(decide(session, make_plain_terms()), write_brief_summary)
+        again = run_pass(decide(session, make_plain_terms()), write_brief_summary)
         assert again.segments == first.segments
         assert again.epoch == first.epoch
         session.add_turn(item)
@@ -299,7 +308,7 @@ def test_sessions_are_apart() -> None:
     """Two sessions of one strategy share nothing."""
     strategy = parse_strategy(SUMMARIZING)
     one, other = run_session(strategy, steps(9)), begin_session(strategy)
-    run_pass(other.prepare_view(), write_brief_summary)
+    run_pass(decide(other, make_plain_terms()), write_brief_summary)
     assert list_summaries(one)
     assert list_summaries(other) == []
     assert other.state.turns == []
@@ -307,8 +316,8 @@ def test_sessions_are_apart() -> None:
 
 def test_an_empty_session() -> None:
     """A call before any turn, with no head at all, is an empty view."""
-    session = Session(parse_strategy("hybrid"), CACHED, SIZER)
-    assert run_pass(session.prepare_view(), write_brief_summary).segments == []
+    session = Log.fold((), LogSetup(parse_strategy("hybrid"), CACHED, SIZER))
+    assert run_pass(decide(session, make_plain_terms()), write_brief_summary).segments == []
 
 
 @given(st.integers(1, 5), st.integers(1, 30))
@@ -317,7 +326,7 @@ def test_a_summary_shortens(every: int, lines: int) -> None:
     turns = [turn(index, (call(command="x"), result(long_text(index, lines)))) for index in range(1, 20)]
     before: list[int] = []
 
-    def watch(session: Session) -> None:
+    def watch(session: Log) -> None:
         assert session.newest_call is not None
         if session.newest_call.decided.summary is not None:
             assert session.newest_call.view.tokens < before[-1] + SIZER.count_assistant(
@@ -357,27 +366,26 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
     for number in range(1, 25):
         turn = step(number, long_text(number * 40), at=float(number * 20), usage=Usage(output=10))
         for session in (whole, parted):
-            run_pass(session.prepare_view(number * 20.0, "m"), flaky)
-            session.record_usage(Usage(input=session.newest_call.view.tokens + 7))  # type: ignore[union-attr]
+            run_pass(decide(session, make_plain_terms(number * 20.0, "m")), flaky)
+            assert session.newest_call is not None
+            counted = session.newest_call.view.tokens
+            session.record_event(UsageReported(call=number, usage=Usage(input=counted + 7)))
             session.add_turn(turn, str(number))
         if number % 5 == 0:
-            events = parted.events
-            parted = Session(parse_strategy(spec), CACHED, SIZER)
-            parted.replay_events(events)
+            parted = Log.fold(parted.events, LogSetup(parse_strategy(spec), CACHED, SIZER))
     assert parted.events == whole.events
     assert parted.bill.spent_usd == pytest.approx(whole.bill.spent_usd)
     assert parted.bill.raw_spent_usd == pytest.approx(whole.bill.raw_spent_usd)
-    assert (parted.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
+    assert (parted.reports.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
 def test_an_amended_turn_is_the_newest_one_again() -> None:
     """The log keeps both versions, the view has the second alone."""
     session = run_session("masking(window=2)", steps(3))
-    again = session.amend_turn(step(3, "another ending"), "n")
+    again = session.extend([TurnAmended(step(3, "another ending"), "n")])
     assert len(again.state.turns) == 3
     assert [segment.source.text for segment in again.state.track.segments][-1] == "another ending"  # type: ignore[union-attr]
-    replayed = Session(parse_strategy("raw"), PLAIN, SIZER)
-    replayed.replay_events(again.events)
+    replayed = Log.fold(again.events, LogSetup(parse_strategy("raw"), PLAIN, SIZER))
     assert again.state.turns == replayed.state.turns
 
 
@@ -386,7 +394,7 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden, epoch = dict(session.state.hidden), session.state.epoch
     session.set_head(Head(messages=(user("another task"),)))
-    run_pass(session.prepare_view(), write_brief_summary)
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.state.epoch == epoch + 1
     assert hidden.items() <= session.state.hidden.items()
     assert session.state.make_raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
@@ -397,19 +405,19 @@ def test_a_head_that_changed_rewrites_everything() -> None:
 RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
 
 
-def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Session:
+def offering(strategy: str, offer: str, prices: Prices = CACHED, *, start: Head | None = None) -> Log:
     """A session into whose requests the recall tools are put."""
-    session = Session(parse_strategy(strategy), prices, SIZER)
+    session = Log.fold((), LogSetup(parse_strategy(strategy), prices, SIZER))
     session.record_event(SessionOpened(strategy=strategy, offer=offer, tools=(RECALL,)))
     session.set_head(start or head())
     return session
 
 
-def called(session: Session, turns: int) -> list[bool]:
+def called(session: Log, turns: int) -> list[bool]:
     """For each of so many turns, and the call behind them, whether the tools stand in its view."""
     stands = []
     for number in range(1, turns + 2):
-        view = run_pass(session.prepare_view(), write_brief_summary)
+        view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
         stands.append(any(segment.kind == "recall" for segment in view.segments))
         session.add_turn(step(number, long_text(number * 40, lines=60)))
     return stands
@@ -419,14 +427,14 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     """They stand in front of everything: the whole prompt is written again, and the next call reads it as ever."""
     session = offering("masking(window=1, schedule=every-turn)", "first", start=head(warm_tokens=5))
     assert called(session, 1) == [False, False]
-    run_pass(session.prepare_view(), write_brief_summary)
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     entered = session.newest_call
     assert entered is not None
     assert entered.decided.offers
     assert entered.bill == CACHED.bill_call(entered.view.tokens, 0)
     assert entered.raw_bill.cache_read > 0
     session.add_turn(step(3, "ok"))
-    run_pass(session.prepare_view(), write_brief_summary)
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert not session.newest_call.decided.offers
     assert session.newest_call.bill.cache_read > 0
@@ -463,7 +471,7 @@ def test_tools_that_are_dearer_than_what_they_would_give_back_never_enter() -> N
     for prices in (PLAIN, CACHED):
         session = offering("masking(window=2)", "first", prices)
         for each in few:
-            run_pass(session.prepare_view(), write_brief_summary)
+            run_pass(decide(session, make_plain_terms()), write_brief_summary)
             session.add_turn(each)
         assert not find_mask_calls(session)
         assert not session.state.has_recall_tools
@@ -483,27 +491,29 @@ def test_tools_count_in_the_budget() -> None:
         session = offering(f"masking(window=1, budget=budget(tokens={tokens}, max_context_pct=1, reserved=0))", "first")
         with suppress(BudgetError):
             for number in range(1, 8):
-                assert run_pass(session.prepare_view(), write_brief_summary).tokens <= tokens
+                assert run_pass(decide(session, make_plain_terms()), write_brief_summary).tokens <= tokens
                 session.add_turn(step(number, long_text(number * 40, lines=40)))
 
 
 def test_tools_withheld_enter_later() -> None:
     """As long as they must not enter, placeholders come without them; with the next thing hidden they do."""
     session = offering("masking(window=1, schedule=every-turn)", "first")
-    session.terms = CallTerms(recall_blocked=True)
-    assert not any(called(session, 4))
+    for number in range(1, 5):
+        session.add_turn(step(number, long_text(number * 40, lines=60)))
+        run_pass(decide(session, replace(make_plain_terms(), recall_blocked=True)), write_brief_summary)
+    assert not session.state.has_recall_tools
     assert session.state.hidden
-    session.terms = CallTerms()
-    run_pass(session.prepare_view(), write_brief_summary)
+    session.add_turn(step(5, "ok"))
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.state.has_recall_tools
 
 
 def test_a_held_pass_has_the_tools_from_the_start() -> None:
     """Nothing is hidden in it, but tools must not come and go."""
     session = offering("masking(window=1)", "start")
-    assert next(segment.kind for segment in session.hold_view("no").segments) == "recall"
+    assert next(segment.kind for segment in hold_view(session, "no", make_plain_terms()).segments) == "recall"
     later = offering("masking(window=1)", "first")
-    assert "recall" not in {segment.kind for segment in later.hold_view("no").segments}
+    assert "recall" not in {segment.kind for segment in hold_view(later, "no", make_plain_terms()).segments}
 
 
 def test_a_head_that_changed_keeps_the_tools() -> None:
@@ -511,7 +521,7 @@ def test_a_head_that_changed_keeps_the_tools() -> None:
     session = offering("masking(window=1, schedule=every-turn)", "first")
     called(session, 4)
     session.set_head(Head(messages=(user("another task"),), tools=({"name": "bash"},)))
-    view = run_pass(session.prepare_view(), write_brief_summary)
+    view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert [segment.kind for segment in view.segments[:3]] == ["tools", "recall", "head"]
     assert [segment.kind for segment in session.state.make_raw_view().segments[:3]] == ["tools", "head", "assistant"]
     assert view.tokens == sum(segment.tokens for segment in view.segments)
@@ -525,7 +535,7 @@ def test_what_is_cut_names_a_handle_where_recall_is_served(handles: bool) -> Non
     )
     session = begin_session(strategy)
     session.add_turn(step(1, long_text(3, lines=200)))
-    text = run_pass(session.prepare_view(), write_brief_summary).segments[-1].text
+    text = run_pass(decide(session, make_plain_terms()), write_brief_summary).segments[-1].text
     assert "cut here to fit]" in text
     assert ("[t1.1: " in text) is handles
 
@@ -535,7 +545,7 @@ def test_a_pass_may_be_held() -> None:
     session = run_session("masking(window=1, schedule=every-turn)", steps(4))
     hidden = dict(session.state.hidden)
     session.add_turn(step(5, long_text(300)))
-    view = session.hold_view("the store is gone")
+    view = hold_view(session, "the store is gone", make_plain_terms())
     assert session.state.hidden == hidden
     assert view.segments[-1].turn == 5
     assert session.newest_call is not None
@@ -547,7 +557,7 @@ def test_a_window_that_was_learned_limits_every_view() -> None:
     session = begin_session("masking(window=3)", CACHED)
     for number in range(1, 12):
         session.add_turn(step(number, long_text(400)))
-        run_pass(session.prepare_view(), write_brief_summary)
+        run_pass(decide(session, make_plain_terms()), write_brief_summary)
     session.record_event(WindowLearned(call=12, window=3_000))
-    view = run_pass(session.prepare_view(), write_brief_summary)
+    view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert view.tokens <= 3_000 * 0.85 - 1_000

@@ -1,0 +1,415 @@
+"""The log of one agent run: its events, and everything that follows from them.
+
+`Log.fold` is the only way to make one. What is appended live goes through the same code as what is read again, so the
+log of a session is the same in every process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from elision.engine.provider_reports import ProviderReports
+from elision.engine.terms import CallTerms, read_terms
+from elision.errors import BudgetError, SpecError
+from elision.strategies.billing import SessionBill
+from elision.strategies.budget import apply_learned_window
+from elision.strategies.decision_context import DecisionContext
+from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.session_costs import SessionCosts
+from elision.strategies.strategy import Strategy
+from elision.summarizers.circuit_breaker import CircuitBreaker
+from elision.summarizers.summary_acceptance import MODEL_FREE
+from elision.trajectory.events import (
+    Event,
+    HeadSet,
+    PassDecided,
+    RequestSent,
+    SummaryFailed,
+    TurnAdded,
+    TurnAmended,
+    UsageReported,
+    WindowLearned,
+)
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.redact import DEFAULT, Redaction
+from elision.trajectory.state import State
+from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.view import View
+
+
+def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
+    """Return the output tokens that were recorded, or else those of the assistant message by our count."""
+    if turn.usage is not None and turn.usage.output:
+        return turn.usage.output
+    return sizer.count_assistant(turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What the newest pass did: its decision, its view, and both prompt-side bills, by our count of tokens.
+
+    tokens_before:   of the view if this pass had hidden nothing.
+    raw_view:        the view if nothing had ever been hidden.
+    covered_before:  the newest turn that a summary covered before this pass.
+    summarizer_bill: of this pass alone.
+    budget_error:    why its view does not fit, where that was not to be raised. It is not in the log.
+    summary_obstacle: why it made no summary although it had to; "" if it made one, or need not. It is not in the log.
+    """
+
+    decided: PassDecided
+    model: str
+    view: View
+    bill: Bill
+    raw_bill: Bill
+    tokens_before: int
+    raw_view: View
+    covered_before: int
+    summarizer_bill: Bill
+    budget_error: BudgetError | None = None
+    summary_obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSetup:
+    """Under what a log is folded.
+
+    prices: at which the run is billed. sizer: counts tokens; exact o200k if None. extractors: describe observations in
+    placeholders; the strategy's own if they are the built-in ones. redaction: which secrets are kept out of summaries,
+    placeholders and reasons.
+    """
+
+    strategy: Strategy
+    prices: Prices
+    sizer: Sizer | None = None
+    extractors: Extractors = BUILT_IN
+    redaction: Redaction = DEFAULT
+
+
+class Log:
+    """One agent run under one strategy. Read its attributes freely; only its methods change them.
+
+    state:  what was added and decided. policy: the strategy's memory of it.
+    bill:   what it cost and would have cost, by our count of tokens. costs: the same on the provider's scale.
+    view_limit: tokens that a view may have, by the provider's count; None for no limit.
+    """
+
+    def __init__(self, setup: LogSetup) -> None:
+        """Make an empty log. Others call `fold`."""
+        self.setup = setup
+        strategy = setup.strategy
+        self.view_limit = strategy.limit_view(setup.prices)
+        if self.view_limit is not None:
+            # The user's words that are kept must not break the budget.
+            strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, self.view_limit // 4))
+        self.strategy = strategy
+        self.prices = setup.prices
+        self.sizer = setup.sizer or Sizer(make_counter())
+        placeholders = strategy.placeholders
+        extractors = placeholders.extractors if setup.extractors is BUILT_IN else setup.extractors
+        self.policy = strategy.start_policy()
+        self.policy.placeholders = replace(placeholders, extractors=extractors, redaction=setup.redaction)
+        self.events: list[Event] = []
+        self.state = State(self.sizer)
+        self.bill = SessionBill(self.prices)
+        self.costs = SessionCosts(self.prices)
+        self.breaker = CircuitBreaker()
+        self.reports = ProviderReports()
+        self.newest_call: CallResult | None = None
+        #: Records of a pass whose request is not in the log yet.
+        self._open_pass: list[SummaryFailed | PassDecided] = []
+
+    @classmethod
+    def fold(cls, events: Iterable[Event], setup: LogSetup) -> Log:
+        """Return the log that has `events`. Decisions are adopted as they were made."""
+        return cls(setup).extend(events)
+
+    # -- what happened -------------------------------------------------------------------------------------------
+
+    def extend(self, events: Iterable[Event]) -> Log:
+        """Return the log with `events`, which were recorded elsewhere, after its own.
+
+        It is this log unless a turn that it has came again with another result. What was learned from the old turn has
+        to be learned again then, so the whole log is folded anew.
+        """
+        events = list(events)
+        if not self._only_adds(events):
+            return Log.fold([*self.events, *events], self.setup)
+        chosen, reworded = _choose_turn_versions(events, self.state.turns)
+        for event in events:
+            self.events.append(event)
+            if isinstance(event, TurnAdded):
+                self._fold_event(TurnAdded(chosen[event.turn.index], event.node))
+            elif not isinstance(event, TurnAmended) or id(event) in reworded:
+                self._fold_event(event)
+        return self
+
+    def record_event(self, event: Event) -> None:
+        """Append an event that is no part of a pass, and takes nothing back."""
+        self.events.append(event)
+        self._fold_event(event)
+
+    def set_head(self, head: Head) -> None:
+        """Record the head, or that it changed."""
+        self.record_event(HeadSet(head))
+
+    def add_turn(self, turn: Turn, node: str = "") -> None:
+        """Record a complete turn: assistant message, results, interjections."""
+        self.record_event(TurnAdded(turn, node))
+
+    def record_call(
+        self,
+        failures: Sequence[SummaryFailed],
+        decided: PassDecided,
+        terms: CallTerms,
+        budget_error: BudgetError | None = None,
+        summary_obstacle: str = "",
+    ) -> View:
+        """Record a pass and that its request is sent. Return the view of the request."""
+        self._open_pass = []
+        self.events += [*failures, decided]
+        newest = self._fold_pass(failures, decided, terms)
+        self.newest_call = replace(newest, budget_error=budget_error, summary_obstacle=summary_obstacle)
+        sent = RequestSent(
+            call=decided.call,
+            at=terms.now,
+            model=terms.model,
+            tokens=newest.view.tokens,
+            unmarked=terms.no_cache_marks,
+            ours=terms.breakpoints if terms.no_cache_marks else "gaps",
+            hour_turn=terms.hour_turn,
+        )
+        self.events.append(sent)
+        self.state.fold_event(sent)
+        return newest.view
+
+    def write_off_summary(self, failed: SummaryFailed) -> None:
+        """Record a summary that was paid for in a pass that is not in the log."""
+        self.events.append(failed)
+        self._record_failure(failed)
+
+    def _only_adds(self, events: Iterable[Event]) -> bool:
+        """Return whether `events` leave every turn of the log as it is, but for the user's words after the newest."""
+        known = self.state.turns
+        newest = dict(enumerate(known[-1:], start=len(known)))
+        for event in events:
+            if isinstance(event, TurnAmended) and event.turn.index in newest:
+                if not newest[event.turn.index].has_only_new_user_words(event.turn):
+                    return False
+                newest[event.turn.index] = event.turn
+        return True
+
+    # -- the fold ------------------------------------------------------------------------------------------------
+
+    def _fold_event(self, event: Event) -> None:
+        if isinstance(event, RequestSent):
+            self._fold_call(event)
+            return
+        if isinstance(event, PassDecided):
+            self._open_pass.append(event)
+            return
+        if isinstance(event, SummaryFailed):
+            if event.call > len(self.state.turns):
+                self._open_pass.append(event)
+            else:
+                # It was written off after its call, and before this one was planned.
+                self._record_failure(event)
+            return
+        self.state.fold_event(event)
+        match event:
+            case HeadSet():
+                if not self.state.turns and not self.state.calls:
+                    self.bill = SessionBill(self.prices, event.head.warm_tokens)
+                    self.costs = SessionCosts(self.prices)
+                self.policy.set_head(event.head)
+            case TurnAdded():
+                self._fold_turn(event.turn)
+            case TurnAmended():
+                self.policy.replace_user_words(self.state, event.turn)
+            case UsageReported():
+                self._fold_report(event)
+            case WindowLearned():
+                self._fold_window(event)
+
+    def _fold_turn(self, turn: Turn) -> None:
+        self.policy.add_turn(self.state, turn)
+        if self.newest_call is None:
+            return
+        sent = self.costs.newest
+        self.bill.record_answer(count_output_tokens(turn, self.sizer), sent.ours.prompt_tokens, sent.raw.prompt_tokens)
+        if turn.usage is not None and self.reports.add_cache_writes(turn.usage):
+            self.bill.lengthen_lifetime(self.newest_call.model)
+
+    def _fold_report(self, event: UsageReported) -> None:
+        """Learn from what the provider reported, where it is about the newest call.
+
+        Another process may have made a call meanwhile. A prompt above the window is not of one request.
+        """
+        newest = self.newest_call
+        prompt = event.usage.sent_prompt
+        if newest is None or event.call != newest.decided.call or prompt <= 0:
+            return
+        if self.prices.window is not None and prompt > self.prices.window:
+            return
+        self._correct_count(newest, prompt)
+        if self.reports.add_cache_writes(event.usage):
+            self.bill.lengthen_lifetime(newest.model)
+
+    def _fold_window(self, event: WindowLearned) -> None:
+        self.prices = apply_learned_window(self.prices, event.window)
+        try:
+            self.view_limit = self.strategy.limit_view(self.prices)
+        except SpecError:
+            # The window is smaller than what is reserved for the response. The smallest view may still fit.
+            self.view_limit = 1
+        newest = self.newest_call
+        if newest is not None and newest.decided.call == event.call and event.tokens:
+            # The provider refused the request, but counted it.
+            self._correct_count(newest, event.tokens)
+
+    def _correct_count(self, newest: CallResult, prompt: int) -> None:
+        """Correct our count by the provider's, and bill the newest prompt again on its scale."""
+        # In shadow mode requests are sent unchanged, and reports are about the whole prompt.
+        view = newest.raw_view if self.state.shadow else newest.view
+        self.reports.add_prompt(view, newest.model, prompt)
+        self.costs.apply_scale(self.reports.scale)
+
+    def _fold_call(self, sent: RequestSent) -> None:
+        """Fold a pass that was recorded: the schedule's clock sees what it saw then, and the decision is adopted."""
+        terms = read_terms(sent)
+        decided = [event for event in self._open_pass if isinstance(event, PassDecided)]
+        failures = [event for event in self._open_pass if isinstance(event, SummaryFailed)]
+        self._open_pass = []
+        # Of an earlier decision no request was sent: the log ended there once.
+        adopted = decided[-1]
+        if not adopted.held:
+            self.policy.plan_pass(self.state, self.make_context(terms))
+        self.newest_call = self._fold_pass(failures, adopted, terms)
+        self.state.fold_event(sent)
+
+    def _fold_pass(self, failures: Sequence[SummaryFailed], decided: PassDecided, terms: CallTerms) -> CallResult:
+        tokens_before = self.state.track.tokens
+        covered_before = self.state.covered_turns
+        is_first = not self.state.calls
+        cost = Bill()
+        for failed in failures:
+            cost += self._record_failure(failed)
+        summary = decided.summary
+        if summary is not None:
+            if summary.route != MODEL_FREE.route or self.breaker.may_ask(decided.call):
+                self.breaker.record_success()
+            paid = bill_summary_call(
+                self.prices, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
+            )
+            self.bill.record_summary(paid)
+            cost += paid
+        self.state.fold_event(decided)
+        self.policy.record_decision(self.state, decided)
+        view = self._mark_view(self.state.make_view(self.policy.find_stable_length(self.state)), terms)
+        raw_view = self._mark_view(self.state.make_raw_view(), terms)
+        raw = self.bill.record_raw_prompt(raw_view, terms.now, terms.model)
+        ours = self.bill.record_prompt(view, terms.now, terms.model, anew=decided.offers and not is_first)
+        self.costs.record_call(ours, raw, self.reports.scale, client_marks=not terms.no_cache_marks)
+        return CallResult(
+            decided=decided,
+            model=terms.model,
+            view=view,
+            bill=ours.bill_at(self.prices),
+            raw_bill=raw.bill_at(self.prices),
+            tokens_before=tokens_before,
+            raw_view=raw_view,
+            covered_before=covered_before,
+            summarizer_bill=cost,
+        )
+
+    def _record_failure(self, failed: SummaryFailed) -> Bill:
+        """Fold a failed summary: the next one is asked for later. Return what it cost."""
+        self.breaker.record_failure(failed.call)
+        self.policy.retry_at = failed.retry_at
+        cost = bill_summary_call(self.prices, failed.input, failed.cached, failed.output, failed.usd)
+        self.bill.record_summary(cost)
+        return cost
+
+    # -- a call --------------------------------------------------------------------------------------------------
+
+    def make_context(self, terms: CallTerms) -> DecisionContext:
+        """Return what the strategy may know of the next call. It may edit every turn."""
+        raw_view = self._mark_view(self.state.make_raw_view(), terms)
+        raw_usd = self.bill.raw_spent_usd + self.bill.cost_raw_prompt(raw_view, terms.now, terms.model)
+        view_limit = self.view_limit
+        if view_limit is not None:
+            # Never below a quarter: a report that is odd all the same must not be what stops the agent.
+            view_limit = max(self.reports.scale.convert_to_counted(view_limit), view_limit // 4)
+        return DecisionContext(
+            call=len(self.state.turns) + 1,
+            now=terms.now,
+            model=terms.model,
+            prices=self.prices,
+            cache=self.bill.cache,
+            spent_usd=self.bill.spent_usd,
+            raw_usd=raw_usd,
+            recall_tokens=self.state.recall_tokens if self.can_add_recall_tools(terms) else 0,
+            offers_recall_at_once=self.state.recall_offer == "start",
+            writes_for_an_hour=self.writes_for_an_hour(terms),
+            scale=self.reports.scale,
+            view_limit=view_limit,
+        )
+
+    def can_add_recall_tools(self, terms: CallTerms) -> bool:
+        """Return whether there are recall tools that may enter and have not entered yet."""
+        return bool(self.state.recall_tools) and not self.state.has_recall_tools and not terms.recall_blocked
+
+    def writes_for_an_hour(self, terms: CallTerms) -> bool:
+        """Return whether all that the next request writes to the cache lives an hour."""
+        newest = self._find_hour_turn(terms)
+        return newest is not None and newest >= len(self.state.turns)
+
+    def _find_hour_turn(self, terms: CallTerms) -> int | None:
+        """Return the newest turn whose cache entries live an hour, by the client's request or the provider's report."""
+        turns = [turn for turn in (terms.hour_turn, self.reports.hour_turn) if turn is not None]
+        return max(turns, default=None)
+
+    def _mark_view(self, view: View, terms: CallTerms) -> View:
+        """Return the view with the breakpoints of its request, and how long their cache entries live."""
+        if terms.no_cache_marks and not (self.state.is_edited or terms.breakpoints == "always"):
+            return replace(view, marks=())
+        turn = self._find_hour_turn(terms)
+        if turn is None:
+            return view
+        if turn >= len(self.state.turns):
+            return replace(view, hour_length=view.length)
+        # Turns ascend along a track; head and summary, whose turn is 0, come first.
+        length = bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
+        return replace(view, hour_length=length)
+
+
+def bill_summary_call(prices: Prices, input: int, cached: int, output: int, usd: float | None) -> Bill:
+    """Return the bill of a summarizer's call. usd: as it was reported; None to price the tokens."""
+    bill = prices.bill_call(input, cached, output)
+    if usd is None:
+        return bill
+    return replace(bill, usd=usd)
+
+
+def _choose_turn_versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int, Turn], set[int]]:
+    """Return by index the turn that is folded where it first comes: the one with all of its results.
+
+    Return also the ids of the later events of turns by which only words of the user changed. known: earlier turns.
+    """
+    chosen: dict[int, Turn] = {}
+    newest: dict[int, Turn] = dict(enumerate(known[-1:], start=len(known)))
+    reworded: dict[int, list[int]] = {len(known): []}
+    for event in events:
+        if not isinstance(event, TurnAdded | TurnAmended):
+            continue
+        index = event.turn.index
+        if isinstance(event, TurnAmended) and newest[index].has_only_new_user_words(event.turn):
+            reworded[index].append(id(event))
+        else:
+            chosen[index] = event.turn
+            reworded[index] = []
+        newest[index] = event.turn
+    return chosen, {id for ids in reworded.values() for id in ids}

@@ -1,0 +1,49 @@
+"""What the provider's reports say about a session: how it counts tokens, and how long its cache entries live."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.usage import Usage
+from elision.trajectory.view import View
+
+#: Greater than the index of any turn.
+ALL_TURNS: Final = sys.maxsize
+
+
+class ProviderReports:
+    """A fold over the reports of one session.
+
+    scale:     how many tokens the provider counts for ours.
+    hour_turn: the newest turn whose cache entries live an hour; 0 for the head alone, None for nothing.
+    """
+
+    def __init__(self) -> None:
+        self.scale = TokenScale()
+        self.hour_turn: int | None = None
+        #: The newest prompt that was reported, and the model of its request.
+        self._newest: tuple[View, str] | None = None
+
+    def add_prompt(self, view: View, model: str, tokens: int) -> None:
+        """Correct our count: the provider counted `tokens` for the prompt of `view`."""
+        before, reported_model = self._newest or (None, "")
+        extends = before is not None and reported_model == model and view.count_common(before) == before.length
+        self.scale.add_report(view.tokens, tokens, extends=extends)
+        self._newest = view, model
+
+    def add_cache_writes(self, usage: Usage) -> bool:
+        """Take note how long the cache entries of the newest request live; the requests to come write the same.
+
+        Return whether all that was written lives an hour.
+        """
+        if not usage.cache_write:
+            return False
+        if usage.cache_write_1h and usage.cache_write == usage.cache_write_1h:
+            self.hour_turn = ALL_TURNS
+            return True
+        # The end of the prompt lives five minutes. Where only its end was written, the head may live longer.
+        if usage.cache_write_1h or self.hour_turn is not None:
+            self.hour_turn = 0
+        return False

@@ -1,0 +1,46 @@
+"""The terms of a call: each is said by whoever makes them."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+import elision.engine.terms
+from elision.engine import CallTerms, make_plain_terms
+from elision.engine.terms import read_terms
+from elision.trajectory.events import RequestSent
+
+mypy = pytest.importorskip("mypy.api")
+NAMES = [field.name for field in fields(CallTerms)]
+
+
+def test_no_field_has_a_default() -> None:
+    """A default is what a rebuilt session forgets."""
+    assert all(field.default is MISSING and field.default_factory is MISSING for field in fields(CallTerms))
+
+
+def test_terms_that_leave_a_field_out_do_not_type_check(tmp_path: Path) -> None:
+    """mypy names the field that is missing, whichever it is."""
+    values = {name: repr(getattr(make_plain_terms(), name)) for name in NAMES}
+    lines = ["from terms import CallTerms"]
+    for left_out in NAMES:
+        given = ", ".join(f"{name}={value}" for name, value in values.items() if name != left_out)
+        lines.append(f"CallTerms({given})")
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text("\n".join(lines))
+    # A copy beside it, so that mypy reads no other module of the package.
+    copy = tmp_path / "terms.py"
+    copy.write_text(Path(elision.engine.terms.__file__).read_text())
+    out, _, _ = mypy.run(["--follow-imports=skip", f"--cache-dir={tmp_path / 'cache'}", str(copy), str(snippet)])
+    for line, left_out in enumerate(NAMES, start=2):
+        assert f'snippet.py:{line}: error: Missing named argument "{left_out}"' in out
+
+
+def test_the_record_of_a_call_has_what_its_bill_goes_by() -> None:
+    """What a request records of its terms is read back."""
+    sent = RequestSent(call=3, at=5.0, model="m", tokens=9, unmarked=True, ours="always", hour_turn=2)
+    terms = read_terms(sent)
+    assert (terms.now, terms.model) == (5.0, "m")
+    assert (terms.no_cache_marks, terms.breakpoints, terms.hour_turn) == (True, "always", 2)
