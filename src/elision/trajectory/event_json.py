@@ -44,13 +44,13 @@ def decode_event(value: dict[str, Any]) -> Event:
     check_version(value)
     kind = value.get("e")
     if kind == "exchanged":
-        for name in ("messages", "results"):
-            value[name] = [part.text for part in msgspec.convert(value.get(name, []), list[Text])]
+        texts = {name: msgspec.convert(value.get(name, []), list[Text]) for name in ("messages", "results")}
+        value = value | {name: [part.text for part in parts] for name, parts in texts.items()}
     else:
         _decode_parts(value)
     if kind == "decided" and str(value.get("reason")).startswith("held: "):
         # Older records say it by the reason alone.
-        value["held"] = True
+        value = {**value, "held": True}
     elif kind in ("turn", "amended"):
         value = {"e": kind, "node": value.get("node", ""), "turn": value}
     elif kind == "head":
