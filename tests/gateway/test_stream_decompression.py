@@ -72,7 +72,7 @@ def test_a_bomb_is_not_kept_in_memory(name: str) -> None:
     packed = PACKED[name](bytes(100 << 20))
     inflater = StreamDecompressor(name.removeprefix("raw "), most=9 << 20)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(ValueError, match="more than 9437184 bytes"):
         collections.deque(inflater.feed(packed), maxlen=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -82,7 +82,7 @@ def test_a_bomb_is_not_kept_in_memory(name: str) -> None:
 @pytest.mark.parametrize("name", ["gzip", "deflate", "zstd"])
 def test_what_is_not_compressed_so_is_an_error(name: str) -> None:
     """Bytes that say one thing and are another raise one kind of error."""
-    with pytest.raises(ValueError, match="no such compressed body"):
+    with pytest.raises(ValueError, match="the body is no "):
         _inflated(name, b"\x78\x9cnot compressed at all, whatever the header says")
 
 
@@ -94,5 +94,5 @@ def test_an_unknown_encoding_names_the_known_ones() -> None:
 
 def test_parts_have_a_limit() -> None:
     """A body of thousands of empty parts is not read to its end: each of them would copy the rest."""
-    with pytest.raises(ValueError, match="more than 64 parts"):
+    with pytest.raises(ValueError, match="more than 64 compressed parts"):
         list(StreamDecompressor("gzip").feed(gzip.compress(b"") * 5_000))
