@@ -13,8 +13,8 @@ from elision.errors import StoreError
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.file_access import File
 from elision.stores.linear_hash.log import write_log_header
-from elision.stores.linear_hash.records import RecordPacker
-from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
+from elision.stores.linear_hash.open_log import OpenLog
+from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded
@@ -47,11 +47,11 @@ class DiskFolder(StoreFolder):
     def open_values(self, *, writable: bool) -> File:
         return self.disk.open("values")
 
-    def save_directory(self, opened: OpenLog, offset: int) -> None:
+    def save_directory(self, log: OpenLog) -> None:
         self.disk.step()
         if self.disk.room is not None and self.disk.rng.random() < 0.5:
             raise OSError("No space left on device")
-        super().save_directory(opened, offset)
+        super().save_directory(log)
         if self.disk.rng.random() < 0.3:
             shutil.copyfile(self.directory, self.path / "older")
 
@@ -65,7 +65,7 @@ class DiskFolder(StoreFolder):
 
 
 def open_writer(folder: DiskFolder, *, group: int = 1) -> Writer:
-    return Writer(folder, RecordPacker(), WriterLimits(group=group, log_bytes=20_000))
+    return Writer(folder, WriterLimits(group=group, log_bytes=20_000))
 
 
 def change_store(writer: Writer, rng: Random, state: State) -> State:
@@ -91,13 +91,10 @@ def change_store(writer: Writer, rng: Random, state: State) -> State:
 
 def read_state(writer: Writer) -> State:
     found = {}
-    for key, session in writer.catalogue.by_key.items():
+    for key, session in writer.log.catalogue.by_key.items():
         texts = []
         for number in range(1, session.records + 1):
-            offset = writer.catalogue.find_record(session.number, number)
-            assert offset is not None
-            header, data = writer.state.view.read_record(offset)
-            event = RecordPacker().unpack_event(header, data, writer.catalogue.read_text)
+            event = writer.log.view.read_event(writer.log.find_record(session, number))
             assert isinstance(event, TurnAdded)
             texts.append(event.turn.observations[0].text)
         found[key] = tuple(texts)
@@ -105,7 +102,7 @@ def read_state(writer: Writer) -> State:
 
 
 def find_damage(folder: DiskFolder) -> list[Finding]:
-    return check_store(folder, RecordPacker())
+    return check_store(folder)
 
 
 def run_trial(path: Path, seed: int) -> int:
@@ -122,7 +119,7 @@ def run_trial(path: Path, seed: int) -> int:
             writer = open_writer(folder, group=rng.choice([1, 1, 3, 8]))
             for _ in range(100):
                 states.append(change_store(writer, rng, states[-1]))
-                if not writer.state.view.pending:
+                if not writer.log.view.pending:
                     durable = len(states) - 1
         except Crash:
             # The change that it interrupted may be there, whole: it is the last of the states if it can be known.

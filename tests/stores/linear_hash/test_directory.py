@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.linear_hash.directory import CAPACITY, PAGE, SPLIT_ABOVE, Directory, load_directory, save_directory
+from elision.stores.linear_hash.bucket_pages import CAPACITY, PAGE
+from elision.stores.linear_hash.directory import SPLIT_ABOVE, Directory
+from elision.stores.linear_hash.directory_file import load_directory, save_directory
 from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
 
 #: Bucket pages per lookup that the store promises on average.
@@ -70,7 +72,7 @@ def test_keys_of_one_bucket_are_a_chain() -> None:
     directory = Directory(split_above=9.0)
     for number in range(CAPACITY * 5):
         directory.add(make_key(number), number)
-    assert (directory.buckets, directory.pages) == (1, 6)
+    assert (directory.buckets, directory.pages.count) == (1, 6)
     assert [directory.get(make_key(number)) for number in range(CAPACITY * 5)] == list(range(CAPACITY * 5))
 
 
@@ -80,14 +82,15 @@ def test_a_file_is_the_directory_again(tmp_path: Path) -> None:
     for number in range(5_000):
         directory.add(make_key(number), number)
     save_directory(tmp_path / "directory", directory, (1, 2), 99, b"catalogue")
-    header, loaded, catalogue = load_directory(tmp_path / "directory")
-    assert (header.log_id, header.key_id, header.offset, catalogue) == (1, 2, 99, b"catalogue")
+    saved = load_directory(tmp_path / "directory")
+    assert (saved.log_id, saved.key_id, saved.offset, saved.catalogue) == (1, 2, 99, b"catalogue")
+    loaded = saved.directory
     assert list_entries(loaded) == list_entries(directory)
     for number in range(5_000, 9_000):
         loaded.add(make_key(number), number)
-    assert load_directory(tmp_path / "directory")[1].entries == 5_000
+    assert load_directory(tmp_path / "directory").directory.entries == 5_000
     save_directory(tmp_path / "directory", loaded, (1, 2), 100, b"")
-    again = load_directory(tmp_path / "directory")[1]
+    again = load_directory(tmp_path / "directory").directory
     assert list_entries(again) == list_entries(loaded)
     assert [again.get(make_key(number)) for number in range(9_000)] == list(range(9_000))
 

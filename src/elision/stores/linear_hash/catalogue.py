@@ -9,26 +9,22 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import astuple, dataclass
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.directory import PAGE, Directory
-from elision.stores.linear_hash.file_access import File
+from elision.stores.linear_hash.bucket_pages import PAGE
+from elision.stores.linear_hash.directory import Directory
 from elision.stores.linear_hash.keys import KeyMaker
+from elision.stores.linear_hash.log_view import LogView
 from elision.stores.linear_hash.records import (
     BEGIN,
     DELETE,
     RecordHeader,
     RecordPacker,
     pack_place,
-    parse_record,
-    read_size,
     unpack_place,
 )
 from elision.stores.store import NewSession, Relation, SessionInfo
-
-#: Bytes that are read at once where the size of a record is not known.
-_GUESS: Final = 4096
 
 
 @dataclass(slots=True)
@@ -67,37 +63,10 @@ class SessionState:
         )
 
 
-class LogView:
-    """Reads records at their places: of the file, and of a frame that is not written yet."""
-
-    def __init__(self, file: File) -> None:
-        self.file = file
-        #: Where the first record of `pending` will be.
-        self.pending_start = 0
-        self.pending = bytearray()
-        self.values_read = 0
-
-    def read_record(self, offset: int) -> tuple[RecordHeader, bytes]:
-        """Return a record. Raises CorruptError if it is not as it was written."""
-        self.values_read += 1
-        if self.pending and offset >= self.pending_start:
-            start = offset - self.pending_start
-            data = bytes(self.pending[start : start + read_size(self.pending, start)])
-        else:
-            data = self.file.read_at(offset, _GUESS)
-            missing = read_size(data) - len(data)
-            if 0 < missing <= self.file.size() - offset - len(data):
-                data += self.file.read_at(offset + len(data), missing)
-        found = parse_record(data, 0, offset)
-        if found is None:
-            raise CorruptError(f"the record at byte {offset} of the log is damaged; run `elision store fsck`")
-        return found, data
-
-
 class Catalogue:
     """The sessions of a log, and the directory. For one thread at a time. secret: of its keys."""
 
-    def __init__(self, secret: int, view: LogView, packer: RecordPacker) -> None:
+    def __init__(self, secret: int, view: LogView) -> None:
         self.keys = KeyMaker(secret)
         self.directory = Directory()
         self.by_key: dict[str, SessionState] = {}
@@ -106,7 +75,6 @@ class Catalogue:
         self.unused_bytes = 0
         self._by_number: dict[int, SessionState] = {}
         self._view = view
-        self._packer = packer
 
     # Reading
 
@@ -147,17 +115,12 @@ class Catalogue:
         place = self.directory.get(key)
         if place is not None:
             try:
-                if self.read_text(place) == text:
+                if self._view.read_text(place) == text:
                     return key, place
             except CorruptError:
                 # Damage there must not spread to this record.
                 place = None
         return key, None
-
-    def read_text(self, place: int) -> bytes:
-        """Return the large text at `place`. Raises CorruptError."""
-        offset, part = unpack_place(place)
-        return self._packer.unpack_text(*self._view.read_record(offset), part)
 
     # Entering
 
@@ -174,7 +137,7 @@ class Catalogue:
             self._enter_texts(session, header)
 
     def _begin_session(self, header: RecordHeader, data: bytes) -> None:
-        new, parent, shared = unpack_session_facts(self._packer, header, data)
+        new, parent, shared = unpack_session_facts(self._view.packer, header, data)
         session = SessionState(
             header.session, new.key, new.family, new.parent, new.relation, new.at, new.at, stored_bytes=header.size
         )
@@ -259,7 +222,7 @@ class Catalogue:
     @property
     def directory_bytes(self) -> int:
         """Return the bytes of the directory's pages."""
-        return self.directory.pages * PAGE
+        return self.directory.pages.count * PAGE
 
     def pack(self) -> bytes:
         """Return the sessions as bytes, for the directory's file."""

@@ -9,39 +9,40 @@ from contextlib import closing
 from elision.errors import CorruptError
 from elision.stores.linear_hash.catalogue import Catalogue
 from elision.stores.linear_hash.log import FrameReader
-from elision.stores.linear_hash.records import RecordPacker, iterate_records
-from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
+from elision.stores.linear_hash.open_log import OpenLog
+from elision.stores.linear_hash.records import iterate_records
+from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.store import Finding
 
 
-def check_store(folder: StoreFolder, packer: RecordPacker) -> list[Finding]:
+def check_store(folder: StoreFolder) -> list[Finding]:
     """Return what is wrong in the store of `folder`. Raises OSError."""
+    if not folder.has_log():
+        return []
     try:
-        opened = folder.open_log(packer)
+        opened = folder.open_log()
     except CorruptError as error:
         return [Finding(place="log", what=str(error), lost=True)]
-    if opened is None:
-        return []
     with closing(opened.file):
-        return list(_check_opened(folder, opened, packer))
+        return list(_check_opened(opened))
 
 
-def _check_opened(folder: StoreFolder, opened: OpenLog, packer: RecordPacker) -> Iterator[Finding]:
+def _check_opened(opened: OpenLog) -> Iterator[Finding]:
     if opened.reader.is_header_damaged:
         yield Finding(place="log", what="one of the two copies of its header is damaged")
-    whole, findings = _read_whole_log(opened, packer)
+    whole, findings = _read_whole_log(opened)
     yield from findings
-    yield from _check_sessions(opened, packer)
+    yield from _check_sessions(opened)
     if opened.directory_error:
         yield Finding(place="directory", what=f"{opened.directory_error}; it is made from the log")
     elif not any(finding.lost for finding in findings):
         yield from _compare_directories(opened.catalogue, whole)
 
 
-def _read_whole_log(opened: OpenLog, packer: RecordPacker) -> tuple[Catalogue, list[Finding]]:
+def _read_whole_log(opened: OpenLog) -> tuple[Catalogue, list[Finding]]:
     """Return what all records of the log add up to, and what is wrong with its frames."""
     reader = FrameReader(opened.file, (opened.reader.log_id, opened.reader.key_id))
-    catalogue = Catalogue(reader.key_id, opened.view, packer)
+    catalogue = Catalogue(reader.key_id, opened.view)
     findings = []
     while reader.end < opened.reader.end:
         # A frame that a writer adds meanwhile is not a part of this check.
@@ -66,7 +67,7 @@ def _read_whole_log(opened: OpenLog, packer: RecordPacker) -> tuple[Catalogue, l
     return catalogue, findings
 
 
-def _check_sessions(opened: OpenLog, packer: RecordPacker) -> Iterator[Finding]:
+def _check_sessions(opened: OpenLog) -> Iterator[Finding]:
     """Read every record of every session."""
     catalogue = opened.catalogue
     for session in catalogue.by_key.values():
@@ -80,8 +81,8 @@ def _check_sessions(opened: OpenLog, packer: RecordPacker) -> Iterator[Finding]:
                 continue
             try:
                 header, data = opened.view.read_record(offset)
-                packer.unpack_event(header, data, catalogue.read_text)
-            except (CorruptError, ValueError) as error:
+                opened.view.unpack_event(header, data)
+            except CorruptError as error:
                 yield Finding(place=place, what=str(error), lost=True)
                 continue
             size += header.raw_bytes

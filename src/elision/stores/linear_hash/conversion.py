@@ -10,7 +10,7 @@ from elision.stores.linear_hash.catalogue import SessionState
 from elision.stores.linear_hash.compaction import LogCopy
 from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.old_format import OldSession, OldStore, read_old_store
-from elision.stores.linear_hash.records import RecordPacker, draft_event
+from elision.stores.linear_hash.records import draft_event
 from elision.stores.linear_hash.store_folder import StoreFolder
 
 
@@ -39,8 +39,7 @@ def write_old_sessions(folder: StoreFolder, old: OldStore, *, lenient: bool = Fa
 
     lenient: whether a record that cannot be read ends its session. Raises CorruptError otherwise, and OSError.
     """
-    packer = RecordPacker()
-    copy = LogCopy(folder, packer)
+    copy = LogCopy(folder)
     written: dict[str, tuple[SessionState, list[bytes]]] = {}
     losses: list[str] = []
     try:
@@ -51,20 +50,18 @@ def write_old_sessions(folder: StoreFolder, old: OldStore, *, lenient: bool = Fa
             shared = _count_shared(old, session, bodies, parent_bodies)
             copy.begin_session(state, shared, parent.number if parent and shared else 0)
             for index, body in enumerate(bodies[shared:], start=shared + 1):
-                draft = draft_event(old.unpack_event(body), copy.catalogue.keys, session.new.family)
+                draft = draft_event(old.unpack_event(body), copy.log.catalogue.keys, session.new.family)
                 draft.mark = old.read_batch_mark(session, index)
                 copy.add_event(draft, number, index, session.changed)
             written[session.new.key] = (state, bodies)
         for state, bodies in written.values():
             for index, body in enumerate(bodies, start=1):
-                if copy.read_event(state.number, index) != old.unpack_event(body):
+                if copy.log.view.read_event(copy.log.find_record(state, index)) != old.unpack_event(body):
                     raise CorruptError(f"session {state.key!r}: record {index} differs after its conversion")
-        copy.close()
+        return copy.finish(), losses
     except BaseException:
-        copy.file.close()
-        copy.file.path.unlink(missing_ok=True)
+        copy.discard()
         raise
-    return copy.file.path, losses
 
 
 def _read_bodies(old: OldStore, session: OldSession, losses: list[str], *, lenient: bool) -> list[bytes]:

@@ -35,7 +35,7 @@ _DATA_BEGINS: Final = _FRAME_MAGIC + bytes([_DATA])
 _MARK: Final = b"\xfa\xce"
 _SECTOR: Final = 512
 #: Bytes that the log grows by: a share of its size within these limits.
-_LEAST_GROWTH: Final = 64 << 10
+_LEAST_GROWTH: Final = 256 << 10
 _MOST_GROWTH: Final = 4 << 20
 _PIECE: Final = 1 << 20
 #: Bytes of records that a frame can have.
@@ -193,11 +193,11 @@ class FrameReader:
 
 
 class FrameWriter:
-    """Appends frames. The log was read to its end by `reader`. Raises OSError."""
+    """Appends frames. The log was read to its end by `reader`, whose end moves. Raises OSError."""
 
     def __init__(self, reader: FrameReader) -> None:
         self._file = reader.file
-        self.end = reader.end
+        self._reader = reader
         #: Where the last end mark is; what lies before it is zeros. None while that is uncertain.
         self._room: int | None = None
         self.cut_tail()
@@ -205,33 +205,34 @@ class FrameWriter:
     def write_frame(self, data: bytes | bytearray) -> None:
         """Append one frame and sync. Raises OSError; the frame is not in the log then, as far as that can be known."""
         size = len(data) + len(_MARK)
-        self._reserve_room(self.end + FRAME + size)
-        body = bytes(data) + _MARK
-        head = _pack_header(_DATA, self.end, size, zlib.crc32(body))
+        start = self._reader.end
+        self._reserve_room(start + FRAME + size)
+        head = _pack_header(_DATA, start, size, zlib.crc32(_MARK, zlib.crc32(data)))
         try:
-            self._file.write_at(self.end, head + body)
+            self._file.write_at(start, b"".join((head, data, _MARK)))
             self._file.fsync()
         except OSError:
             with suppress(OSError):
                 self.cut_tail()
             raise
-        self.end += FRAME + size
+        self._reader.end = start + FRAME + size
 
     def cut_tail(self) -> None:
         """End the log after its last frame: writes that were not synced and reserved room are gone. Raises OSError."""
+        end = self._reader.end
         self._room = None
         # At no moment is the log without an end mark.
-        self._file.write_at(self.end, _pack_header(_END, self.end, 0, 0))
+        self._file.write_at(end, _pack_header(_END, end, 0, 0))
         self._file.fsync()
-        self._file.truncate(self.end + FRAME)
+        self._file.truncate(end + FRAME)
         self._file.fsync()
-        self._room = self.end
+        self._room = end
 
     def _reserve_room(self, needed: int) -> None:
         """Let `needed` be before the end mark. Raises OSError."""
         if self._room is not None and self._room >= needed:
             return
-        growth = min(max(self.end // 8, _LEAST_GROWTH), _MOST_GROWTH)
+        growth = min(max(needed // 4, _LEAST_GROWTH), _MOST_GROWTH)
         try:
             self._extend(needed + growth)
         except OSError:
@@ -241,7 +242,7 @@ class FrameWriter:
     def _extend(self, room: int) -> None:
         if self._room is None:
             self.cut_tail()
-        old = self._room or self.end
+        old = self._room or self._reader.end
         try:
             for at in range(old + FRAME, room, _PIECE):
                 self._file.write_at(at, bytes(min(_PIECE, room - at)))

@@ -19,7 +19,7 @@ import zstandard
 from elision.errors import CorruptError
 from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
 from elision.stores.packing import decode_json, encode_json, restore_texts, split_texts
-from elision.trajectory.event_json import check_version, decode_event
+from elision.trajectory.event_json import check_version
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
 
@@ -44,7 +44,6 @@ MOST_PARTS: Final = 1 << 15
 _LARGEST: Final = 1 << 31
 #: zstd's level: with the dictionary below, 1 makes smaller records than 3 without it, in less time.
 _LEVEL: Final = 1
-#: An event is a tree that was just made, so nothing in it contains itself.
 #: What most events have in common: the compressor knows it from the beginning. It is a part of the format.
 DICTIONARY: Final = (
     b'{"e":"head","messages":[{"role":"system","content":[{"text":"","pinned":true}],"hidden_tokens":'
@@ -241,10 +240,6 @@ class RecordPacker:
         value, texts = self._split_payload(header, data)
         whole = [read_text(text) if isinstance(text, int) else text for text in texts]
         return DraftRecord(value, whole, header.turn, header.node, header.masks, header.mark)
-
-    def unpack_event(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> Event:
-        """Return the event of a record. Raises CorruptError."""
-        return decode_event(self.unpack_value(header, data, read_text))
 
     def unpack_value(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> dict[str, Any]:
         """Return the event of a record as JSON, with its texts.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +19,9 @@ from elision.stores.linear_hash.compaction import rewrite_log
 from elision.stores.linear_hash.conversion import write_old_sessions
 from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.old_format import read_old_store
-from elision.stores.linear_hash.records import DraftRecord, RecordPacker
-from elision.stores.linear_hash.store_folder import OpenLog, StoreFolder
+from elision.stores.linear_hash.open_log import OpenLog
+from elision.stores.linear_hash.records import DraftRecord
+from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.store import Finding
 
 _NOTE: Final = "[lost: this text was damaged in the store]"
@@ -43,52 +44,45 @@ def repair(folder: Path) -> RepairResult:
         with closing(WriterLock(store_folder.lock)):
             if store_folder.is_old():
                 return _repair_old(store_folder)
-            return _Repair(store_folder).run()
+            return _repair_log(store_folder)
     except OSError as error:
         raise StoreError(f"{folder}: the store cannot be repaired: {error}") from error
 
 
-@dataclass(slots=True)
-class _Repair:
-    folder: StoreFolder
-    packer: RecordPacker = field(default_factory=RecordPacker)
-    lost: list[Finding] = field(default_factory=list)
+def _repair_log(folder: StoreFolder) -> RepairResult:
+    lost = [each for each in check_store(folder) if each.lost]
+    if not folder.has_log():
+        return RepairResult(sessions=0, records=0, lost=tuple(lost), kept=())
+    opened = folder.open_log()
+    with closing(opened.file):
+        fresh = rewrite_log(folder, opened, lambda session, number: _read_draft(opened, session, number))
+    kept = folder.values.with_name("values.damaged")
+    kept.unlink(missing_ok=True)
+    os.link(folder.values, kept)
+    folder.swap_log(fresh)
+    return _finish_repair(folder, lost, (kept,))
 
-    def run(self) -> RepairResult:
-        self.lost += [each for each in check_store(self.folder, self.packer) if each.lost]
-        opened = self.folder.open_log(self.packer)
-        if opened is None:
-            return RepairResult(sessions=0, records=0, lost=tuple(self.lost), kept=())
-        with closing(opened.file):
-            fresh = rewrite_log(
-                self.folder, opened, self.packer, lambda session, number: self._read_draft(opened, session, number)
-            )
-        kept = self.folder.values.with_name("values.damaged")
-        kept.unlink(missing_ok=True)
-        os.link(self.folder.values, kept)
-        self.folder.swap_log(fresh)
-        return _finish_repair(self.folder, self.packer, self.lost, (kept,))
 
-    def _read_draft(self, opened: OpenLog, session: SessionState, number: int) -> tuple[DraftRecord, float] | None:
-        """Return a record; None if it is lost."""
-        noted = False
+def _read_draft(opened: OpenLog, session: SessionState, number: int) -> tuple[DraftRecord, float] | None:
+    """Return a record; None if it is lost."""
+    noted = False
 
-        def read_text(place: int) -> bytes:
-            nonlocal noted
-            try:
-                return opened.catalogue.read_text(place)
-            except CorruptError:
-                noted = True
-                return _NOTE.encode()
-
+    def read_text(place: int) -> bytes:
+        nonlocal noted
         try:
-            draft, at = opened.read_draft(self.packer, session, number, read_text)
+            return opened.view.read_text(place)
         except CorruptError:
-            return None
-        if noted:
-            # It is not what the append wrote.
-            draft.mark = b""
-        return draft, at
+            noted = True
+            return _NOTE.encode()
+
+    try:
+        draft, at = opened.read_draft(session, number, read_text)
+    except CorruptError:
+        return None
+    if noted:
+        # It is not what the append wrote.
+        draft.mark = b""
+    return draft, at
 
 
 def _repair_old(folder: StoreFolder) -> RepairResult:
@@ -101,17 +95,14 @@ def _repair_old(folder: StoreFolder) -> RepairResult:
             kept.append(path.with_name(f"{path.name}.damaged"))
             os.replace(path, kept[-1])
     folder.swap_log(fresh)
-    return _finish_repair(folder, RecordPacker(), lost, tuple(kept))
+    return _finish_repair(folder, lost, tuple(kept))
 
 
-def _finish_repair(
-    folder: StoreFolder, packer: RecordPacker, lost: list[Finding], kept: tuple[Path, ...]
-) -> RepairResult:
+def _finish_repair(folder: StoreFolder, lost: list[Finding], kept: tuple[Path, ...]) -> RepairResult:
     """Write the directory of the new log, and count what is in it."""
-    opened = folder.open_log(packer)
-    assert opened is not None
+    opened = folder.open_log()
     with closing(opened.file):
-        folder.save_directory(opened, opened.reader.end)
+        folder.save_directory(opened)
         sessions = list(opened.catalogue.by_key.values())
     records = sum(session.records for session in sessions)
     return RepairResult(sessions=len(sessions), records=records, lost=tuple(lost), kept=kept)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elision.stores.linear_hash.catalogue import Catalogue, LogView
-from elision.stores.linear_hash.directory import PAGE
+from elision.stores.linear_hash.open_log import OpenLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +31,17 @@ class Statistics:
         return 0.0
 
 
-def measure_store(catalogue: Catalogue, view: LogView, log_bytes: int) -> Statistics:
-    """Return the statistics of a store whose log has so many bytes."""
-    directory = catalogue.directory
+def measure_log(log: OpenLog) -> Statistics:
+    """Return the statistics of a log and its directory."""
+    directory = log.catalogue.directory
     return Statistics(
         entries=directory.entries,
         buckets=directory.buckets,
-        overflow_pages=directory.pages - 1 - directory.buckets,
-        directory_bytes=directory.pages * PAGE,
-        log_bytes=log_bytes,
+        overflow_pages=directory.pages.count - 1 - directory.buckets,
+        directory_bytes=log.catalogue.directory_bytes,
+        log_bytes=log.log_bytes,
         load=directory.load,
         lookups=directory.lookups,
         bucket_reads=directory.pages_read,
-        value_reads=view.values_read,
+        value_reads=log.view.values_read,
     )
