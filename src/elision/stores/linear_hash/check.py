@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 
-from elision.errors import CorruptError
+from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import Catalogue
 from elision.stores.linear_hash.log import FrameReader
 from elision.stores.linear_hash.open_log import OpenLog
@@ -82,7 +82,7 @@ def _check_sessions(opened: OpenLog) -> Iterator[Finding]:
             try:
                 header, data = opened.view.read_record(offset)
                 opened.view.unpack_event(header, data)
-            except CorruptError as error:
+            except StoreError as error:
                 yield Finding(place=place, what=str(error), lost=True)
                 continue
             size += header.raw_bytes
