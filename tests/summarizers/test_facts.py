@@ -3,7 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.summarizers.facts import _KEYED, _KEYED_AT_ALL, Fact, collect_facts, parse_facts, pick_facts, render_facts
+from elision.summarizers.facts import (
+    _KEYED,
+    Fact,
+    collect_facts,
+    find_keyed_values,
+    parse_facts,
+    pick_facts,
+    render_facts,
+)
 from elision.trajectory.items import find_items
 from tests.summarizers.turns import make_turn
 
@@ -67,7 +75,11 @@ def test_old_facts_go_once_the_agent_writes_them() -> None:
     assert collect_facts([make_turn(9, "Now used_name it is.")], "", old) == [old[1]]
 
 
-@given(st.lists(st.sampled_from(['"ab":', "ab=", "line ", "123", '"', "\n", " ", "x."]), max_size=8).map("".join))
-def test_no_key_is_overlooked(text: str) -> None:
-    """A text in which a value stands under a key is never passed over."""
-    assert _KEYED_AT_ALL.search(text) or not _KEYED.search(text)
+_KEY_PIECES = ['"ab":', "ab=", "line ", "123", '"', "\n", " ", "x.", "é", "y" * 31, "9" * 61, '": "abc', "=123", "line"]
+
+
+@given(st.lists(st.sampled_from(_KEY_PIECES), max_size=12).map("".join))
+def test_values_under_keys(text: str) -> None:
+    """Looking near the ends of keys alone finds what looking everywhere finds."""
+    everywhere = [tuple(filter(None, groups)) for groups in _KEYED.findall(text)]
+    assert list(find_keyed_values(text)) == [(value, key) for key, value in everywhere]

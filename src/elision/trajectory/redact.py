@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
@@ -223,6 +223,28 @@ RULES: Final[tuple[SecretRule, ...]] = (
     ),
 )
 
+#: What every match of a rule begins with, its first letters and what must follow them: RE2 finds in one quick search
+#: that most texts have none of it. For texts in lower case, with "?" for every character beyond ASCII.
+_BEGINNINGS: Final = (
+    r"-----begin ",
+    r"sk-[a-z0-9_-]{16}",
+    r"a[ks]ia[a-z0-9]{16}",
+    r"gh[pousr]_[a-z0-9]{36}|github_pat_|glpat-",
+    r"xox[abeoprs]-|xapp-|hooks\.slack",
+    r"aiza[a-z0-9_-]{35}|ya29\.|gocspx-",
+    r"hf_[a-z0-9]{30}|gsk_[a-z0-9]{32}|xai-[a-z0-9]{40}",
+    r"[sr]k_(?:live|test)_|whsec_|sg\.[a-z0-9_?-]{16}",
+    r"npm_[a-z0-9]{36}|pypi-age|do[opr]_v1_",
+    r":aa[a-z0-9_?-]{33}|eyj|accountkey=|curl",
+    r"(?:bearer|basic)[ \t]{1,4}[a-z0-9._~+/-]{16}",
+    r"://[^/@]{0,80}:[^/@]{3,200}@",
+    r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?key)?)(?:\\?[\"'])?[ \t]{0,4}[:= \t]",
+    r"(?:key|token|secret|credentials?|signature|authorization)(?:[_-]id)?(?:\\?[\"'])?[ \t]{0,4}[:= \t][=>]?[ \t]{0,4}"
+    r"(?:\\?[\"'])?(?:(?:token|bearer|basic)[ \t]{1,4})?[a-z0-9._~+/-]{16}",
+)
+#: Characters in which what `_BEGINNINGS` matches ends.
+_BEGINNING_CHARS: Final = 512
+
 #: Every built-in kind, in the order of the rules.
 KINDS: Final = tuple(dict.fromkeys(rule.kind for rule in RULES))
 
@@ -305,9 +327,11 @@ class Redaction:
 
         The text is searched piece by piece: during one search over all of a large text no other thread could run.
         """
-        longest = max(map(len, self.rules_by_hint), default=0)
         for first in range(0, len(text), _PIECE):
-            for place in self.hint_pattern.finditer(_lower_text(text[first : first + _PIECE + longest])):
+            piece = _lower_text(text[first : first + _PIECE + _BEGINNING_CHARS])
+            if not _compile_beginnings().search(piece.encode("ascii", "replace")):
+                continue
+            for place in self.hint_pattern.finditer(piece):
                 if place.start() < _PIECE:
                     yield first + place.start(), place[0]
 
@@ -354,6 +378,13 @@ DEFAULT: Final = Redaction()
 def format_mark(kind: str) -> str:
     """Return the text that replaces a secret."""
     return f"[redacted: {kind}]"
+
+
+@cache
+def _compile_beginnings() -> Any:
+    import re2  # 50 ms, and not every user of the rules redacts
+
+    return re2.compile("|".join(_BEGINNINGS).encode())
 
 
 def _compile_pattern(kind: str, text: str) -> re.Pattern[str]:

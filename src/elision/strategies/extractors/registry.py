@@ -26,10 +26,6 @@ class Registration:
     extractor: Extractor
     tools: tuple[str, ...] = ("*",)
 
-    def serves_tool(self, tool: str) -> bool:
-        """Whether the extractor is asked about observations of `tool`."""
-        return matches_tool(tool, self.tools)
-
 
 def log_failure(error: CallbackError) -> None:
     """Log that an extractor failed."""
@@ -59,17 +55,21 @@ class Extractors:
 @lru_cache(maxsize=128)
 def _find_outcome(table: Extractors, action: Action | None, observation: Observation, text: str) -> Outcome:
     # The small cache serves the digest, which looks again at what placeholders were written for some 40 turns before.
-    tool = find_tool_name(action, observation)
-    for registration in table.registrations:
-        if registration.serves_tool(tool):
-            try:
-                found = _ask_extractor(registration, action, observation, text)
-            except CallbackError as error:
-                table.report(error)
-                continue
-            if found is not None:
-                return found
+    for registration in _list_registrations(table, find_tool_name(action, observation)):
+        try:
+            found = _ask_extractor(registration, action, observation, text)
+        except CallbackError as error:
+            table.report(error)
+            continue
+        if found is not None:
+            return found
     return describe_anything(action, observation, text)
+
+
+@lru_cache(maxsize=256)
+def _list_registrations(table: Extractors, tool: str) -> tuple[Registration, ...]:
+    """The registrations whose extractors are asked about observations of `tool`, in order."""
+    return tuple(each for each in table.registrations if matches_tool(tool, each.tools))
 
 
 def _ask_extractor(
