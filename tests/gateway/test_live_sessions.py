@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from elision.gateway import incoming_messages
 from elision.gateway import live_sessions as sessions_of
-from elision.gateway import transcript
 from elision.gateway.identity import ClientIdentity
+from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.live_sessions import MAX_SEARCHED_SESSIONS, LiveSession, SessionRegistry
 from elision.gateway.request_body import RequestBody, UnreadableBody, decode_message
-from elision.gateway.transcript import IncomingMessages
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 
@@ -127,8 +127,8 @@ def test_moved_markers_and_new_ids_are_no_change() -> None:
         again[1]["tool_call_id"] = "other"
         asked(known, [marked, *call(1)])
         assert asked(known, [plain, *again, *call(2)]) is live
-        assert json.loads(live.transcript.raws[0]) == plain
-        assert live.transcript.entries[0].json == plain
+        assert json.loads(live.conversation.messages[0].raw) == plain
+        assert live.conversation.messages[0].json == plain
 
     run(test)
 
@@ -276,7 +276,7 @@ def test_a_request_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(raw)
         return decode_message(raw)
 
-    monkeypatch.setattr(transcript, "decode_message", counted)
+    monkeypatch.setattr(incoming_messages, "decode_message", counted)
 
     async def test() -> None:
         known = sessions()
@@ -385,12 +385,11 @@ def test_what_an_agent_sees_otherwise_is_its_own() -> None:
             known = sessions()
             ahead, behind = asked(known, [TASK]), asked(known, [TASK])
             for live in (ahead, behind):
-                live.transcript.adopt_messages(
-                    IncomingMessages(live.transcript.dialect, body([TASK, *call(1)]).messages)
-                )
+                short = IncomingMessages(live.conversation.dialect, body([TASK, *call(1)]).messages)
+                short.extend_conversation(live.conversation)
             done, (spoke, seen) = [TASK, *call(1)], call(2)
             asked(known, [*done, spoke, seen])
-            first = next(live for live in (ahead, behind) if len(live.transcript) == 5)
+            first = next(live for live in (ahead, behind) if len(live.conversation) == 5)
             other = {ahead, behind}.difference({first}).pop()
             if flying:
                 assert known.claim_session(who(), "openai", body([*done, spoke, seen, *call(3)])) is first

@@ -8,8 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from elision.gateway.hidden_rounds import UpstreamMessage
 from elision.gateway.message_bytes import MessageEncoder
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.provider_table import PROVIDERS
 
 #: What happens before a view: messages come, some are hidden, the newest is said in other bytes, some are forgotten.
 STEPS = some.lists(
@@ -21,7 +23,7 @@ class Told:
     """A conversation and its view, as a client, the library and the gateway have them."""
 
     def __init__(self) -> None:
-        self.said: list[UpstreamMessage] = []
+        self.said: list[ParsedMessage] = []
         self.view: list[Any] = []
         self.number = 0
         self.come(2)
@@ -30,18 +32,18 @@ class Told:
         for _ in range(count + 1):
             self.number += 1
             message = {"role": "user", "content": f"message {self.number}"}
-            self.said.append(UpstreamMessage(message, json.dumps(message, indent=self.number % 3).encode()))
-            self.view.append(message)
+            self.said.append(make_message(message, json.dumps(message, indent=self.number % 3).encode()))
+            self.view.append(self.said[-1])
 
     def hide(self, place: int) -> None:
         at = place % len(self.view)
-        self.view[at] = {**self.view[at], "content": f"[hidden {self.number}]"}
+        self.view[at] = {**convert_to_json(self.view[at]), "content": f"[hidden {self.number}]"}
 
     def respell(self, _: int) -> None:
-        if self.view[-1] is self.said[-1].json:
+        if self.view[-1] is self.said[-1]:
             message = dict(self.said[-1].json)
-            self.said[-1] = UpstreamMessage(message, json.dumps(message, separators=(" ,", " : ")).encode())
-            self.view[-1] = message
+            self.said[-1] = make_message(message, json.dumps(message, separators=(" ,", " : ")).encode())
+            self.view[-1] = self.said[-1]
 
     def forget(self, count: int) -> None:
         most = min(len(self.view), len(self.said)) - 1
@@ -53,6 +55,10 @@ class Told:
             self.view[: count + 1] = [{"role": "user", "content": f"a summary {self.number}"}]
 
 
+def make_message(message: dict[str, Any], raw: bytes) -> ParsedMessage:
+    return parse_message(PROVIDERS["openai"].live, message, 0, raw)[0]
+
+
 @given(STEPS)
 def test_a_view_is_the_clients_bytes_and_ours_as_they_were_first_written(steps: list[tuple[str, int]]) -> None:
     """Whatever of a view is the client's has its bytes; what is ours says what the view says, in the bytes it had."""
@@ -61,8 +67,8 @@ def test_a_view_is_the_clients_bytes_and_ours_as_they_were_first_written(steps: 
     for name, number in [("come", 0), *steps]:
         getattr(told, name)(number)
         out = sent.encode_messages(list(told.view), list(told.said))
-        raws = {id(each.json): each.raw for each in told.said}
+        raws = {id(each): each.raw for each in told.said}
         assert len(out) == len(told.view)
         for message, raw in zip(told.view, out, strict=True):
-            assert json.loads(raw) == message
+            assert json.loads(raw) == convert_to_json(message)
             assert raw == raws.get(id(message), ours.setdefault(id(message), (message, raw))[1])

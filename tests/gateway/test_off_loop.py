@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from elision.gateway import json_spans, proxy, response_observer, transcript
+from elision.gateway import incoming_messages, json_spans, proxy, response_observer
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_encoding import MAX_INLINE_BYTES
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
-from elision.providers.live import pieces
+from elision.providers.live import parsed_message, pieces
 from elision.providers.provider import Api
 from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
@@ -69,8 +69,10 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(json_spans, "parse_fields", len)
     watch(json_spans, "parse_elements", len)
     watch(json_spans, "decode_json", len)
-    watch(transcript, "decode_message", len)
-    watch(transcript, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given))
+    watch(incoming_messages, "decode_message", len)
+    watch(
+        parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
+    )
     watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
     watch(response_observer, "_decode_object", len)
     watch(response_observer, "_decode_without_text", len)

@@ -439,7 +439,7 @@ def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytes
     counted(State, "fold_event")
     counted(Policy, "add_turn")
     counted(Policy, "add_candidate")
-    counted(History, "_append_message")
+    counted(History, "append_message")
     counted(History, "_is_same_message")
     context = manager(MemoryStore(), strategy="masking(window=2)", prices="uncached")
     work: list[Counter[str]] = []

@@ -11,34 +11,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import attrgetter, is_not
 from typing import Any, Final
 
 from elision.gateway.json_patch import encode_json, patch_json
-from elision.gateway.transcript import TranscriptEntry
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
-from elision.providers.live.pieces import LiveDialect, digest_pieces
+from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.live.pieces import LiveDialect
 from elision.trajectory.events import RecallExchanged
 
 _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
-_JSON: Final = attrgetter("json")
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamMessage:
-    """One message of a request to the provider: as an object, and its bytes."""
-
-    json: dict[str, Any]
-    raw: bytes
 
 
 @dataclass(slots=True)
 class _CachedExpansion:
     """What one client message was expanded to. key: what that depends on."""
 
-    key: tuple[TranscriptEntry, bytes, RecallExchanged | None, tuple[str, ...], tuple[UpstreamMessage, ...]]
-    messages: tuple[UpstreamMessage, ...]
+    key: tuple[ParsedMessage, RecallExchanged | None, tuple[str, ...], tuple[ParsedMessage, ...]]
+    messages: tuple[ParsedMessage, ...]
 
 
 @dataclass(slots=True)
@@ -51,35 +41,29 @@ class HiddenRounds:
     dialect: LiveDialect
     events_by_node: dict[str, RecallExchanged] = field(default_factory=dict)
     _expansions: dict[int, _CachedExpansion] = field(default_factory=dict)
-    #: The client's newest messages: equal entries keep their objects.
-    _entries: Sequence[TranscriptEntry] = ()
-    _client_messages: list[UpstreamMessage] = field(default_factory=list)
 
     def add_events(self, events: Iterable[RecallExchanged]) -> None:
         """Add rounds that the log has."""
         self.events_by_node |= {event.node: event for event in events}
 
-    def expand_messages(self, entries: Sequence[TranscriptEntry]) -> list[UpstreamMessage]:
+    def expand_messages(self, conversation: Conversation) -> list[ParsedMessage]:
         """Return the client's messages with everything that the client did not see."""
-        shared = count_shared_objects(entries, self._entries)
-        self._client_messages[shared:] = [UpstreamMessage(entry.json, entry.raw) for entry in entries[shared:]]
-        self._entries = tuple(entries)
         if self.events_by_node:
-            return list(self._expand_entries(entries))
-        return list(self._client_messages)
+            return list(self._expand_conversation(conversation))
+        return conversation.messages.copy()
 
-    def _expand_entries(self, entries: Sequence[TranscriptEntry]) -> Iterator[UpstreamMessage]:
+    def _expand_conversation(self, conversation: Conversation) -> Iterator[ParsedMessage]:
         pending: tuple[str, ...] = ()
-        silent_messages: tuple[UpstreamMessage, ...] = ()
-        for place, entry in enumerate(entries):
+        silent_messages: tuple[ParsedMessage, ...] = ()
+        for place, message in enumerate(conversation.messages):
             event: RecallExchanged | None = None
             joining: tuple[str, ...] = ()
-            if entry.is_from_assistant:
-                if not entry.content_digest:
+            if message.is_from_assistant:
+                if not message.digest:
                     # Reasoning belongs to the next message, so what was recalled before that comes before both.
-                    silent_messages = (*silent_messages, self._client_messages[place])
+                    silent_messages = (*silent_messages, message)
                     continue
-                event = self.events_by_node.get(entry.node.hex())
+                event = self.events_by_node.get(conversation.nodes[place].hex())
                 if event is not None:
                     # Parallel calls stay together, and all results come after them.
                     pending += event.results
@@ -88,84 +72,86 @@ class HiddenRounds:
                 pending = ()
             if event is None and not joining:
                 yield from silent_messages
-                yield self._client_messages[place]
+                yield message
             else:
-                yield from self._expand_entry(place, entry, event, joining, silent_messages)
+                yield from self._expand_message(place, message, event, joining, silent_messages)
             silent_messages = ()
         yield from silent_messages
         if not self.dialect.has_blocks:
-            yield from _parse_messages(pending)
+            yield from self._parse_messages(pending)
 
-    def _expand_entry(
+    def _expand_message(
         self,
         place: int,
-        entry: TranscriptEntry,
+        message: ParsedMessage,
         event: RecallExchanged | None,
         pending: tuple[str, ...],
-        silent_messages: tuple[UpstreamMessage, ...],
-    ) -> Sequence[UpstreamMessage]:
+        silent_messages: tuple[ParsedMessage, ...],
+    ) -> Sequence[ParsedMessage]:
         cached = self._expansions.get(place)
-        key = entry, entry.raw, event, pending, silent_messages
+        key = message, event, pending, silent_messages
         if cached is None or cached.key != key:
             if event is not None:
-                messages = self._restore_hidden(place, event, silent_messages)
+                messages = self._restore_hidden(message, event, silent_messages)
             else:
-                messages = (*silent_messages, *self._join_results(pending, self._client_messages[place]))
+                messages = (*silent_messages, *self._join_results(pending, message))
             cached = self._expansions[place] = _CachedExpansion(key, messages)
         return cached.messages
 
     def _restore_hidden(
-        self, place: int, event: RecallExchanged, silent_messages: tuple[UpstreamMessage, ...]
-    ) -> tuple[UpstreamMessage, ...]:
+        self, own: ParsedMessage, event: RecallExchanged, silent_messages: tuple[ParsedMessage, ...]
+    ) -> tuple[ParsedMessage, ...]:
         """Return what replaces a message that the client was shown."""
-        *ahead, last = _parse_messages(event.messages)
-        own = self._client_messages[place]
+        *ahead, last = self._parse_messages(event.messages)
         recorded = {_identify_reasoning(message.json) for message in ahead}
         others = [message for message in silent_messages if _identify_reasoning(message.json) not in recorded]
         if others:
             # The client has other reasoning before it than when it was recorded.
-            while ahead and not self._has_content(ahead[-1].json):
+            while ahead and not ahead[-1].digest:
                 ahead.pop()
         # A message has text and calls, while an item is one of them.
         is_item = self.dialect.joins_assistant_messages and not self.dialect.has_blocks
-        return (*ahead, *others, own if is_item else _adopt_call_ids(own.json, last))
+        return (*ahead, *others, own if is_item else self._adopt_call_ids(own.json, last))
 
-    def _has_content(self, message: dict[str, Any]) -> bool:
-        return bool(digest_pieces(self.dialect.split_message(message, 0), is_behind_head=True))
-
-    def _join_results(self, pending: tuple[str, ...], own: UpstreamMessage) -> tuple[UpstreamMessage, ...]:
+    def _join_results(self, pending: tuple[str, ...], own: ParsedMessage) -> tuple[ParsedMessage, ...]:
         """Return the client's next message with pending results before it, or in it."""
         if not pending:
             return (own,)
         if not self.dialect.has_blocks:
-            return (*_parse_messages(pending), own)
+            return (*self._parse_messages(pending), own)
         results = [json.loads(text) for text in pending]
         if own.json.get("role") != "user":
             message = {"role": "user", "content": results}
-            return (UpstreamMessage(message, encode_json(message)), own)
+            return (self.make_message(message, encode_json(message)), own)
         content = own.json.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         message = {**own.json, "content": [*results, *blocks]}
-        return (UpstreamMessage(message, patch_json(own.raw, own.json, message)),)
+        return (self.make_message(message, patch_json(own.raw, own.json, message)),)
+
+    def _adopt_call_ids(self, own: Mapping[str, Any], recorded: ParsedMessage) -> ParsedMessage:
+        """Return the recorded message, with the ids of `own` for the client's calls."""
+        ids = [str(call.get("id")) for call in _list_calls(own)]
+        calls = [call for call in _list_calls(recorded.json) if _get_call_name(call) not in _RECALL_TOOL_NAMES]
+        if len(ids) != len(calls) or ids == [call.get("id") for call in calls]:
+            return recorded
+        renamed = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}
+        message = dict(recorded.json)
+        for name, value in message.items():
+            if isinstance(value, list):
+                message[name] = [renamed.get(id(part), part) for part in value]
+        return self.make_message(message, encode_json(message))
+
+    def _parse_messages(self, texts: Iterable[str]) -> tuple[ParsedMessage, ...]:
+        return tuple(self.make_message(json.loads(text), text.encode()) for text in texts)
+
+    def make_message(self, message: dict[str, Any], raw: bytes) -> ParsedMessage:
+        """Return a message that the client did not send, with its bytes."""
+        return parse_message(self.dialect, message, 0, raw)[0]
 
 
 def _identify_reasoning(item: Mapping[str, Any]) -> str:
     """Return what identifies reasoning; some clients leave its id out."""
     return str(item.get("encrypted_content") or item.get("id"))
-
-
-def _adopt_call_ids(own: Mapping[str, Any], recorded: UpstreamMessage) -> UpstreamMessage:
-    """Return the recorded message, with the ids of `own` for the client's calls."""
-    ids = [str(call.get("id")) for call in _list_calls(own)]
-    calls = [call for call in _list_calls(recorded.json) if _get_call_name(call) not in _RECALL_TOOL_NAMES]
-    if len(ids) != len(calls) or ids == [call.get("id") for call in calls]:
-        return recorded
-    renamed = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}
-    message = dict(recorded.json)
-    for name, value in message.items():
-        if isinstance(value, list):
-            message[name] = [renamed.get(id(part), part) for part in value]
-    return UpstreamMessage(message, encode_json(message))
 
 
 def _list_calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -184,19 +170,3 @@ def _get_call_name(call: Mapping[str, Any]) -> object:
     if isinstance(function, dict):
         return function.get("name")
     return call.get("name")
-
-
-def _parse_messages(texts: Iterable[str]) -> tuple[UpstreamMessage, ...]:
-    return tuple(UpstreamMessage(json.loads(text), text.encode()) for text in texts)
-
-
-def to_plain_messages(messages: Sequence[UpstreamMessage]) -> list[dict[str, Any]]:
-    """Return the messages as the library takes them."""
-    return list(map(_JSON, messages))
-
-
-def count_shared_objects(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Count the leading elements that are the very same objects."""
-    most = min(len(one), len(other))
-    # In C: a long conversation shares nearly all of its messages.
-    return next(compress(range(most), map(is_not, one, other)), most)

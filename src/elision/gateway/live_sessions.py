@@ -1,6 +1,6 @@
 """Find the live session that a request continues: by the conversation itself, without help from the client.
 
-A live session is one line of a conversation: a context manager and the transcript of what it was given. A request that
+A live session is one line of a conversation: a context manager and the messages that it was given. A request that
 extends a known history continues it. A request that diverges is the same agent's undo, edit or compaction if no request
 of that agent is open; otherwise it is another agent's fork. Two agents that start with the same words are two sessions
 from their first call on. The store may know what this process does not.
@@ -13,21 +13,21 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
-from elision.gateway.hidden_rounds import HiddenRounds, UpstreamMessage, to_plain_messages
+from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.identity import ClientIdentity
+from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
-from elision.gateway.transcript import ClientTranscript, IncomingMessages, TranscriptEntry, count_answers
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
+from elision.providers.live.client_conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.shared.json_reading import text_in
 from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -79,7 +79,7 @@ class LiveSession:
     family: str
     api: Api
     context: ContextManager
-    transcript: ClientTranscript
+    conversation: Conversation
     hidden_rounds: HiddenRounds
     encoder: MessageEncoder = field(default_factory=MessageEncoder)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -131,35 +131,35 @@ class LiveSession:
             # What the provider refused may no longer be in the history.
             self.requests_to_bypass = 0
 
-    async def load_hidden_rounds(self, entries: Sequence[TranscriptEntry]) -> None:
+    async def load_hidden_rounds(self, conversation: Conversation) -> None:
         """Load the rounds that other gateways stored, or this one before it was restarted.
 
-        entries: the messages of a request. Raises whatever the store raises; the next request tries again then.
+        conversation: that of a request. Raises whatever the store raises; the next request tries again then.
         """
         if not (self.is_unloaded or self.is_stale):
             return
         async with self.lock:
             if self.is_unloaded:
                 # Nothing was recalled before the assistant's first message.
-                if any(entry.is_from_assistant for entry in entries):
-                    await self._load_recorded_rounds(entries)
+                if conversation.has_answers:
+                    await self._load_recorded_rounds(conversation)
             elif self.is_stale:
                 self.hidden_rounds.add_events(await self.context.heard_exchanges_async())
-                messages = self.hidden_rounds.expand_messages(entries)
+                messages = self.hidden_rounds.expand_messages(conversation)
                 # The newest answer is in no log before this request.
-                if count_answers(list(map(_is_from_assistant, messages))) > self.context.turns + 1:
+                if count_answers([message.is_from_assistant for message in messages]) > self.context.turns + 1:
                     # Another process served the requests after the one at which the session diverged from this one.
-                    await self._load_recorded_rounds(entries)
+                    await self._load_recorded_rounds(conversation)
             self.is_unloaded = False
             self.is_stale = False
 
-    async def _load_recorded_rounds(self, entries: Sequence[TranscriptEntry]) -> None:
+    async def _load_recorded_rounds(self, conversation: Conversation) -> None:
         """Load the rounds of a stored session until no more are found: each one may identify later ones."""
         rounds = self.hidden_rounds
         known = -1
         while len(rounds.events_by_node) > known:
             known = len(rounds.events_by_node)
-            messages = to_plain_messages(rounds.expand_messages(entries))
+            messages = rounds.expand_messages(conversation)
             rounds.add_events(await self.context.recorded_exchanges_async(messages))
 
     def take_bypass(self) -> bool:
@@ -237,17 +237,17 @@ class SessionRegistry:
         """
         family = identity.family
         incoming = incoming or IncomingMessages(PROVIDERS[api].live, body.messages)
-        group = (family, api, self._find_opening(incoming, before.transcript if before is not None else None))
+        group = (family, api, self._find_opening(incoming, before.conversation if before is not None else None))
         session = _find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(family, api, incoming)
         if session is None:
             session = self._create_session(identity, family, api, body.model)
         self._register(session, group)
-        shared = session.transcript.count_shared(incoming)
-        session.note_request(diverges=shared <= session.transcript.newest_answer_index)
-        session.transcript.adopt_messages(incoming)
+        shared = incoming.count_shared(session.conversation)
+        session.note_request(diverges=shared <= session.conversation.newest_answer_index)
+        incoming.extend_conversation(session.conversation)
         # One new answer is this process's own. If there are more, others gave them.
         session.is_stale = (
-            session.is_stale or not session.is_answered or session.transcript.count_answers_from(shared) > 1
+            session.is_stale or not session.is_answered or session.conversation.count_answers_from(shared) > 1
         )
         self._held_bytes -= session.memory_bytes
         session.newest_body = body
@@ -272,21 +272,17 @@ class SessionRegistry:
 
     # -- whose it is -----------------------------------------------------------------------------------------------
 
-    def _find_opening(self, incoming: IncomingMessages, before: ClientTranscript | None) -> bytes:
+    def _find_opening(self, incoming: IncomingMessages, before: Conversation | None) -> bytes:
         """Return the digest of the first message that has one: system prompts identify no history.
 
         before: a history with which it may share messages byte for byte.
         """
         for place, raw in enumerate(incoming.raws):
-            if before is not None and place < len(before):
-                known = before.entries[place]
-            else:
-                known = None
-            if known is not None and known.raw is raw:
-                says = known.content_digest
+            if before is not None and place < len(before) and before.messages[place].raw is raw:
+                says = before.get_digest(place)
             elif len(raw) > INLINE_BYTES:
                 # To look it up costs as much as to read it, and it was read already.
-                says = incoming.digest_content(place, past_head=False)
+                says = incoming.parse(place).opening_digest
             else:
                 says = self._digest_opening(incoming, place)
             if says:
@@ -298,7 +294,7 @@ class SessionRegistry:
         raw = incoming.raws[place]
         says = self._openings.get(raw)
         if says is None:
-            says = incoming.digest_content(place, past_head=False)
+            says = incoming.parse(place).opening_digest
             self._opening_bytes += len(raw) + len(says)
             if self._opening_bytes > MAX_OPENING_BYTES:
                 self._openings.clear()
@@ -315,8 +311,8 @@ class SessionRegistry:
             for session in self._iterate_newest(_make_owner_key(family, api), family)
             if session.can_diverge
             # A compacted history is shorter. A longer one is that of another agent that did some of the same.
-            and session.transcript.newest_answer_index > -1
-            and len(incoming) < len(session.transcript)
+            and session.conversation.newest_answer_index > -1
+            and len(incoming) < len(session.conversation)
         )
         for session in islice(candidates, MAX_REWRITE_CANDIDATES):
             if _keeps_messages(session, incoming):
@@ -337,7 +333,7 @@ class SessionRegistry:
             family=family,
             api=api,
             context=self._make_context(name, family, api, model),
-            transcript=ClientTranscript.for_family(dialect, family),
+            conversation=Conversation.for_family(dialect, family),
             hidden_rounds=HiddenRounds(dialect),
         )
 
@@ -393,34 +389,36 @@ class SessionRegistry:
 
 
 def _find_known(group: dict[int, LiveSession], incoming: IncomingMessages) -> LiveSession | None:
-    shared = {session: session.transcript.count_shared(incoming) for session in reversed(group.values())}
+    shared = {session: incoming.count_shared(session.conversation) for session in reversed(group.values())}
     fitting = [session for session in shared if _is_continuation(session, incoming, shared[session])]
     if not fitting:
         return _find_rewritten(shared, incoming)
     waiting = [
-        session for session in fitting if shared[session] == len(session.transcript) and not session.requests_unanswered
+        session
+        for session in fitting
+        if shared[session] == len(session.conversation) and not session.requests_unanswered
     ]
     best = max(fitting, key=lambda session: (shared[session], session in waiting))
-    if shared[best] == len(best.transcript) < len(incoming):
+    if shared[best] == len(best.conversation) < len(incoming):
         return best
     # The best one was asked already, or diverges. A session that lacks just one answer is more likely then.
-    spoken = best.transcript.flag_assistant_messages(incoming, shared[best])
+    spoken = incoming.flag_answers(best.conversation, shared[best])
     following = [session for session in waiting if count_answers(spoken[shared[session] :]) == 1]
     return max(following, key=lambda session: shared[session], default=best)
 
 
 def _is_continuation(session: LiveSession, incoming: IncomingMessages, shared: int) -> bool:
     """Return whether a request that shares so many messages may be the session's own next one."""
-    transcript = session.transcript
-    begun = transcript.newest_answer_index >= 0
-    if shared == len(transcript):
+    conversation = session.conversation
+    begun = conversation.newest_answer_index >= 0
+    if shared == len(conversation):
         # The same first words again: a retry where the first request got no response, else another agent.
         again = shared == len(incoming) and not begun
         return not again or not (session.is_answered or session.requests_unanswered)
-    if begun and shared > transcript.newest_answer_index:
+    if begun and shared > conversation.newest_answer_index:
         # Only messages after the newest answer differ.
         return not session.requests_unanswered
-    return session.can_diverge and shared > transcript.head_length
+    return session.can_diverge and shared > conversation.head_length
 
 
 def _find_rewritten(shared: Mapping[LiveSession, int], incoming: IncomingMessages) -> LiveSession | None:
@@ -428,20 +426,20 @@ def _find_rewritten(shared: Mapping[LiveSession, int], incoming: IncomingMessage
     candidates = (
         session
         for session in shared
-        if session.can_diverge and len(incoming) > max(shared[session], session.transcript.head_length)
+        if session.can_diverge and len(incoming) > max(shared[session], session.conversation.head_length)
     )
     for session in islice(candidates, MAX_REWRITE_CANDIDATES):
-        if _keeps_messages(session, incoming, session.transcript.head_length):
+        if _keeps_messages(session, incoming, session.conversation.head_length):
             return session
     return None
 
 
 def _keeps_messages(session: LiveSession, incoming: IncomingMessages, first: int = 0) -> bool:
     """Return whether two messages in a row of the session occur in the request, from message `first` on."""
-    digests = session.transcript.collect_digests()
+    digests = session.conversation.collect_digests(session.conversation.head_length)
     row = 0
     for place in range(first, len(incoming)):
-        if incoming.digest_content(place, past_head=True) in digests:
+        if incoming.parse(place).digest in digests:
             row = row + 1
         else:
             row = 0
@@ -467,9 +465,3 @@ async def _close_context(session: LiveSession) -> None:
             await asyncio.to_thread(session.context.close)
         except Exception:  # noqa: BLE001 - nobody waits for it, and the other sessions are to be closed as well
             _log.exception("session %s could not be closed", session.name)
-
-
-def _is_from_assistant(message: UpstreamMessage) -> bool:
-    """Return whether the assistant said it, in any API."""
-    role = message.json.get("role")
-    return role == "assistant" or (role is None and not text_in(message.json.get("type")).endswith("_output"))

@@ -23,6 +23,7 @@ from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import decompress_body
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
+from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
 from elision.gateway.reply_writer import ReplyWriter
@@ -34,12 +35,12 @@ from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.tag_removal import may_have_tags, remove_body_tags
-from elision.gateway.transcript import ClientTranscript, IncomingMessages
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.providers.live.client_conversation import Conversation
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 
@@ -168,11 +169,11 @@ class Proxy:
         )
         complete = False
         # Its next request may be taken while this one waits.
-        entries = tuple(session.transcript.entries)
+        conversation = session.conversation.copy()
         try:
             record.reached_limit = await self._find_key_limit(model_request.identity.namespace, record)
             record.how = "shadow" if self.settings.shadow else "same"
-            sent = SessionRequest(session, session.api, url, model_request.body, entries, request, record)
+            sent = SessionRequest(session, session.api, url, model_request.body, conversation, request, record)
             complete = await RequestHandler(
                 sent, writer, self.upstream, limit=self.budgets.session_check, shared=self.settings.shared
             ).handle()
@@ -207,9 +208,9 @@ class Proxy:
         told = session.newest_diagnostics if session is not None else None
         said = ""
         if session is not None and told is not None and limit is not None:
-            entries = session.transcript.entries
+            messages = session.conversation.messages
             # An answer that only begins is no turn.
-            turns = session.transcript.count_answers_from(0) - bool(entries and entries[-1].is_from_assistant)
+            turns = session.conversation.count_answers_from(0) - bool(messages and messages[-1].is_from_assistant)
             said = limit(SessionStatus(turns=turns, costs=told.costs))
         of_key = await self._find_key_limit(namespace, record, logged=False)
         record.reached_limit = said or of_key
@@ -247,7 +248,7 @@ class Proxy:
                 model_request = _build_model_request(route, headers, body, self._secret)
             else:
                 if session is not None:
-                    before, known = (session.newest_body, session.transcript.copy())
+                    before, known = (session.newest_body, session.conversation.copy())
                 else:
                     before, known = (None, None)
                 read = partial(_parse_large_request, route, headers, raw, self._secret, before, known)
@@ -345,11 +346,11 @@ def _parse_large_request(
     raw: bytes,
     secret: bytes,
     before: RequestBody | None,
-    known: ClientTranscript | None,
+    known: Conversation | None,
 ) -> _ModelRequest | None:
     """Do the same from the bytes on, with everything that is slow for a large one, in any thread.
 
-    before, known: the newest request of the session that it probably continues, and its transcript. Raises
+    before, known: the newest request of the session that it probably continues, and its conversation. Raises
     UnreadableBody.
     """
     assert route.api is not None
@@ -363,8 +364,8 @@ def _parse_large_request(
     if model_request is None:
         return None
     arrived = IncomingMessages(PROVIDERS[route.api].live, body.messages)
-    line = ClientTranscript.for_family(PROVIDERS[route.api].live, model_request.identity.family)
-    arrived.read_all(known if known is not None and known.seed == line.seed else line)
+    empty = Conversation.for_family(PROVIDERS[route.api].live, model_request.identity.family)
+    arrived.parse_new(known if known is not None and known.seed == empty.seed else empty)
     return replace(model_request, messages=arrived)
 
 

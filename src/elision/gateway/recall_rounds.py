@@ -11,7 +11,6 @@ from typing import Any, Final
 from elision.gateway import header_fields
 from elision.gateway.call_recorder import CallRecorder
 from elision.gateway.decompression import ENCODINGS, StreamDecompressor
-from elision.gateway.hidden_rounds import UpstreamMessage
 from elision.gateway.json_patch import encode_json
 from elision.gateway.recalling import RecallCall, ResponseMerger, RoundOutcome
 from elision.gateway.reply_writer import ReplyWriter
@@ -20,6 +19,7 @@ from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import UpstreamError, UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.providers.live.parsed_message import ParsedMessage
 
 #: Requests to the provider for one response: a model that does nothing but recall is stopped there.
 MAX_ROUNDS: Final = 8
@@ -36,7 +36,7 @@ class RecallRounds:
         self._writer = writer
         self._recorder = recorder
         self._merger: ResponseMerger | None = None
-        self.hidden_messages: list[UpstreamMessage] = []
+        self.hidden_messages: list[ParsedMessage] = []
 
     def takes_response(self, response: UpstreamResponse, *, offers_recall: bool) -> bool:
         """Return whether the response is relayed here: recall was offered, or this is a later round."""
@@ -95,7 +95,7 @@ class RecallRounds:
             await self._writer.send_chunk(merger.keep_alive_bytes)
         results = await self._answer_recalls(merger, outcome)
         for message in (*outcome.messages, *results):
-            self.hidden_messages.append(UpstreamMessage(message, encode_json(message)))
+            self.hidden_messages.append(self._sent.session.hidden_rounds.make_message(message, encode_json(message)))
 
     async def _finish_response(
         self, merger: ResponseMerger, outcome: RoundOutcome, late: bytes, response: UpstreamResponse
@@ -143,7 +143,7 @@ class RecallRounds:
                 for replacement in replacements:
                     visible = outcome.visible[: replacement.index + 1]
                     session.context.record_exchange(
-                        node=session.transcript.name_history(self._sent.entries, visible).hex(),
+                        node=self._sent.conversation.name_continuation(visible).hex(),
                         messages=tuple(encode_json(message).decode() for message in replacement.messages),
                         results=tuple(encode_json(message).decode() for message in replacement.results),
                     )

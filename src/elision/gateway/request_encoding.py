@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import Final
 
 import msgspec
 
 from elision.gateway import header_fields
-from elision.gateway.hidden_rounds import UpstreamMessage, to_plain_messages
 from elision.gateway.json_patch import append_elements, patch_json
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.wire import Headers
@@ -20,10 +19,10 @@ from elision.manager.context_view import ContextView
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import choose_executor
 from elision.providers.anthropic.bound_thinking import add_beta
+from elision.providers.live.parsed_message import ParsedMessage
 
 #: Bytes of a request that is encoded on the event loop.
 MAX_INLINE_BYTES: Final = 256 * 1024
-_UNTAGGED: Final = attrgetter("untagged")
 _ACCEPT_PLAIN: Final = (b"accept-encoding", b"identity")
 
 
@@ -55,7 +54,7 @@ class UpstreamRequest:
         return kept
 
 
-async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
     """Encode the request of `view`: the client's own bytes where it changes nothing."""
     if not (view.added_tools or view.extra) and _is_unchanged(sent, view, messages):
         return encode_own_request(sent)
@@ -69,32 +68,27 @@ async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequenc
 
 def encode_own_request(sent: SessionRequest) -> UpstreamRequest:
     """Return the client's own request: its very bytes, unless it has tags, which no provider knows."""
-    if not any(map(_UNTAGGED, sent.entries)):
+    if all(message.untagged is None for message in sent.conversation.messages):
         return UpstreamRequest(sent.client.body)
-    raws = [entry.untagged.raw if entry.untagged else entry.raw for entry in sent.entries]
+    raws = [message.sent.raw for message in sent.conversation.messages]
     return UpstreamRequest(sent.body.render_changes(messages=raws), is_rewritten=True)
 
 
-def encode_after_recall(sent: SessionRequest, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+def encode_after_recall(sent: SessionRequest, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
     """Encode the client's messages with the recall calls and results of this response, and nothing hidden."""
-    untagged = {id(entry.raw): entry.untagged.raw for entry in sent.entries if entry.untagged}
-    raws = [untagged.get(id(each.raw), each.raw) for each in messages]
+    raws = [message.sent.raw for message in messages]
     return UpstreamRequest(sent.body.render_changes(messages=raws), is_edited=True)
 
 
-def _is_unchanged(sent: SessionRequest, view: ContextView, messages: Sequence[UpstreamMessage]) -> bool:
+def _is_unchanged(sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage]) -> bool:
     """Return whether the view has the client's own messages, all of them, but for their tags."""
     if len(view.messages) != len(messages) or not sent.is_client_conversation(messages):
         return False
-    replaced = compress(range(len(messages)), map(is_not, view.messages, to_plain_messages(messages)))
-    for place in replaced:
-        untagged = sent.entries[place].untagged
-        if untagged is None or untagged.json != view.messages[place]:
-            return False
-    return True
+    replaced = compress(range(len(messages)), map(is_not, view.messages, messages))
+    return all(view.messages[place] is messages[place].untagged for place in replaced)
 
 
-def _encode_changes(sent: SessionRequest, view: ContextView, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+def _encode_changes(sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
     """Encode the request of a view that changes something; runs in any thread."""
     raws = sent.session.encoder.encode_messages(view.messages, messages)
     body = sent.body.render_changes(messages=raws, fields=_encode_fields(sent, view))

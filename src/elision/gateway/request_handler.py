@@ -24,7 +24,6 @@ from typing import Final
 from elision.errors import LimitError, SpecError
 from elision.gateway.budgets import LimitCheck
 from elision.gateway.call_recorder import CallRecorder
-from elision.gateway.hidden_rounds import UpstreamMessage, to_plain_messages
 from elision.gateway.recall_rounds import RecallRounds
 from elision.gateway.refusals import bypass_session, read_refusal, relay_refusal
 from elision.gateway.reply_writer import ReplyWriter
@@ -33,6 +32,7 @@ from elision.gateway.response_observer import ResponseFacts, ResponseObserver
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.manager.context_view import ContextView, SessionStatus
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -97,7 +97,7 @@ class RequestHandler:
             self._prepare_awaited.set()
             await self._recorder.finish(self._observer, self._prepare_task)
 
-    async def _exchange(self, out: UpstreamRequest, messages: Sequence[UpstreamMessage]) -> bool:
+    async def _exchange(self, out: UpstreamRequest, messages: Sequence[ParsedMessage]) -> bool:
         """Send `out` and relay the response; return whether recall results are to be sent after it."""
         try:
             response = await self._send_upstream(out)
@@ -120,41 +120,40 @@ class RequestHandler:
             await self._writer.reply_upstream_error(error)
         return False
 
-    async def _load_messages(self) -> list[UpstreamMessage]:
+    async def _load_messages(self) -> list[ParsedMessage]:
         """Return the client's messages with everything that the client did not see."""
-        entries = self._sent.entries
         try:
-            await self._session.load_hidden_rounds(entries)
+            await self._session.load_hidden_rounds(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request tries again
             # Without them the model misses only what it recalled.
             self._sent.log_fault("exchanges", error, "it goes on without what was recalled in it")
         try:
-            return self._session.hidden_rounds.expand_messages(entries)
+            return self._session.hidden_rounds.expand_messages(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._sent.log_fault("exchanges", error)
-            return [UpstreamMessage(entry.json, entry.raw) for entry in entries]
+            return self._sent.conversation.messages.copy()
 
     # -- sent before it is prepared --------------------------------------------------------------------------------
 
-    def _can_send_first(self, messages: Sequence[UpstreamMessage]) -> bool:
+    def _can_send_first(self, messages: Sequence[ParsedMessage]) -> bool:
         """Return whether the request is forwarded unchanged in any case, and needs no check before."""
         session = self._session
         if self._shared or self._limit is not None or not self._sent.is_client_conversation(messages):
             return False
-        has_answers = self._sent.has_answers
+        has_answers = self._sent.conversation.has_answers
         # The response's headers name the session, so it must be known.
         if not session.steady_requests or (has_answers and session.newest_diagnostics is None):
             return False
         return session.context.foregone(begun=has_answers, model=self._sent.body.model)
 
-    def _send_first(self, messages: Sequence[UpstreamMessage]) -> None:
+    def _send_first(self, messages: Sequence[ParsedMessage]) -> None:
         """Begin to prepare the request while it is sent."""
         newest = self._session.newest_diagnostics
         if newest is not None:
             self._record.session = newest.branch or self._session.name
         self._prepare_task = asyncio.ensure_future(self._prepare_alongside(messages))
 
-    async def _prepare_alongside(self, messages: Sequence[UpstreamMessage]) -> None:
+    async def _prepare_alongside(self, messages: Sequence[ParsedMessage]) -> None:
         # The lock comes first: the session's next request waits for this one.
         async with self._session.lock:
             await _wait_at_most(self._prepare_awaited, PREPARE_WAIT_SECONDS)
@@ -165,14 +164,14 @@ class RequestHandler:
 
     # -- one request to the provider -------------------------------------------------------------------------------
 
-    async def _prepare_view(self, messages: Sequence[UpstreamMessage]) -> ContextView | None:
+    async def _prepare_view(self, messages: Sequence[ParsedMessage]) -> ContextView | None:
         """Return the view of the next call; None where it fails, so that the request is forwarded unchanged."""
         waited = time.perf_counter()
         async with self._session.lock:
             self._record.waited_seconds += time.perf_counter() - waited
             return await self._prepare_locked(messages)
 
-    async def _prepare_locked(self, messages: Sequence[UpstreamMessage]) -> ContextView | None:
+    async def _prepare_locked(self, messages: Sequence[ParsedMessage]) -> ContextView | None:
         """Do the same with the session's lock held."""
         session, body = self._session, self._sent.body
         # Only the first request to the provider may be refused: a response that has begun is finished.
@@ -183,7 +182,7 @@ class RequestHandler:
             if not self._record.rounds:
                 self._compact_if_asked()
             view = await session.context.prepare_async(
-                to_plain_messages(messages),
+                messages,
                 tools=body.get_field("tools"),
                 system=body.get_field(system_field) if system_field else None,
                 model=body.model,
@@ -218,7 +217,7 @@ class RequestHandler:
         assert self._limit is not None
         self._record.reached_limit = self._limit(standing) or self._record.reached_limit
 
-    async def _encode_request(self, view: ContextView | None, messages: Sequence[UpstreamMessage]) -> UpstreamRequest:
+    async def _encode_request(self, view: ContextView | None, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
         """Encode the request of `view`; the client's own where there is none."""
         if view is not None:
             try:
@@ -245,7 +244,7 @@ class RequestHandler:
     # -- refusals --------------------------------------------------------------------------------------------------
 
     async def _retry_refused(
-        self, response: UpstreamResponse, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
+        self, response: UpstreamResponse, out: UpstreamRequest, messages: Sequence[ParsedMessage]
     ) -> tuple[UpstreamRequest, UpstreamResponse] | None:
         """Retry a refused request: shortened where it was too long, unmodified where our edits may be the cause.
 
@@ -270,7 +269,7 @@ class RequestHandler:
         return None
 
     async def _shorten_request(
-        self, facts: ResponseFacts, out: UpstreamRequest, messages: Sequence[UpstreamMessage]
+        self, facts: ResponseFacts, out: UpstreamRequest, messages: Sequence[ParsedMessage]
     ) -> UpstreamRequest | None:
         """Prepare the same messages again, now that the model's window is known; None where nothing becomes shorter."""
         async with self._session.lock:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from elision.gateway.hidden_rounds import UpstreamMessage
 from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_record import RequestRecord
-from elision.gateway.transcript import TranscriptEntry
 from elision.gateway.wire import ClientRequest
+from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider import Api
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -22,24 +22,19 @@ _log: Final = logging.getLogger("elision.gateway")
 class SessionRequest:
     """One request of a client to a session.
 
-    body:    the parsed body of `client`. entries: its messages in the session's transcript.
-    client:  the request as it arrived. record: filled in while the request is served.
+    body:         the parsed body of `client`. conversation: its messages; the session's may be longer by now.
+    client:       the request as it arrived. record: filled in while the request is served.
     """
 
     session: LiveSession
     api: Api
     url: str
     body: RequestBody
-    entries: Sequence[TranscriptEntry]
+    conversation: Conversation
     client: ClientRequest
     record: RequestRecord
 
-    @property
-    def has_answers(self) -> bool:
-        """Return whether it has a message of the assistant."""
-        return any(entry.is_from_assistant for entry in self.entries)
-
-    def is_client_conversation(self, messages: Sequence[UpstreamMessage]) -> bool:
+    def is_client_conversation(self, messages: Sequence[ParsedMessage]) -> bool:
         """Return whether the client saw all of these messages."""
         return len(messages) == len(self.body.messages) and not self.session.hidden_rounds.events_by_node
 

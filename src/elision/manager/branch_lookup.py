@@ -236,5 +236,5 @@ def _collect_left_digests(found: SessionBranch, turns: int) -> set[bytes]:
         return set()
     digests = history.collect_digests()
     if turns >= 0:
-        digests -= history.collect_digests(history.count_messages(turns))
+        digests -= history.collect_digests(end=history.count_messages(turns))
     return digests

@@ -1,7 +1,8 @@
-"""The messages of one client, compared with those it sent before: what is new, and where they diverge.
+"""A client's conversation as the library follows it: what of the messages is new, and where they diverge.
 
 A message is compared with a copy of its structure from when it was read, which is a comparison in C without hashing. If
-that differs, its content is compared, so that moved cache markers, dropped nulls and new ids are no change.
+that differs, its content is compared, so that moved cache markers, dropped nulls and new ids are no change. The
+gateway's messages never change, so they are compared by identity.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from itertools import chain, compress
 from operator import eq, is_, is_not
 from typing import Any, Final
 
+from elision.providers.live.client_conversation import Conversation
 from elision.providers.live.client_messages import copy_structure, outline_message, read_client_message
 from elision.providers.live.conversation import LiveConversation
 from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
-from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
-from elision.providers.shared.json_reading import Json
-from elision.providers.shared.message_tags import take_tags
+from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.live.pieces import LiveDialect, Piece, digest_pieces, tag_pieces
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 
@@ -27,40 +28,27 @@ _ALWAYS_COMPARED: Final = 64
 _SAMPLE_STRIDE: Final = 16
 
 
-class History:
-    """A conversation as it was read: messages, names made of their content, and the turns that they form.
-
-    seed: begins every name, so that clients with different seeds share none.
-    """
+class History(Conversation):
+    """A conversation with the turns that its messages form, and what is sent in place of some of them."""
 
     def __init__(
         self, dialect: LiveDialect, seed: bytes, *, observations: ObservationRole = "auto", tools: bool = False
     ) -> None:
-        self.dialect = dialect
+        super().__init__(dialect, seed)
         self.conversation = LiveConversation(
             joins_assistant_messages=dialect.joins_assistant_messages, observations=observations, has_tools=tools
         )
-        #: As they are sent: without tags.
-        self.messages: list[Json] = []
-        #: Messages that have tags, as the client gave them, by their place.
-        self.tagged_messages: dict[int, Json] = {}
-        #: Places of messages whose role is unknown.
+        #: Places of messages that have tags, and of those whose role is unknown.
+        self.tagged_places: list[int] = []
         self.unknown_places: list[int] = []
         self.splice = LiveRenderer(dialect, self.messages)
         #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
-        self._seed = seed
-        #: The client's objects, and a copy of the structure of each from when it was read.
+        #: The client's objects, a copy of the structure of each from when it was read, and its outline.
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
         self._outlines: list[tuple[object, ...]] = []
         self._sample_offset = 0
-        self._digests: list[bytes] = []
-        self._nodes: list[bytes] = []
-        self._locations: list[list[Location]] = []
-
-    def __len__(self) -> int:
-        return len(self.messages)
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
         """Return those of `messages` that are not the objects that were read at their places."""
@@ -108,40 +96,43 @@ class History:
     def _is_known(self, message: Any, place: int) -> bool:
         return bool(message == self._snapshots[place]) or self._is_same_message(message, place)
 
-    def _is_same_message(self, message: Any, place: int) -> bool:
-        """Return whether `message` has the content of message `place`; if so, use it from now on."""
-        given = read_client_message(message, place)
-        json, tags = take_tags(given)
-        pieces = self.dialect.split_message(json, place)
-        inside = self.conversation.turn_count > 0 and place >= self.conversation.find_first_message(1)
-        if self._is_ours(pieces, place, inside=inside):
+    def _is_same_message(self, value: Any, place: int) -> bool:
+        """Return whether `value` has the content of message `place`; if so, use it from now on."""
+        message, pieces = self._read_message(value, place)
+        if self._is_ours(pieces, place):
             # The client took our view for its history. What the placeholder hides was read before.
-            self._take_snapshot(message, given, place)
+            self._take_snapshot(value, message, place)
             return True
-        if digest_pieces(pieces, is_behind_head=inside) != self._digests[place]:
+        if self.choose_digest(message, place) != self.get_digest(place):
             return False
         # What is hidden refers to blocks by their place, so they must have the same places.
-        if [piece.location for piece in pieces] != self._locations[place]:
+        known = self.dialect.split_message(self.messages[place].sent.json, place)
+        if [piece.location for piece in pieces] != [piece.location for piece in known]:
             return False
-        self._take_snapshot(message, given, place)
-        self.messages[place] = json
+        self._take_snapshot(value, message, place)
+        self.messages[place] = message
         # The tags that the message came with first hold; what is sent has none of the newer ones either.
-        if tags is not None:
-            self.tagged_messages[place] = given
-        else:
-            self.tagged_messages.pop(place, None)
+        self._note_tags(message, place)
         self.splice.invalidate_message(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
         self.conversation.update_system(pieces)
         return True
 
-    def _is_ours(self, pieces: list[Piece], place: int, *, inside: bool) -> bool:
+    def _is_ours(self, pieces: list[Piece], place: int) -> bool:
         """Return whether a message has the content of what was sent in place of message `place`."""
         sent = self.splice.find_replacement(place)
         if sent is None:
             return False
+        inside = place > self.head_length
         ours = digest_pieces(self.dialect.split_message(sent, place), is_behind_head=inside)
         return ours == digest_pieces(pieces, is_behind_head=inside)
+
+    def _read_message(self, value: Any, place: int) -> tuple[ParsedMessage, list[Piece]]:
+        """Return message `place`, and its pieces without tags. Raises DialectError."""
+        given = read_client_message(value, place)
+        if isinstance(value, ParsedMessage):
+            return value, self.dialect.split_message(value.sent.json, place)
+        return parse_message(self.dialect, given, place)
 
     def extend(self, messages: Sequence[Any]) -> int:
         """Read `messages`, which follow those that were read.
@@ -152,40 +143,37 @@ class History:
         first = before + 1
         for value in messages:
             place = len(self.messages)
-            given = read_client_message(value, place)
-            json, tags = take_tags(given)
-            pieces = self.dialect.split_message(json, place)
-            if tags is not None:
-                self.tagged_messages[place] = given
-                pieces = tag_pieces(pieces, tags)
-            if not is_known(json, has_items=self.dialect.joins_assistant_messages):
+            message, pieces = self._read_message(value, place)
+            self._note_tags(message, place)
+            if message.tags is not None:
+                pieces = tag_pieces(pieces, message.tags)
+            if not is_known(message.sent.json, has_items=self.dialect.joins_assistant_messages):
                 self.unknown_places.append(place)
             if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
                 first = before
-            self._append_message(value, given, json, pieces)
+            self.append_message(message)
+            self._client_objects.append(value)
+            self._snapshots.append(None)
+            self._outlines.append(())
+            self._take_snapshot(value, message, place)
+            self.conversation.add_pieces(pieces)
         return first
 
-    def _append_message(self, value: Any, given: Json, json: Json, pieces: list[Piece]) -> None:
-        digest = digest_pieces(pieces, is_behind_head=self.conversation.turn_count > 0)
-        previous = self._nodes[-1] if self._nodes else self._seed
-        self.messages.append(json)
-        self._client_objects.append(value)
-        self._snapshots.append(None)
-        self._outlines.append(())
-        self._take_snapshot(value, given, len(self.messages) - 1)
-        self._digests.append(digest)
-        self._locations.append([piece.location for piece in pieces])
-        self._nodes.append(chain_digest(previous, digest))
-        self.conversation.add_pieces(pieces)
+    def _note_tags(self, message: ParsedMessage, place: int) -> None:
+        if place in self.tagged_places:
+            self.tagged_places.remove(place)
+        if message.tags is not None:
+            self.tagged_places.append(place)
 
-    def _take_snapshot(self, value: Any, given: Json, place: int) -> None:
-        """Keep what message `place` looks like now. given: the same as JSON, which is a copy already."""
-        if value == given:
-            self._snapshots[place] = given
-        else:
-            self._snapshots[place] = copy_structure(value)
-        self._outlines[place] = outline_message(given)
+    def _take_snapshot(self, value: Any, message: ParsedMessage, place: int) -> None:
+        """Keep what message `place` looks like now."""
+        if value is message:
+            self._snapshots[place] = message
+            return
+        # The message has a copy of it as JSON.
+        self._snapshots[place] = message.json if value == message.json else copy_structure(value)
+        self._outlines[place] = outline_message(message.json)
 
     def truncate(self, turns: int) -> None:
         """Remove everything after turn `turns`."""
@@ -195,14 +183,9 @@ class History:
         self.conversation.truncate(turns)
         for place in range(first, len(self.messages)):
             self.splice.invalidate_message(place)
-        del self.messages[first:]
-        del self._client_objects[first:]
-        del self._snapshots[first:]
-        del self._outlines[first:]
-        del self._digests[first:]
-        del self._locations[first:]
-        del self._nodes[first:]
-        self.tagged_messages = {place: each for place, each in self.tagged_messages.items() if place < first}
+        self.drop_messages(first)
+        del self._client_objects[first:], self._snapshots[first:], self._outlines[first:]
+        self.tagged_places = [place for place in self.tagged_places if place < first]
         self.unknown_places = [place for place in self.unknown_places if place < first]
 
     def count_messages(self, turn: int) -> int:
@@ -215,19 +198,16 @@ class History:
         """Return the name of the history up to the end of turn `turn`; of the head for 0."""
         end = self.count_messages(turn)
         if end == 0:
-            return self._seed.hex()
-        return self._nodes[end - 1].hex()
-
-    def get_given_message(self, place: int) -> Json:
-        """Return message `place` as the client gave it, with its tags."""
-        return self.tagged_messages.get(place, self.messages[place])
+            return self.seed.hex()
+        return self.nodes[end - 1].hex()
 
     def list_untagged(self, messages: Sequence[Any]) -> list[Any]:
         """Return the client's messages, which were read, as they are sent: those with tags without them."""
         untagged = list(messages)
-        for place in self.tagged_messages:
+        for place in self.tagged_places:
             if place < len(untagged):
-                untagged[place] = self.messages[place]
+                sent = self.messages[place].sent
+                untagged[place] = sent if sent.raw else sent.json
         return untagged
 
     def has_turn(self, turn: int, node: str | None) -> bool:
@@ -237,10 +217,6 @@ class History:
     def list_nodes(self) -> list[str]:
         """Return the names of the histories that end with each turn, shortest first."""
         return [self.get_node(turn) for turn in range(1, self.conversation.turn_count + 1)]
-
-    def collect_digests(self, end: int | None = None) -> set[bytes]:
-        """Return the digests of the messages, or of the first `end` of them. Messages without content have none."""
-        return {digest for digest in self._digests[:end] if digest}
 
     def count_intact_turns(self, common: int) -> int:
         """Return how many leading turns end within the first `common` messages; -1 if not even the head does."""

@@ -116,4 +116,4 @@ def _pin_message(message: Message, history: History, spot: Location, pin: Pin | 
 
 
 def _is_pinned(history: History, spots: Sequence[Location], pin: Pin | None) -> bool:
-    return pin is not None and any(pin(history.get_given_message(spot.message)) for spot in spots)
+    return pin is not None and any(pin(history.messages[spot.message].json) for spot in spots)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final
 
+from elision.providers.live.parsed_message import ParsedMessage
+
 #: Bytes that are read at once, in the thread of the event loop: about a millisecond's work.
 INLINE_BYTES: Final = 16 * 1024
 #: Bytes from which on work waits for other work of its size.
@@ -59,6 +61,9 @@ def estimate_size(limit: int, values: Iterable[Any]) -> int:
         size += _BYTES_PER_VALUE
         if isinstance(value, str | bytes):
             size += len(value)
+            continue
+        if isinstance(value, ParsedMessage):
+            size += len(value.raw)
             continue
         # Objects of a provider's package keep their fields in a dictionary.
         if isinstance(value, dict | list | tuple):

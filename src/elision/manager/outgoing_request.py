@@ -75,7 +75,7 @@ def build_request(
     if thinking == "native":
         return _build_native_request(incoming, history, session)
     entries = history.splice.render_entries(view)
-    own = history.list_untagged(incoming.messages) if history.tagged_messages else incoming.messages
+    own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
     if mark and history.dialect.has_blocks:
         read = [get_entry_json(entry, history.messages) for entry in entries]

@@ -7,6 +7,7 @@ from typing import Any
 
 from elision.errors import DialectError
 from elision.providers.live.foreign import describe_foreign
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.shared.json_reading import Json
 from elision.providers.shared.message_tags import take_tags
 
@@ -58,6 +59,9 @@ def convert_to_json(value: Any) -> Any:
         return {key: convert_to_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [convert_to_json(inner) for inner in value]
+    if isinstance(value, ParsedMessage):
+        # It never changes, and is JSON already.
+        return value.json
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         # Providers send values that are newer than the package's types; pydantic would warn of each.
@@ -89,6 +93,8 @@ def remove_tags(messages: Iterable[Any]) -> list[Any]:
 
 
 def _remove_tags(value: Any) -> Any:
+    if isinstance(value, ParsedMessage):
+        return value.sent
     try:
         json = convert_to_json(value)
     except Exception:  # noqa: BLE001 - an object that cannot be read is sent as it is

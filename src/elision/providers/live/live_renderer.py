@@ -7,11 +7,12 @@ result with another text, a summary, or a user message with some of its blocks l
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from elision.providers.live.conversation import TurnSources
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.live.pieces import LiveDialect, Location
 from elision.providers.shared.json_reading import Json
 from elision.trajectory.plan import Key
@@ -39,10 +40,10 @@ class _MessageGroup:
 class LiveRenderer:
     """One session's messages.
 
-    messages: JSON of every message that was read so far, by index; shared with their reader.
+    messages: every message that was read so far, by index; shared with their reader.
     """
 
-    def __init__(self, dialect: LiveDialect, messages: Sequence[Json]) -> None:
+    def __init__(self, dialect: LiveDialect, messages: Sequence[ParsedMessage]) -> None:
         self.dialect = dialect
         self._messages = messages
         self._head: list[Location | None] = []
@@ -120,7 +121,7 @@ class LiveRenderer:
         if group.blocks:
             return len(group.blocks)
         if group.whole is None:
-            blocks = self.dialect.list_blocks(self._messages[group.index])
+            blocks = self.dialect.list_blocks(self._messages[group.index].sent.json)
         else:
             blocks = self.dialect.list_blocks(group.whole)
         return max(1, len(blocks or ()))
@@ -158,7 +159,7 @@ class LiveRenderer:
 
     def _add_message(self, location: Location, text: str | None) -> None:
         """Send what is at `location`, with `text` in its place if that is given."""
-        message = self._messages[location.message]
+        message = self._messages[location.message].sent.json
         if location.blocks is None:
             whole = None if text is None else self._replace_text(message, text)
             self._groups.append(_MessageGroup(location.message, whole))
@@ -215,7 +216,7 @@ class LiveRenderer:
             return group.whole
         if not group.blocks:
             return group.index
-        message = self._messages[group.index]
+        message = self._messages[group.index].sent.json
         blocks = self.dialect.list_blocks(message) or []
         kept = sorted(group.blocks, key=lambda block: block[0])
         if len(kept) == len(blocks) and all(replacement is None for _, replacement in kept):
@@ -227,17 +228,16 @@ class LiveRenderer:
         """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""
         if not self.dialect.has_blocks or (isinstance(last, int) and isinstance(entry, int)):
             return False
-        return self._get_json(last).get("role") == self._get_json(entry).get("role") == "user"
+        return (
+            get_entry_json(last, self._messages).get("role")
+            == get_entry_json(entry, self._messages).get("role")
+            == "user"
+        )
 
     def _join_entries(self, last: Entry, entry: Entry) -> dict[str, Any]:
-        one = self._get_json(last)
-        other = self._get_json(entry)
+        one = get_entry_json(last, self._messages)
+        other = get_entry_json(entry, self._messages)
         return {**one, "content": [*_to_blocks(one.get("content")), *_to_blocks(other.get("content"))]}
-
-    def _get_json(self, entry: Entry) -> Json:
-        if isinstance(entry, int):
-            return self._messages[entry]
-        return entry
 
 
 def _to_blocks(content: object) -> list[Any]:
@@ -252,8 +252,8 @@ def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[A
     return [messages[entry] if type(entry) is int else entry for entry in entries]
 
 
-def get_entry_json(entry: Entry, messages: Sequence[Json]) -> Mapping[str, Any]:
+def get_entry_json(entry: Entry, messages: Sequence[ParsedMessage]) -> Json:
     """Return `entry` as JSON."""
     if isinstance(entry, int):
-        return messages[entry]
+        return messages[entry].sent.json
     return entry

@@ -1,0 +1,73 @@
+"""The messages of one request, compared with what its client sent before, and parsed only where they are new.
+
+A message is known by its bytes (a comparison in C), and where those differ by its content, so moved cache markers,
+dropped nulls and new ids are no change. A known message keeps its object, which is how the library recognizes it in
+constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from operator import attrgetter, ne
+from typing import Final
+
+from elision.gateway.json_patch import patch_json
+from elision.gateway.request_body import decode_message
+from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.live.pieces import LiveDialect
+
+_RAW: Final = attrgetter("raw")
+
+
+class IncomingMessages:
+    """The messages of one request. Each is parsed at most once, for all conversations that are compared with it.
+
+    Methods raise UnreadableBody where a message is no JSON object.
+    """
+
+    def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
+        self.dialect = dialect
+        self.raws = raws
+        self._parsed: dict[int, ParsedMessage] = {}
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    def parse(self, place: int) -> ParsedMessage:
+        """Return message `place`."""
+        message = self._parsed.get(place)
+        if message is None:
+            raw = self.raws[place]
+            message, _ = parse_message(self.dialect, decode_message(raw), place, raw, patch_json)
+            self._parsed[place] = message
+        return message
+
+    def parse_new(self, conversation: Conversation) -> None:
+        """Parse the messages that `conversation` does not have, so that `extend_conversation` is quick."""
+        for place in range(self.count_shared(conversation), len(self)):
+            self.parse(place)
+
+    def count_shared(self, conversation: Conversation) -> int:
+        """Count the leading messages that have the same content in `conversation`."""
+        shared = min(len(conversation), len(self))
+        for place in compress(range(shared), map(ne, map(_RAW, conversation.messages), self.raws)):
+            if conversation.choose_digest(self.parse(place), place) != conversation.get_digest(place):
+                return place
+        return shared
+
+    def extend_conversation(self, conversation: Conversation) -> None:
+        """Make `conversation` that of this request: drop what is not in it, and add what is new."""
+        shared = self.count_shared(conversation)
+        conversation.drop_messages(shared)
+        for place in compress(range(shared), map(ne, map(_RAW, conversation.messages), self.raws)):
+            # It says the same in other bytes, and those are to be sent. A request under way keeps its own.
+            conversation.messages[place] = self.parse(place)
+        for place in range(shared, len(self)):
+            conversation.append_message(self.parse(place))
+
+    def flag_answers(self, conversation: Conversation, shared: int) -> list[bool]:
+        """Return for each message whether the assistant said it. shared: how many of them `conversation` has."""
+        known = [message.is_from_assistant for message in conversation.messages[:shared]]
+        return known + [self.parse(place).is_from_assistant for place in range(shared, len(self))]
