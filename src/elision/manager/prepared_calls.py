@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -235,7 +235,12 @@ class PreparedCalls:
         """Call the listeners with the diagnostics of `view`, some of them while the model thinks."""
         if self._listeners:
             self._notify_listeners(self._listeners, view)
-        self.think_time.begin(partial(self._notify_listeners, self._collectors, view), iter(()))
+        branch = self._preparer.branch
+        pieces: Iterator[None] = iter(())
+        if branch is not None and not self.options.extractors:
+            # The user's extractors are called by calls alone, in the thread of each.
+            pieces = branch.session.policy.look_ahead(branch.session.state)
+        self.think_time.begin(partial(self._notify_listeners, self._collectors, view), pieces)
 
     def add_note_once(self, note: str) -> None:
         """Add `note` to the next diagnostics, unless earlier ones had it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.items import find_items, find_items_by_line
@@ -23,6 +25,22 @@ _QUANTITY = re.compile(r"^\d+(?:\.\d+)?[A-Za-z]{1,2}$")
 CHARS_PER_END = 60_000
 #: Items seen in this many observations, and not written by the agent, are of no use: prompts, interpreters, banners.
 COMMONPLACE = 5
+
+
+class _Line(NamedTuple):
+    """A line with items. margin: its own number in a file view; "" for none."""
+
+    items: tuple[str, ...]
+    is_first: bool
+    has_alarm: bool
+    is_definition: bool
+    margin: str
+
+
+#: Texts whose lines are kept: what falls due at the next call of a few sessions.
+_TEXTS_KEPT: Final = 32
+#: By text: the items that were looked for, and the lines that have any.
+_LINES_READ: Final[dict[str, tuple[frozenset[str], Sequence[_Line]]]] = {}
 
 
 def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCounter, shown_text: str = "") -> str:
@@ -52,20 +70,15 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
     """Return the unknown items of `text`, most informative first; ties in order of appearance."""
     scores: dict[str, float] = {}
     unknown = _find_unknown_items(text, known, shown_items)
-    alarms = _find_alarms(text)
-    defines = any(word in text for word in _KEYWORDS)
     worths = {item: weigh_item(item, known) for item in unknown}
-    for number, line, found in find_items_by_line(text, unknown):
-        base = _weigh_line(line, found, known, alarms, defines=defines)
-        if number < 3:
-            base += 0.3
-        line_number = _LINE_NUMBER.match(line)
-        for item in found:
+    for line in _read_lines(text, unknown):
+        base = _weigh_line(line, known)
+        for item in line.items:
             if item not in worths:
                 continue
             score = base + worths[item]
             # A line's number matters where the line does; in a plain file view it is a margin.
-            if line_number and item == line_number[1]:
+            if item == line.margin:
                 score -= 1.0
             if score > scores.get(item, -9.0):
                 scores[item] = score
@@ -83,28 +96,52 @@ def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozens
 LEAST_SCORE = -0.7
 
 
+def _read_lines(text: str, unknown: frozenset[str]) -> Sequence[_Line]:
+    """Return the lines of `text` that have one of the `unknown` items, and perhaps more of them.
+
+    A text is read once while the model thinks, and again by the call that masks it. What is unknown only gets less.
+    """
+    wanted, lines = _LINES_READ.get(text, (frozenset(), ()))
+    if unknown <= wanted:
+        return lines
+    alarms = _find_alarms(text)
+    defines = any(word in text for word in _KEYWORDS)
+    read = []
+    for number, line, items in find_items_by_line(text, unknown):
+        margin = _LINE_NUMBER.match(line)
+        lower = line.lower() if alarms else ""
+        read.append(
+            _Line(
+                items=items,
+                is_first=number < 3,
+                has_alarm=any(word in lower for word in alarms),
+                is_definition=defines and bool(_DEFINITION.match(line)),
+                margin=margin[1] if margin else "",
+            )
+        )
+    if len(_LINES_READ) >= _TEXTS_KEPT:
+        _LINES_READ.clear()
+    _LINES_READ[text] = unknown, read
+    return read
+
+
 def _find_alarms(text: str) -> tuple[str, ...]:
     """Return the words of alarm that `text` has; no other need be looked for in its lines."""
     lower = text.lower()
     return tuple(word for word in _ALARMS if word in lower)
 
 
-def _weigh_line(
-    line: str, line_items: tuple[str, ...], known: KnownIdentifiers, alarms: tuple[str, ...], *, defines: bool
-) -> float:
-    """Return how informative a line is: it may name something that the agent wrote, an error, or a definition.
-
-    defines: whether the text has any of the words that a definition begins with.
-    """
+def _weigh_line(line: _Line, known: KnownIdentifiers) -> float:
+    """Return how informative a line is: it may name something that the agent wrote, an error, or a definition."""
     score = 0.0
-    if not known.written_by_agent.isdisjoint(line_items):
+    if not known.written_by_agent.isdisjoint(line.items):
         score += 1.0
-    if alarms:
-        lower = line.lower()
-        if any(word in lower for word in alarms):
-            score += 0.7
-    if defines and _DEFINITION.match(line):
+    if line.has_alarm:
         score += 0.7
+    if line.is_definition:
+        score += 0.7
+    if line.is_first:
+        score += 0.3
     return score
 
 

@@ -7,7 +7,7 @@ decision grows with what is new.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -343,6 +343,17 @@ class Policy:
         else:
             self._first_pending = min(self._first_pending, key)
         return True
+
+    def look_ahead(self, state: State) -> Iterator[None]:
+        """Write the placeholders that the next call needs, one a step, with what is known by now.
+
+        The call writes them again, since its turn may add to what is known; what it looks up is in caches then.
+        """
+        for key in list(self._due_keys.get(len(state.turns) + 2, ())):
+            if key not in self._settled_keys and key not in self.pending and key[0] > state.covered_turns:
+                known = self._known_before(state, len(state.turns) + 1)
+                self.placeholders.write_placeholder(key, state.turns[key[0] - 1], state.find_observation(key), known)
+                yield
 
     def drop_candidates(self, keys: Iterable[Key]) -> None:
         """Drop the candidates of `keys`; a later pass may add them again."""
