@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.gist import write_gist
+from elision.strategies.gist import _LINES_READ, write_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.items import find_items
 from elision.trajectory.tokens import make_counter
@@ -17,6 +17,17 @@ from tests.properties.builders import head, long_text, turn
 from tests.work import assert_linear
 
 COUNTER = make_counter("o200k")
+
+#: Items, and lines that have them: in a margin, a definition, an error, a path, and more than one in a line.
+ITEMS = ["load_config", "src/app/main.py", "main.py", "ERR_4711", "parseLine", "a.b.c_d", "1234", "x9_y"]
+ITEM_LINES = [
+    "def load_config(path):",
+    "12: parseLine(a.b.c_d) in src/app/main.py",
+    "error: ERR_4711 in main.py",
+    "1234: load_config x9_y",
+    "plain words",
+    "ERR_4711 1234 5678 x9_y",
+]
 
 
 def told(text: str, budget: int = 50, *, written: str = "") -> list[str]:
@@ -82,3 +93,21 @@ def test_a_huge_observation_takes_linear_time(write: Callable[[int], str]) -> No
     """Megabytes are looked at from both ends only."""
     texts = {size: write(size) for size in (30_000, 480_000)}
     assert_linear(lambda size: write_gist(texts[size], KnownIdentifiers(), 50, COUNTER), 30_000)
+
+
+@given(
+    st.lists(st.sampled_from(ITEM_LINES), min_size=1, max_size=12),
+    st.sets(st.sampled_from(ITEMS)),
+    st.lists(st.sampled_from(ITEMS), max_size=20),
+)
+def test_a_text_that_was_read_before_has_the_same_gist(lines: list[str], written: set[str], seen: list[str]) -> None:
+    """What the agent wrote since, and what it saw since, counts all the same."""
+    text = "\n".join(lines)
+    known = KnownIdentifiers()
+    _LINES_READ.clear()
+    write_gist(text, known, 30, COUNTER)
+    known.written_by_agent |= written
+    known.seen_counts.update(seen)
+    after_reading = write_gist(text, known, 30, COUNTER)
+    _LINES_READ.clear()
+    assert after_reading == write_gist(text, known, 30, COUNTER)
