@@ -74,7 +74,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
     )
     watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
-    watch(response_observer, "_decode_object", len)
+    watch(response_observer, "parse_object", len)
     watch(response_observer, "_decode_without_text", len)
     watch(EstimatingCounter, "count", lambda self, text: len(text))
     watch(Redaction, "redact_and_count", lambda self, text: len(text))

@@ -8,7 +8,6 @@ user message or token count are one assistant message.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.content import join_text
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
 
@@ -328,10 +328,7 @@ def _parse_json_object(text: str) -> Json:
     """Return the JSON object that `text` is, else {}. Command output that only looks like one is left alone."""
     if not text.startswith("{"):
         return {}
-    try:
-        return mapping_in(json.loads(text))
-    except (ValueError, RecursionError):
-        return {}
+    return parse_object(text) or {}
 
 
 def _negate_success(success: object) -> bool | None:

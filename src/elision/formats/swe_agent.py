@@ -7,7 +7,6 @@ the calls. Demonstrations (`is_demo`) are left out. Usage is recorded for the ru
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from elision.providers.shared.json_reading import (
 )
 from elision.providers.shared.message_tags import MessageTags, find_tags
 from elision.trajectory.content import Content, Text, join_text
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.turn import Action
 
 #: SWE-agent's own placeholder for an observation that its history processor elided.
@@ -213,10 +213,7 @@ def _read_text(value: Any) -> str:
 
 def _read_config(run: Json) -> Json:
     """Read the configuration, which versions from 1.0 on record as a text."""
-    try:
-        return mapping_in(json.loads(text_in(run.get("replay_config")) or "{}"))
-    except (ValueError, RecursionError):
-        return {}
+    return parse_object(text_in(run.get("replay_config"))) or {}
 
 
 def _read_model(config: Json) -> str:

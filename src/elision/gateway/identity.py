@@ -18,7 +18,6 @@ opencode). Where the rows are from: shared notes on clients of November 2026, th
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
+from elision.trajectory.foreign_json import parse_object
 
 ANONYMOUS: Final = "anonymous"
 #: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.
@@ -106,10 +106,7 @@ def _read_claude_code_id(value: Any) -> str:
     """`metadata.user_id`: JSON with a `session_id` since Claude Code 2.1.78, before that `..._session_<uuid>`."""
     user = text_in(mapping_in(value).get("user_id"))[:2_048]
     if user.startswith("{"):
-        try:
-            return text_in(mapping_in(json.loads(user)).get("session_id"))
-        except (ValueError, RecursionError):
-            return ""
+        return text_in((parse_object(user) or {}).get("session_id"))
     found = re.search(r"_session_([0-9A-Fa-f-]{8,64})$", user)
     if found:
         return found[1]

@@ -8,7 +8,6 @@ what cannot be read is skipped.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -27,6 +26,7 @@ from elision.providers.anthropic.server_clearing import ClearingReport, parse_cl
 from elision.providers.provider import Api
 from elision.providers.shared import signals
 from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.redact import Redaction
 from elision.trajectory.usage import Usage
 
@@ -276,7 +276,7 @@ class _JsonBodyReader:
     def end(self) -> None:
         raw = b"".join(self._parts)
         if len(raw) <= _SMALL:
-            body = _decode_object(raw)
+            body = parse_object(raw)
         else:
             body = _decode_without_text(raw)
         if body is None:
@@ -315,19 +315,11 @@ class _EventStreamReader:
             self._read_event(self._findings, SseFrame.parse_frame(rest))
 
 
-def _decode_object(data: bytes) -> Json | None:
-    """Return a JSON object; None if these bytes are none."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(value, dict):
-        return value
-    return None
+def _decode_without_text(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a large body is, without the model's text; None if it is none.
 
-
-def _decode_without_text(data: bytes) -> Json | None:
-    """Do the same of a large body, without the fields with the model's text: parts of choices, content, output."""
+    Left out are parts of choices, content and output.
+    """
     try:
         fields = _FIELDS.decode(data)
         body = {name: msgspec.json.decode(value) for name, value in fields.items() if len(memoryview(value)) <= _SMALL}
@@ -365,7 +357,7 @@ def _is_useful_chat_frame(notes: _Findings, raw: bytes) -> bool:
 
 
 def _read_chat_event(notes: _Findings, frame: SseFrame) -> None:
-    chunk = _decode_object(frame.data)
+    chunk = parse_object(frame.data)
     if chunk is None:
         notes.has_ended = notes.has_ended or frame.data.startswith(b"[DONE]")
         return
@@ -398,7 +390,7 @@ def _read_responses_event(notes: _Findings, frame: SseFrame) -> None:
         last = frame.event in _LAST
     else:
         last = _LAST_TYPE.search(frame.data) is not None
-    event = _decode_object(frame.data) if last else None
+    event = parse_object(frame.data) if last else None
     if event is None:
         return
     if event.get("type") == "error":
@@ -427,7 +419,7 @@ def _is_useful_anthropic_frame(notes: _Findings, raw: bytes) -> bool:
 
 def _read_anthropic_event(notes: _Findings, frame: SseFrame) -> None:
     hears = _ANTHROPIC_EVENTS.get(frame.event)
-    if hears is not None and (event := _decode_object(frame.data)) is not None:
+    if hears is not None and (event := parse_object(frame.data)) is not None:
         hears(notes, event)
 
 

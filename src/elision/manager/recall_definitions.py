@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from elision.manager.context_options import RECALL_TOOL, SEARCH_TOOL
 from elision.manager.observation_text import TextPart
 from elision.providers.provider_table import find_provider
 from elision.stores.store import Hit
+from elision.trajectory.foreign_json import parse_object
 
 _RECALL_DESCRIPTION = (
     "Read again what was hidden from this conversation to save room. A placeholder names its handle, such as t12.1. "
@@ -61,13 +61,7 @@ def parse_arguments(arguments: object) -> Mapping[str, Any]:
         return arguments
     if not isinstance(arguments, str | bytes | bytearray):
         return {}
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    if isinstance(value, dict):
-        return value
-    return {}
+    return parse_object(arguments) or {}
 
 
 def read_text_argument(arguments: Mapping[str, Any], name: str) -> str:

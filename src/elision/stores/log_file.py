@@ -20,6 +20,7 @@ from elision.stores.store import SessionInfo
 from elision.stores.store_errors import missing_session_error
 from elision.trajectory.event_json import decode_event, encode_event
 from elision.trajectory.events import Event, RecallExchanged, TurnAdded, TurnAmended
+from elision.trajectory.foreign_json import parse_json
 from elision.trajectory.redact import Redaction
 
 VERSION: Final = 1
@@ -50,11 +51,8 @@ def _redact_event(event: Event, redaction: Redaction) -> Mapping[str, Any]:
 
 
 def _redact_json(text: str, redaction: Redaction) -> str:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return _format_line(redaction.redact_tree(value))
+    value = parse_json(text)
+    return text if value is None else _format_line(redaction.redact_tree(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from elision.errors import MissingExtra, SpecError
 from elision.summarizers.model_endpoint import EndpointFault, parse_refusal
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.redact import format_mark
 
 if TYPE_CHECKING:
@@ -112,10 +113,7 @@ def _make_pool(proxy: str) -> PoolManager:
 
 
 def _parse_json(text: str) -> Mapping[str, Any] | EndpointFault:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
+    value = parse_object(text)
+    if value is None:
         return EndpointFault(cause="malformed", reason=f"the answer is no JSON object; it begins with {text[:60]!r}")
     return value

@@ -29,6 +29,7 @@ from elision.testing.refusal import Refusal, refuse_long_prompt
 from elision.testing.reply_spec import ReplySpec
 from elision.testing.request_checks import find_problems
 from elision.testing.run_index import RUN_PREFIX, MatchedReply, RunIndex
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import make_counter
@@ -136,21 +137,13 @@ class RecordedProvider:
     # -- from a request to its outcome ------------------------------------------------------------------------------
 
     def _parse_received(self, api: Api, headers: Mapping[str, str], raw: bytes) -> ReceivedRequest:
-        body: Json = {}
-        problems: tuple[str, ...] = ()
-        try:
-            parsed = json.loads(raw)
-        except (ValueError, RecursionError):
-            parsed = None
-        if isinstance(parsed, dict):
-            body = parsed
-        else:
-            problems = ("the body is no JSON object",)
+        body = parse_object(raw)
+        problems = ("the body is no JSON object",) if body is None else ()
         kept = {name.lower(): value for name, value in headers.items() if name.lower() not in CREDENTIALS}
         return ReceivedRequest(
             api=api,
             raw=raw,
-            body=body,
+            body=body or {},
             headers=kept,
             key=_hash_key(_read_key(headers)),
             problems=problems,

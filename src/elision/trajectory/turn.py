@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -11,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from elision.trajectory.content import Content, join_text
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.usage import Usage
 
@@ -79,13 +79,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 @lru_cache(maxsize=128)
 def _decode_arguments(arguments: str) -> Mapping[str, Any]:
     # A call is looked at a dozen times when it is read, masked and digested: 16,000 times in a session of 1,000 turns.
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    if isinstance(value, dict):
-        return value
-    return {}
+    return parse_object(arguments) or {}
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,4 @@
-"""JSON values out of responses and back into them.
-
-The standard library's parser: it keeps integers of any size and lone surrogates, which servers send when they cut a
-text between two deltas.
-"""
+"""JSON values out of responses and back into them."""
 
 from __future__ import annotations
 
@@ -10,22 +6,12 @@ import json
 from typing import Any
 
 from elision.gateway.recalling.rounds import Json
-
-
-def load_object(data: bytes) -> Json | None:
-    """Return the JSON object that `data` is; None if it is none."""
-    if not data:
-        return None
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+from elision.trajectory.foreign_json import parse_object
 
 
 def parse_arguments(text: str) -> Json | None:
     """Return the JSON object that a model wrote as a call's arguments, {} for nothing; None if it is none."""
-    return load_object((text.strip() or "{}").encode("utf-8", "surrogatepass"))
+    return parse_object(text.strip() or "{}")
 
 
 def dump_json(value: Any) -> bytes:

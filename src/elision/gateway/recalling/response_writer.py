@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from elision.gateway.recalling.json_values import dump_json, load_object
+from elision.gateway.recalling.json_values import dump_json
 from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
 from elision.gateway.recalling.usage_sum import UsageSum
+from elision.trajectory.foreign_json import parse_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ class JsonResponse:
 
     def end_round(self) -> RoundEnd:
         raw = b"".join(self._chunks)
-        body = load_object(raw)
+        body = parse_object(raw)
         if body is None:
             return RoundEnd(output=raw, has_failed=True)
         end = self._format.read_body(body)

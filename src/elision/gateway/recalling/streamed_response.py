@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from elision.gateway.recalling.json_values import dump_json, load_object
+from elision.gateway.recalling.json_values import dump_json
 from elision.gateway.recalling.response_writer import RoundEnd
 from elision.gateway.recalling.rounds import AnswerRound, Json
 from elision.gateway.recalling.usage_sum import UsageSum
 from elision.gateway.sse import FrameSplitter, SseFrame
+from elision.trajectory.foreign_json import parse_object
 
 #: A frame and its JSON object; None where it has none.
 HeldFrame = tuple[SseFrame, "Json | None"]
@@ -99,7 +100,7 @@ class StreamedResponse(ABC):
     # -- one frame ----------------------------------------------------------------------------------------------------
 
     def _take_frame(self, frame: SseFrame) -> bytes:
-        event = load_object(frame.data)
+        event = parse_object(frame.data)
         if event is not None and self.is_error(event):
             self._held_frames.clear()
             self.is_holding = False
@@ -151,7 +152,7 @@ class StreamedResponse(ABC):
         rest = self._splitter.take_rest()
         frame = SseFrame.parse_frame(rest)
         is_first_open = not (self.is_holding or self.is_later_round)
-        if load_object(frame.data) is None and frame.data.strip() not in self.end_markers:
+        if parse_object(frame.data) is None and frame.data.strip() not in self.end_markers:
             # Half a frame means nothing to a client. It passes, so that a broken stream stays the same broken stream.
             passes = is_first_open and not any(name.encode() in rest for name in self.names)
             self._passed_all = passes or not rest

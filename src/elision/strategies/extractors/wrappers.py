@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from elision.trajectory.foreign_json import parse_json
 
 #: Characters looked at from each end of an observation.
 SLICE = 20_000
@@ -98,13 +99,8 @@ def decode_json(text: str) -> Any:
     """The JSON object or array that `text` is; None where it is neither, or too large or too deep to read."""
     if len(text) > JSON_CHARS or text[:1_000].lstrip()[:1] not in ("{", "["):
         return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):  # RecursionError: nesting beyond the interpreter's limit
-        return None
-    if isinstance(value, dict | list):
-        return value
-    return None
+    value = parse_json(text)
+    return value if isinstance(value, dict | list) else None
 
 
 def _unwrap_tags(text: str) -> UnwrappedOutput | None:
