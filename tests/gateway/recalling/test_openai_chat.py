@@ -119,14 +119,14 @@ def test_calls_that_share_an_index_without_recall() -> None:
 def test_pieces_of_calls_that_share_an_index(id: str, index: int | None) -> None:
     """What comes without an id, or with one but no name, goes on with the call that was told of last."""
     told = []
-    for call in (whole("c0", "bash", index), whole("c1", "elision_recall", index)):
-        function = call.pop("function")
-        first, more = {**call, "function": {**function, "arguments": '{"handle"'}}, {**call, "function": {}}
+    for made in (whole("c0", "bash", index), whole("c1", "elision_recall", index)):
+        function = made.pop("function")
+        first, more = {**made, "function": {**function, "arguments": '{"handle"'}}, {**made, "function": {}}
         more["function"] = {"arguments": ':"t1.1"}'}
         if id == "made up":
-            more["id"] = f"{call['id']}-more"
+            more["id"] = f"{made['id']}-more"
         elif id != "each":
-            del (more if id == "first" or call["id"] == "c1" else first)["id"]
+            del (more if id == "first" or made["id"] == "c1" else first)["id"]
         told += [chunk({"tool_calls": [first]}), chunk({"tool_calls": [more]})]
     _, outcome = relayed(
         ResponseMerger("openai", stream=True), render_stream("openai", [*told, chunk({}, "tool_calls")])
