@@ -671,7 +671,7 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["elision.engine.event_log.Log.record_call", "elision.manager.preparation.CallPreparer._try_write"]
+    "place", ["elision.engine.event_log.Log.record_call", "elision.manager.shared_log.LogWriter.write_branch"]
 )
 def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of a view: what was added is still there, and the next view is as if it had not been."""

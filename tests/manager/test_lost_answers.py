@@ -22,7 +22,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
-from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed
+from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
@@ -229,9 +229,27 @@ def test_a_decision_that_was_never_written_is_taken_back(down: int) -> None:
     for steps in range(50):
         store.plan = ["down"] if 5 <= steps < 5 + down else []
         context.prepare(make_history("openai", steps))
-        assert len(context._preparer.open_manual_branch().pending_attempts) <= 2
+        assert len(context._preparer.follower.open_manual_branch().pending_attempts) <= 2
     sent = [event.call for event in store.events("s") if isinstance(event, RequestSent)]
     assert sent == list(range(1, 51))
+
+
+@pytest.mark.parametrize("plan", [["lost"], ["lost", "down"], ["lost", "down", "lost"], ["lost", "lost"]], ids=str)
+@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
+@pytest.mark.parametrize("lost_at", range(2, 9))
+def test_one_request_is_recorded_once(strategy: str, plan: list[str], lost_at: int) -> None:
+    """The decision is in the store, its answer was lost, and the view went out without it: it was one request."""
+    store = UnreliableStore()
+    context = manager(strategy, store=store)
+    for steps in range(12):
+        if steps == lost_at:
+            store.plan = list(plan)
+        view = context.prepare(make_history("openai", steps))
+        context.record({"prompt_tokens": 900, "completion_tokens": 9})
+    context.close()
+    assert [event.call for event in store.events("s") if isinstance(event, RequestSent)] == list(range(1, 13))
+    assert [event.call for event in store.events("s") if isinstance(event, UsageReported)] == list(range(1, 13))
+    assert manager(strategy, store=store).prepare(make_history("openai", 11)).messages == view.messages
 
 
 LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {

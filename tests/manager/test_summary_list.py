@@ -227,7 +227,7 @@ def test_a_cost_that_was_not_recorded_is_priced() -> None:
     walk(context, "openai", 0, 6)
     (entry,) = context.summaries()
     assert entry.writer == ""
-    assert entry.usd == pytest.approx(context._preparer.prices.bill_call(1_000_000, 0, 0).usd)
+    assert entry.usd == pytest.approx(context._preparer.logs.prices.bill_call(1_000_000, 0, 0).usd)
 
 
 def test_beside_a_call_the_list_waits_its_turn() -> None:

@@ -5,10 +5,8 @@ Every method may wait for the store. None writes to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine import Log
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.manager.branch import (
     HistoryChange,
@@ -21,50 +19,38 @@ from elision.manager.branch import (
     session_name,
 )
 from elision.manager.history import History
+from elision.manager.log_factory import LogFactory
 from elision.stores.store import NewSession, Relation, Store
-from elision.strategies.guards import Guards
 from elision.trajectory.events import Event, SessionOpened
-
-#: Makes the engine's session of a log.
-SessionFactory = Callable[[Sequence[Event]], Log]
 
 
 @dataclass(frozen=True, slots=True)
 class BranchLookup:
     """Finds, loads and forks the branches of one session, or of a whole family.
 
-    root:      the session's name.
-    family:    name of the family whose histories are searched; "" for the session's own alone.
-    is_shared: whether other processes may write to the same logs.
-    parent:    name of the session that started this one; "" for none.
-    make_session: makes the engine's session of a log. make_opened_event: makes the first event of a new log.
+    root:   the session's name. opened: the first record of a log that is begun.
     """
 
     store: Store
     root: str
-    family: str
-    is_shared: bool
-    parent: str
-    make_session: SessionFactory
-    make_opened_event: Callable[[], SessionOpened]
-    guards: Guards
-    clock: Callable[[], float]
+    logs: LogFactory
+    opened: SessionOpened
 
     @property
     def search_family(self) -> str:
         """The family in which histories are searched: the session's own name where it has none."""
-        return self.family or self.root
+        return self.logs.options.family or self.root
 
     def begin_session(self) -> SessionBranch:
         """Return the session's first branch, which is in no store yet."""
-        relation: Relation = "sub-agent" if self.parent else ""
+        options = self.logs.options
+        relation: Relation = "sub-agent" if options.parent else ""
         new = NewSession(
-            key=self.root, family=self.search_family, at=self.clock(), parent=self.parent, relation=relation
+            key=self.root, family=self.search_family, at=options.clock(), parent=options.parent, relation=relation
         )
-        session = self.make_session([self.make_opened_event()])
-        branch = make_branch(new, session, self.guards)
+        branch = make_branch(new, self.logs.make_log([self.opened]), options.effective_guards)
         # In a family the name is only a wish: a session that has it already may be another client's.
-        branch.may_rename = bool(self.family)
+        branch.may_rename = bool(options.family)
         return branch
 
     def load_branch(self, key: str) -> SessionBranch:
@@ -75,8 +61,8 @@ class BranchLookup:
             key=key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation, shared=0
         )
         # A session without events was created, and nothing was written to it.
-        session = self.make_session(events or [self.make_opened_event()])
-        branch = make_branch(new, session, self.guards)
+        log = self.logs.make_log(events or [self.opened])
+        branch = make_branch(new, log, self.logs.options.effective_guards)
         branch.saved_events = len(events)
         branch.exists = True
         return branch
@@ -84,7 +70,8 @@ class BranchLookup:
     def load_root_branch(self) -> SessionBranch | None:
         """Return the branch named as the session, whatever its history; None if the store has none."""
         try:
-            if self.family and self.store.info(self.root).family != self.family:
+            family = self.logs.options.family
+            if family and self.store.info(self.root).family != family:
                 return None
             return self.load_branch(self.root)
         except UnknownHandle:
@@ -92,7 +79,7 @@ class BranchLookup:
 
     def load_latest_branch(self) -> SessionBranch | None:
         """Return the session's branch that changed last; None if the store has none."""
-        if self.family:
+        if self.logs.options.family:
             # Other sessions of the family are other runs, and only their histories tell them apart.
             return self.load_root_branch()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
@@ -112,9 +99,9 @@ class BranchLookup:
             return self._continue_from(self.load_branch(key), turns, history)
         # In a family no session is given that the history must belong to.
         known = None
-        if self.is_shared:
+        if self.logs.options.is_shared:
             known = _without_turns(at_hand)
-        if known is None and not self.family:
+        if known is None and not self.logs.options.family:
             known = self.load_root_branch()
         if known is None:
             return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
@@ -160,7 +147,7 @@ class BranchLookup:
         if turns == known:
             return found, HistoryChange.CONTINUE
         if (
-            self.is_shared
+            self.logs.options.is_shared
             and 0 <= turns == known - 1 < history.conversation.turn_count
             and found.is_amended_by(history)
         ):
@@ -172,7 +159,7 @@ class BranchLookup:
         if turns >= 0 and history.conversation.turn_count == turns:
             return self._take_free_key(self.fork_branch(found, turns, "fork", last)), HistoryChange.UNDO
         change = relate_history(history, _collect_left_digests(found, turns))
-        if self.family and turns < 0 and change is HistoryChange.FORK:
+        if self.logs.options.family and turns < 0 and change is HistoryChange.FORK:
             # The two have nothing in common: this is another run of the family.
             return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
         relation: Relation = "replaced" if change is HistoryChange.REPLACED else "fork"
@@ -180,7 +167,7 @@ class BranchLookup:
 
     def _take_free_key(self, branch: SessionBranch) -> SessionBranch:
         """Give a new branch a key that no session has, so that the key stays true however late it is written."""
-        if not self.is_shared:
+        if not self.logs.options.is_shared:
             return branch
         if branch.takes_free_key:
             try:
@@ -203,7 +190,7 @@ class BranchLookup:
             parent = found.key
             saved = found.saved_events
         if turns < 0:
-            events: list[Event] = [self.make_opened_event()]
+            events: list[Event] = [self.opened]
             shared = 0
         else:
             events = found.cut_log(turns)
@@ -211,12 +198,12 @@ class BranchLookup:
         new = NewSession(
             key=next_branch_key(last or found.key),
             family=self.search_family,
-            at=self.clock(),
+            at=self.logs.options.clock(),
             parent=parent,
             relation=relation,
             shared=shared,
         )
-        branch = make_branch(new, self.make_session(events), self.guards)
+        branch = make_branch(new, self.logs.make_log(events), self.logs.options.effective_guards)
         branch.saved_events = shared
         return branch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from elision.errors import SpecError
@@ -88,13 +89,12 @@ class Calls(OpenedSession):
 
         Raises SpecError for `summary=True` with a strategy that makes no summaries, such as masking.
         """
-        if summary and self._preparer.strategy.make_trigger() is None:
+        if summary and self._preparer.logs.strategy.make_trigger() is None:
             raise SpecError(
-                f"compact(summary=True): {self._preparer.strategy.name} makes no summaries; "
+                f"compact(summary=True): {self._preparer.logs.strategy.name} makes no summaries; "
                 "choose a strategy that does, such as hybrid, or call compact()"
             )
-        self._preparer.must_hide_all = True
-        self._preparer.must_summarize = self._preparer.must_summarize or summary
+        self._preparer.request_compaction(summary=summary)
 
     def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
         """Store a whole conversation, its last answer included. Nothing is hidden, and no view is made.
@@ -147,10 +147,14 @@ class Calls(OpenedSession):
         return True
 
     def _store_messages(self, incoming: IncomingRequest) -> Steps[Costs]:
-        dialect = self._preparer.detect_dialect(incoming, self.options.model)
-        branch, _, _ = yield from self._preparer.follow_history(incoming, dialect)
-        yield from self._preparer.write_branch(branch)
-        return compute_costs(branch.session, self._calls.open_ledger(branch))
+        follower = self._preparer.follower
+        # Trailing messages of the assistant are the end of the run, and not the beginning of an answer.
+        call = replace(follower.read_call(incoming, ""), request=incoming)
+        yield from follower.leave_loop(incoming)
+        yield from follower.load_news()
+        found = yield from follower.follow_history(call)
+        yield from self._preparer.writer.write_branch(found.branch)
+        return compute_costs(found.branch.session, self._calls.open_ledger(found.branch))
 
 
 def _find_error_body(error: object) -> object:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from elision.manager.branch import session_name
 from elision.manager.drivers import Steps, StoreCall
-from elision.manager.history import History, find_history_end
+from elision.manager.history import History
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.prepared_calls import make_incoming_request
@@ -68,14 +67,15 @@ class Exchanges(OpenedSession):
         return await self._run_async(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
 
     def _load_exchanges(self) -> Steps[list[RecallExchanged]]:
-        yield from self._preparer.catch_up()
+        yield from self._preparer.follower.load_news()
         return self.exchanges()
 
     def _find_stored_exchanges(self, incoming: IncomingRequest) -> Steps[list[RecallExchanged]]:
-        dialect = self._preparer.detect_dialect(incoming, self.options.model)
-        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
-        history = yield from self._preparer.read_other_history(incoming, dialect)
-        family = self._preparer.branch_lookup.search_family
+        follower = self._preparer.follower
+        call = follower.read_call(incoming, "")
+        yield from follower.leave_loop(call.request)
+        history = follower.read_history(call)
+        family = self.options.family or self._preparer.session
         found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._store, family, history))
         return found
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from elision.engine import make_plain_terms
 from elision.errors import BudgetError, ConflictError, SettingError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange
@@ -41,7 +39,7 @@ class ManualTurns(OpenedSession):
     def begin_with(self, head: Head) -> None:
         """Do as `begin`, with a head that is made already."""
         with self._enter():
-            branch = self._preparer.open_manual_branch()
+            branch = self._preparer.follower.open_manual_branch()
             if branch.session.state.head != head:
                 branch.session.set_head(head)
 
@@ -62,7 +60,7 @@ class ManualTurns(OpenedSession):
         tags:            of its results, for rules: `keep_output`, `remove_output`, or your own.
         """
         with self._enter():
-            branch = self._preparer.open_manual_branch()
+            branch = self._preparer.follower.open_manual_branch()
             index = len(branch.session.state.turns) + 1
             turn = make_turn(index, reasoning, action, observation, text, tags)
             self.add(turn)
@@ -71,7 +69,7 @@ class ManualTurns(OpenedSession):
     def add(self, turn: Turn) -> None:
         """Add a turn that is made already. It is durable with the next view."""
         with self._enter():
-            branch = self._preparer.open_manual_branch()
+            branch = self._preparer.follower.open_manual_branch()
             _, answered = find_newest_call(branch.session.events)
             if turn.usage is None and answered is not None:
                 turn = msgspec.structs.replace(turn, usage=answered.usage)
@@ -90,28 +88,21 @@ class ManualTurns(OpenedSession):
 
     def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
         started = time.perf_counter()
-        self._preparer.faults = []
-        branch = self._preparer.open_manual_branch()
+        self._preparer.reports.faults = []
+        branch = self._preparer.follower.open_manual_branch()
         model = model or self.options.model
         tools = branch.session.state.head.tools
-        blocked = recall_tools.must_withhold_tools(branch.session, tools, bound=False)
-        terms = replace(
-            make_plain_terms(self.options.clock(), model),
-            hides_all=self._preparer.must_hide_all,
-            summarizes_all=self._preparer.must_summarize,
-            is_strict=self._preparer.is_strict,
-            recall_blocked=blocked,
-        )
+        terms = self._preparer.make_manual_terms(branch, model)
         try:
             view = yield from self._preparer.decide_view(branch, None, terms)
         except BudgetError:
             raise
         except ConflictError:
-            self._preparer.branch = None
+            self._preparer.forget_branch()
             raise
         except BaseException:
             # Cancelled or interrupted, at any point. The log has what was added and decided.
-            self._preparer.restore_from_log(branch)
+            self._preparer.fold_saved(branch)
             raise
         sent = OutgoingRequest(
             messages=self._renderer.render_messages(view),

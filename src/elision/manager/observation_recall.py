@@ -91,7 +91,7 @@ class Recall(OpenedSession):
         text = extract_part(self._read_text(session, key), part)
         branch = self._preparer.branch
         if branch is not None:
-            tokens = self._preparer.sizer.count(text)
+            tokens = self._preparer.logs.sizer.count(text)
             branch.session.record_event(
                 ObservationRecalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by)
             )
@@ -101,9 +101,9 @@ class Recall(OpenedSession):
         yield ComputeOn.WORKER
         branch: SessionBranch = yield StoreCall(self._find_branch)
         if self.options.is_shared and branch is self._preparer.branch:
-            yield from self._preparer.catch_up_branch(branch, self.options.clock())
+            yield from self._preparer.writer.catch_up(branch)
         else:
-            yield from self._preparer.write_branch(branch)
+            yield from self._preparer.writer.write_branch(branch)
         hits: list[Hit] = yield StoreCall(lambda: self._store.search(branch.key, query, limit))
         return hits
 

@@ -83,7 +83,7 @@ class OpenedSession:
 
     def _find_branch(self) -> SessionBranch:
         """Return the present branch, or the stored one that changed last. Raises UnknownHandle, StoreError."""
-        found = self._preparer.branch or self._preparer.branch_lookup.load_latest_branch()
+        found = self._preparer.branch or self._preparer.follower.make_lookup().load_latest_branch()
         if found is None:
             raise UnknownHandle(f"session {self._preparer.session!r} has no turns yet")
         return found

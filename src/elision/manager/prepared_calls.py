@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from elision.engine import CallTerms, Log
+from elision.engine import Log
 from elision.errors import BudgetError, ConflictError, DialectError, LimitError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
@@ -22,28 +22,25 @@ from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build
 from elision.manager.context_options import Listener
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, Steps
-from elision.manager.history import History, find_history_end
+from elision.manager.follow_history import FollowedHistory, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
 from elision.manager.outgoing_request import (
-    ClientBreakpoints,
     IncomingRequest,
     OutgoingRequest,
     build_request,
     build_unchanged_request,
-    find_client_breakpoints,
     needs_breakpoints,
 )
-from elision.manager.preparation import CallPreparer, ShapeMismatch
+from elision.manager.preparation import CallPreparer
 from elision.manager.prompt_text import PromptSource
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
-from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, find_editable_from
 from elision.providers.live.client_messages import remove_tags
-from elision.providers.provider_table import find_provider, find_provider_or_default
-from elision.providers.shared import capabilities
+from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
+from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
 
@@ -84,15 +81,15 @@ class PreparedCalls:
     def prepare_view(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
         """Prepare one call for messages, with the boundary of I9 around it."""
         started = time.perf_counter()
-        self._preparer.faults = []
+        self._preparer.reports.faults = []
         try:
-            view = yield from self._prepare_with_retries(incoming, model or self.options.model, started, admit)
+            view = yield from self._step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
         except Exception as error:
             # The one boundary where Elision's own failures end (I9). The next call loads the branch from the store,
             # which has what other processes wrote; what was read halfway is read again.
-            self._preparer.branch = None
+            self._preparer.forget_branch()
             if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
                 raise
             if isinstance(error, ShapeMismatch):
@@ -103,22 +100,66 @@ class PreparedCalls:
             view = self._pass_through(incoming, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.
-            self._preparer.branch = None
+            self._preparer.forget_branch()
             raise
         yield ComputeOn.CALLER
         self.finish_call(view)
         return view
 
-    def _prepare_with_retries(
+    def _step(
         self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
     ) -> Steps[ContextView]:
-        """Prepare one call, again where other processes wrote meanwhile: in a shared log that is no error."""
-        for _ in range(PASS_TRIES - 1 if self.options.is_shared else 0):
+        """Make one call: load, follow, decide, summarize, append, render.
+
+        A conflict begins it again: another process wrote meanwhile, which in a shared log is no error.
+        """
+        tries = PASS_TRIES if self.options.is_shared else 1
+        while True:
+            tries -= 1
             try:
-                return (yield from self._prepare_once(incoming, model, started, admit))
+                follower = self._preparer.follower
+                call = follower.read_call(incoming, model)
+                yield from follower.leave_loop(call.request)
+                failed = yield from follower.load_news()
+                found = yield from follower.follow_history(call)
+                if admit is not None:
+                    admit(self._read_status(found.branch))
+                terms = self._preparer.make_terms(found.branch, found.history, call)
+                view = yield from self._preparer.decide_view(found.branch, call, terms, failed)
+                return self._render(call, found, view, started)
             except ConflictError:
-                self._preparer.faults.clear()
-        return (yield from self._prepare_once(incoming, model, started, admit))
+                if not tries:
+                    raise
+                self._preparer.reports.faults.clear()
+
+    def _read_status(self, branch: SessionBranch) -> SessionStatus:
+        ledger = self.open_ledger(branch)
+        costs = compute_costs(branch.session, ledger)
+        return SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd)
+
+    def _render(self, call: IncomingCall, found: FollowedHistory, view: View, started: float) -> ContextView:
+        """Return the request of `view` with its diagnostics. started: by `time.perf_counter`, in seconds."""
+        log = found.branch.session
+        history = found.history
+        dialect = call.dialect.name
+        if self.options.shadow:
+            sent = build_unchanged_request(call.request, history)
+        else:
+            mark = needs_breakpoints(self.options.cache_control, log)
+            sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
+        sent = recall_tools.add_recall_tools(sent, log, dialect)
+        if recall_tools.is_offer_refused(log, self.options.offer, bound=call.binds_thinking):
+            sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
+        if history.unknown_places:
+            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
+        # Where the provider clears by itself, the request has no placeholders.
+        if call.thinking != "native" and recall_tools.names_unread_handles(log, sent.tools):
+            self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        made = self.make_view(found.branch, sent, found.change, call.model, started, dialect)
+        unanswered = call.request.messages[call.request.end :]
+        if made.source is None or not unanswered:
+            return made
+        return replace(made, source=replace(made.source, unanswered=unanswered))
 
     def settle(self) -> Steps[Fault | None]:
         """Write the unsaved records. Return what failed."""
@@ -126,71 +167,8 @@ class PreparedCalls:
             return (yield from self._preparer.write_unsaved())
         except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
             self.log_error("what happened could not be written")
-            self._preparer.branch = None
-            return self._preparer.report_fault("engine", error)
-
-    def _prepare_once(
-        self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
-    ) -> Steps[ContextView]:
-        dialect = self._preparer.detect_dialect(incoming, model)
-        incoming = replace(incoming, end=find_history_end(dialect, incoming.messages))
-        abilities = capabilities.find_capabilities(model)
-        thinking: ThinkingPolicy = "ignore"
-        if find_provider(dialect.name).checks_thinking:
-            thinking = choose_thinking_policy(abilities, self.options.thinking)
-        self._preparer.is_thinking_bound = thinking != "ignore"
-        branch, history, change = yield from self._preparer.follow_history(incoming, dialect)
-        if admit is not None:
-            ledger = self.open_ledger(branch)
-            costs = compute_costs(branch.session, ledger)
-            admit(SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd))
-        terms = self._make_terms(branch.session, incoming, history, thinking, model)
-        view = yield from self._preparer.decide_view(branch, incoming, terms)
-        marks = needs_breakpoints(self.options.cache_control, branch.session)
-        if self.options.shadow:
-            sent = build_unchanged_request(incoming, history)
-        else:
-            sent = build_request(incoming, history, branch.session, view, thinking, abilities, mark=marks)
-        sent = recall_tools.add_recall_tools(sent, branch.session, dialect.name)
-        if recall_tools.is_offer_refused(branch.session, self.options.offer, bound=self._preparer.is_thinking_bound):
-            sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
-        if history.unknown_places:
-            sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect.name)))
-        # Where the provider clears by itself, the request has no placeholders.
-        if thinking != "native" and recall_tools.names_unread_handles(branch.session, sent.tools):
-            self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        made = self.make_view(branch, sent, change, model, started, dialect.name)
-        unanswered = incoming.messages[incoming.end :]
-        if made.source is None or not unanswered:
-            return made
-        return replace(made, source=replace(made.source, unanswered=unanswered))
-
-    def _make_terms(
-        self, session: Log, incoming: IncomingRequest, history: History, thinking: ThinkingPolicy, model: str
-    ) -> CallTerms:
-        """Return the terms of this call. thinking: how bound thinking is treated."""
-        client = ClientBreakpoints(has_any=True, hour_messages=None)
-        if history.dialect.has_blocks:
-            client = find_client_breakpoints(incoming)
-        hour_turn = None
-        if client.hour_messages is not None:
-            hour_turn = max(0, history.count_intact_turns(client.hour_messages))
-        who = self.options.cache_control
-        return CallTerms(
-            now=self.options.clock(),
-            model=model,
-            hides_all=self._preparer.must_hide_all,
-            summarizes_all=self._preparer.must_summarize,
-            is_strict=self._preparer.is_strict,
-            may_summarize=thinking != "native",
-            editable_from=find_editable_from(session.state.turns) if thinking == "defer" else 1,
-            recall_blocked=recall_tools.must_withhold_tools(
-                session, incoming.tools, bound=self._preparer.is_thinking_bound
-            ),
-            no_cache_marks=who != "client" and not client.has_any,
-            breakpoints="gaps" if who == "gaps" else "always",
-            hour_turn=hour_turn,
-        )
+            self._preparer.forget_branch()
+            return self._preparer.reports.log_fault("engine", error)
 
     def make_view(
         self,
@@ -209,8 +187,8 @@ class PreparedCalls:
             session=self.session,
             history=change.value,
             model=model,
-            faults=tuple(self._preparer.faults),
-            notes=(*sent.notes, *self._preparer.notes, *self._notes, *self._preparer.take_summary_note()),
+            faults=tuple(self._preparer.reports.faults),
+            notes=(*sent.notes, *self._preparer.logs.notes, *self._notes, *_note_missing_summary(branch.session)),
             seconds=time.perf_counter() - started,
             summarizer_seconds=summarizer_seconds,
         )
@@ -228,7 +206,7 @@ class PreparedCalls:
             if self.options.on_fault == "raise":
                 raise
             self.log_error("the diagnostics of a call failed")
-            faults = (*facts.faults, self._preparer.report_fault("engine", error))
+            faults = (*facts.faults, self._preparer.reports.log_fault("engine", error))
             return build_failed_diagnostics(facts.session, faults, facts.seconds)
 
     def finish_call(self, view: ContextView) -> None:
@@ -251,13 +229,13 @@ class PreparedCalls:
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""
         if branch.ledger is None:
-            branch.ledger = Ledger(self._preparer.prices, self.options.find_prices)
+            branch.ledger = Ledger(self._preparer.logs.prices, self.options.find_prices)
         return branch.ledger
 
     def _pass_through(self, incoming: IncomingRequest, error: Exception, seconds: float) -> ContextView:
         """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
-        self._preparer.add_fault("engine", error)
-        diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.faults), seconds)
+        self._preparer.reports.add_fault("engine", error)
+        diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
         dialect = find_provider_or_default(self.options.dialect).name
         messages = remove_tags(incoming.messages)
         sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
@@ -289,6 +267,14 @@ def make_incoming_request(
     if type(messages) is not list:
         messages = list(messages)
     return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
+
+
+def _note_missing_summary(log: Log) -> tuple[str, ...]:
+    """Return why the newest call made no summary although it had to, as a note."""
+    newest = log.newest_call
+    if newest is None or not newest.summary_obstacle:
+        return ()
+    return (f"compact(summary=True): no summary: {newest.summary_obstacle}",)
 
 
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:

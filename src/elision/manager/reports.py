@@ -50,7 +50,7 @@ class Reports(OpenedSession):
             self._calls.open_ledger(branch),
             session=self.session,
             model=(newest.model if newest else "") or self.options.model,
-            strategy=describe_without_recall_rules(self._preparer.strategy),
+            strategy=describe_without_recall_rules(self._preparer.logs.strategy),
         )
 
     def _list_summaries(self) -> list[SessionSummary]:

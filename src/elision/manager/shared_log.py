@@ -1,25 +1,29 @@
-"""A log that other processes write to as well: write our unsaved records, and apply theirs.
+"""Write a log to the store, and read what other processes wrote to it.
 
 Their records come before our unsaved ones. Our unsaved turns and decisions are dropped then: the turns are in the
 client's messages, and the decision is made again. Notes (usage, recalls, learned windows) are kept and written after.
+
+A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any, Final, cast
 
-from elision.errors import ConflictError
+from elision.errors import ConflictError, StoreError
 from elision.manager.branch import SessionBranch, TurnTotals, has_session, map_nodes
-from elision.manager.branch_lookup import SessionFactory
+from elision.manager.drivers import Steps, StoreCall
 from elision.manager.history import History
-from elision.stores.store import Store
-from elision.strategies.guards import Guards
+from elision.manager.log_factory import LogFactory
+from elision.stores.store import NonBlockingLength, Store
 from elision.trajectory.events import (
     Event,
     ObservationRecalled,
     PassDecided,
     RecallExchanged,
+    RequestSent,
     TurnAmended,
     UsageReported,
     WindowLearned,
@@ -32,57 +36,157 @@ WRITE_TRIES: Final = 50
 _NOTE_EVENTS: Final = (UsageReported, ObservationRecalled, WindowLearned, RecallExchanged)
 
 
-def write_or_read_others(branch: SessionBranch, store: Store, at: float) -> list[Event] | None:
-    """Write the unsaved records and return None, or return the records that others wrote after the saved ones.
+class LogWriter:
+    """Writes the logs of one context manager, and reads what others wrote. All times are seconds since the epoch."""
 
-    at: seconds since the epoch. Returns None too where there was nothing to write and nobody else wrote. Raises
-    StoreError, UnknownHandle.
-    """
-    try:
-        if not branch.exists or branch.unsaved:
-            branch.save(store, at)
-            return None
-        if store.length(branch.key) == branch.saved_events:
-            return None
-    except ConflictError:
-        if not has_session(store, branch.key):
+    def __init__(self, store: Store, logs: LogFactory) -> None:
+        self.store = store
+        self.logs = logs
+        # The class is asked: a store that fails may raise at every access to the object.
+        self.nonblocking_store: NonBlockingLength | None = None
+        if issubclass(type(store), NonBlockingLength):
+            self.nonblocking_store = cast("NonBlockingLength", store)
+
+    def write_branch(self, branch: SessionBranch, now: float | None = None) -> Generator[StoreCall, Any, None]:
+        """Write the unsaved records.
+
+        now: the clock's time if None. Raises StoreError, ConflictError where others wrote.
+        """
+        at = self.logs.options.clock() if now is None else now
+        yield from self._settle_attempts(branch, at)
+        yield StoreCall(lambda: branch.save(self.store, at))
+
+    def try_write(
+        self, branch: SessionBranch, now: float | None = None
+    ) -> Generator[StoreCall, Any, StoreError | None]:
+        """Write the unsaved records. Return the error where the store fails. Raises ConflictError."""
+        try:
+            yield from self.write_branch(branch, now)
+        except ConflictError:
             raise
-    return list(store.events(branch.key, branch.saved_events))
+        except StoreError as error:
+            return error
+        return None
+
+    def catch_up(self, branch: SessionBranch) -> Steps[None]:
+        """Write the unsaved records of `branch`, and continue it after what others wrote.
+
+        Raises ConflictError where others write faster, StoreError, UnknownHandle.
+        """
+        now = self.logs.options.clock()
+        yield from self._settle_attempts(branch, now)
+        if branch.exists and not branch.unsaved and self._is_current(branch):
+            return
+        for _ in range(WRITE_TRIES):
+            theirs: list[Event] | None = yield StoreCall(lambda: self._write_or_read_others(branch, now))
+            if theirs is None:
+                return
+            self._continue_after_others(branch, theirs)
+        raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
+
+    def _is_current(self, branch: SessionBranch) -> bool:
+        """Return whether the store is known, without waiting, to have no records of others."""
+        store = self.nonblocking_store
+        return store is not None and store.try_length(branch.key) == branch.saved_events
+
+    def _write_or_read_others(self, branch: SessionBranch, at: float) -> list[Event] | None:
+        """Write the unsaved records and return None, or return the records that others wrote after the saved ones.
+
+        Returns None too where there was nothing to write and nobody else wrote. Raises StoreError, UnknownHandle.
+        """
+        try:
+            if not branch.exists or branch.unsaved:
+                branch.save(self.store, at)
+                return None
+            if self.store.length(branch.key) == branch.saved_events:
+                return None
+        except ConflictError:
+            if not has_session(self.store, branch.key):
+                raise
+        return list(self.store.events(branch.key, branch.saved_events))
+
+    def _continue_after_others(self, branch: SessionBranch, theirs: Sequence[Event]) -> None:
+        """Continue `branch` after `theirs`, the records that others wrote.
+
+        Work O(theirs) where nothing is unsaved, else O(log). The history of the branch is still the client's:
+        `has_same_turns` tells whether it agrees with the log now.
+        """
+        unsaved = branch.unsaved
+        before = branch.session
+        if unsaved:
+            branch.session = self.logs.make_log([*before.events[: branch.saved_events], *theirs])
+        else:
+            branch.session = before.extend(theirs)
+        if branch.session is not before:
+            branch.nodes = map_nodes(branch.session.events)
+            branch.ledger = None
+            branch.turns_counted = 0
+            branch.totals = TurnTotals(branch.session.sizer)
+            branch.watch = self.logs.options.effective_guards.start_watch()
+            branch.watch_before_newest = branch.watch
+        else:
+            for event in theirs:
+                if isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted:
+                    branch.forget_newest()
+                    break
+            branch.nodes |= map_nodes(theirs)
+        branch.count_new_turns()
+        branch.saved_events += len(theirs)
+        branch.exists = True
+        branch.diverged = True
+        for event in unsaved:
+            if isinstance(event, _NOTE_EVENTS):
+                branch.session.record_event(event)
+
+    def _settle_attempts(self, branch: SessionBranch, now: float) -> Generator[StoreCall, Any, None]:
+        """Have one of the writes whose outcome is not known in the store, and continue after it. Raises StoreError.
+
+        The newest is repeated; where its decision was taken back since, the records that are left are written in its
+        place. A decision that turns out to be in the store counts all the same.
+        """
+        if branch.pending_attempts:
+            newest = branch.pending_attempts[-1].events
+            if branch.count_same_unsaved(newest) < len(newest):
+                branch.begin_attempt(now)
+        while branch.pending_attempts:
+            attempt = branch.pending_attempts[-1]
+            try:
+                yield StoreCall(partial(attempt.write, self.store))
+            except ConflictError:
+                # An earlier one is in the store, or others wrote, whose records the next write or read finds.
+                branch.pending_attempts.pop()
+            else:
+                branch.pending_attempts.clear()
+                self._continue_after_own(branch, attempt.events)
+
+    def _continue_after_own(self, branch: SessionBranch, written: Sequence[Event]) -> None:
+        """Continue `branch` after `written`, which is in the store. Unsaved records that it begins with are saved."""
+        branch.exists = True
+        same = branch.count_same_unsaved(written)
+        if same < len(written):
+            saved = branch.session.events[: branch.saved_events]
+            left = _drop_held_calls(branch.unsaved[same:], written)
+            branch.session = self.logs.make_log([*saved, *written, *left])
+            branch.ledger = None
+        branch.saved_events += len(written)
 
 
-def apply_others(branch: SessionBranch, theirs: Sequence[Event], make: SessionFactory, guards: Guards) -> None:
-    """Continue `branch` after `theirs`, the records that others wrote.
+def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[Event]:
+    """Return `events` without the calls that `written` has.
 
-    Work O(theirs) where nothing is unsaved, else O(log). The history of the branch is still the client's:
-    `has_same_turns` tells whether it agrees with the log now.
+    Their passes were held because the answer to the write was lost. Each request went out once, and is recorded once.
     """
-    unsaved = branch.unsaved
-    before = branch.session
-    newest_turn = branch.turns_counted
-    if unsaved:
-        branch.session = make([*before.events[: branch.saved_events], *theirs])
-    else:
-        branch.session = before.extend(theirs)
-    if branch.session is not before:
-        branch.nodes = map_nodes(branch.session.events)
-        branch.ledger = None
-        branch.turns_counted = 0
-        branch.totals = TurnTotals(branch.session.sizer)
-        branch.watch = guards.start_watch()
-        branch.watch_before_newest = branch.watch
-    else:
-        for event in theirs:
-            if isinstance(event, TurnAmended) and event.turn.index == newest_turn:
-                branch.forget_newest()
-                break
-        branch.nodes |= map_nodes(theirs)
-    branch.count_new_turns()
-    branch.saved_events += len(theirs)
-    branch.exists = True
-    branch.diverged = True
-    for event in unsaved:
-        if isinstance(event, _NOTE_EVENTS):
-            branch.session.record_event(event)
+    recorded = {event.call for event in written if isinstance(event, RequestSent)}
+    left: list[Event] = []
+    held_call = 0
+    for event in events:
+        if isinstance(event, PassDecided) and event.held and event.call in recorded:
+            held_call = event.call
+        elif isinstance(event, RequestSent) and event.call == held_call:
+            held_call = 0
+        else:
+            left.append(event)
+    return left
 
 
 def has_same_turns(branch: SessionBranch, history: History) -> bool:
@@ -94,11 +198,3 @@ def has_same_turns(branch: SessionBranch, history: History) -> bool:
         if history.get_node(index) != branch.nodes.get(index):
             return False
     return not known or history.get_node(known) == branch.nodes.get(known) or branch.is_amended_by(history)
-
-
-def hides_anything(events: Sequence[Event]) -> bool:
-    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
-    for event in events:
-        if isinstance(event, PassDecided) and (event.masks or event.clips or event.summary or event.offers):
-            return True
-    return False

@@ -1,0 +1,378 @@
+"""Follow the messages of a client: find or begin the branch of the log that they continue, and read what is new.
+
+messages -> branch (by content) -> turns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from elision.errors import CallbackError, ConflictError, ElisionError, StoreError, UnknownHandle, describe_error
+from elision.manager.branch import HistoryChange, SessionBranch
+from elision.manager.branch_lookup import BranchLookup
+from elision.manager.drivers import ComputeOn, Steps, StoreCall
+from elision.manager.fault_reports import FaultReports
+from elision.manager.history import History, find_history_end
+from elision.manager.ingest import ingest_turns
+from elision.manager.log_factory import LogFactory, find_opened_event
+from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
+from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.shared_log import LogWriter, has_same_turns
+from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, has_bound_thinking
+from elision.providers.detect import detect_provider, recognize_provider
+from elision.providers.live.pieces import LiveDialect
+from elision.providers.provider_table import find_provider
+from elision.providers.shared.capabilities import Capabilities, find_capabilities
+from elision.trajectory.text_protocol import ObservationRole
+from elision.trajectory.turn import Turn
+from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
+
+#: Tokens of a history above which a call is prepared off the event loop, however little is new: to summarize it, or to
+#: fit it into a budget, is work on all of it.
+LONG_HISTORY_TOKENS: Final = 16_000
+
+
+class ShapeMismatch(ElisionError):  # noqa: N818 - reads as what it is at the call site
+    """A history has the text of a known one, and its results answer other calls. Ids are no part of a history's name.
+
+    No provider accepts both, and what is hidden refers to results that are not there.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingCall:
+    """A call of the client: its request as it is read, and the rules of its model.
+
+    thinking: how thinking that is bound to the messages before it is treated.
+    """
+
+    request: IncomingRequest
+    model: str
+    dialect: LiveDialect
+    capabilities: Capabilities
+    thinking: ThinkingPolicy
+
+    @property
+    def binds_thinking(self) -> bool:
+        """Whether the model binds its thinking to the messages before it."""
+        return self.thinking != "ignore"
+
+    @property
+    def body(self) -> Sequence[Any]:
+        """The messages that are the history."""
+        return self.request.messages[: self.request.end]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedHistory:
+    """The branch that a call continues, its history, and how."""
+
+    branch: SessionBranch
+    history: History
+    change: HistoryChange
+
+
+class HistoryFollower:
+    """Follows the messages of one client. branch: the one that they continued last; None to look for it."""
+
+    def __init__(self, writer: LogWriter, session: str, faults: FaultReports) -> None:
+        self.options = writer.logs.options
+        self.logs: LogFactory = writer.logs
+        self.branch: SessionBranch | None = None
+        self._writer = writer
+        self._session = session
+        self._faults = faults
+        #: The branch of messages that are read again as another dialect.
+        self._left_branch: SessionBranch | None = None
+        #: Whether some message showed its dialect.
+        self._is_dialect_settled = False
+
+    def make_lookup(self, *, bound: bool = False, begun: bool = False) -> BranchLookup:
+        """Return the lookup of the session's branches; see `LogFactory.make_opened_event`."""
+        opened = self.logs.make_opened_event(bound=bound, begun=begun)
+        return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
+
+    def open_manual_branch(self) -> SessionBranch:
+        """Return the branch of a session whose turns are added by hand, loaded where the store has it."""
+        if self.branch is None:
+            lookup = self.make_lookup()
+            self.branch = lookup.load_root_branch() or lookup.begin_session()
+        return self.branch
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read_call(self, request: IncomingRequest, model: str) -> IncomingCall:
+        """Return the call that a request makes. model: the session's if ""."""
+        model = model or self.options.model
+        dialect = self._find_dialect(request, model)
+        found = find_capabilities(model)
+        thinking: ThinkingPolicy = "ignore"
+        if find_provider(dialect.name).checks_thinking:
+            thinking = choose_thinking_policy(found, self.options.thinking)
+        request = replace(request, end=find_history_end(dialect, request.messages))
+        return IncomingCall(request, model, dialect, found, thinking)
+
+    def _find_dialect(self, request: IncomingRequest, model: str) -> LiveDialect:
+        """Return the dialect of the messages. The first message that shows one settles it."""
+        if self.options.dialect != "auto":
+            return find_provider(self.options.dialect).live
+        known = self.branch.history if self.branch else None
+        if known is None:
+            sign = recognize_provider(request.messages, request.system, request.tools, model)
+            self._is_dialect_settled = sign is not None
+            return detect_provider(request.messages, request.system, request.tools, model).live
+        if self._is_dialect_settled:
+            return known.dialect
+        sign = recognize_provider(request.messages[len(known) :], request.system, request.tools, model)
+        self._is_dialect_settled = sign is not None
+        if sign is None or sign.live is known.dialect:
+            return known.dialect
+        # The first messages looked like another dialect's: they are read again.
+        self._left_branch = self.branch
+        self.branch = None
+        return sign.live
+
+    def read_history(self, call: IncomingCall) -> History:
+        """Read the messages of `call` from the first on."""
+        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
+        has_tools = bool(call.request.tools)
+        history = History(call.dialect, seed, observations=self.options.observations, tools=has_tools)
+        history.extend(call.body)
+        return history
+
+    def leave_loop(self, request: IncomingRequest) -> Steps[None]:
+        """Have the rest computed off the event loop where there is much to read, or much to look through."""
+        history = None
+        tokens = 0
+        if self.branch is not None:
+            history = self.branch.history
+            tokens = self.branch.session.state.raw_track.tokens
+        beside = (request.system, request.tools)
+        if history is None:
+            new = [*request.messages, *beside]
+        else:
+            new = history.select_unseen(request.messages)
+            if history.ingested_head is None or history.ingested_head[1:] != beside:
+                new += beside
+        size = estimate_size(LARGE_BYTES, new)
+        if size >= LARGE_BYTES:
+            yield ComputeOn.LARGE_WORKER
+        elif size > INLINE_BYTES or tokens > LONG_HISTORY_TOKENS:
+            yield ComputeOn.WORKER
+
+    # -- the branch ----------------------------------------------------------------------------------------------
+
+    def load_news(self) -> Steps[StoreError | None]:
+        """Write unsaved records, and read what others wrote: a decision needs the whole log.
+
+        Return the error where the store fails. Raises ConflictError.
+        """
+        branch = self.branch
+        if not self.options.is_shared or branch is None or branch.history is None or branch.unverified:
+            return None
+        try:
+            yield from self._writer.catch_up(branch)
+        except ConflictError:
+            raise
+        except StoreError as error:
+            return error
+        except UnknownHandle:
+            # The session was deleted meanwhile: the messages begin it again.
+            self.branch = None
+        return None
+
+    def follow_history(self, call: IncomingCall) -> Steps[FollowedHistory]:
+        """Find or make the branch that `call` continues, and read its new messages. Raises ShapeMismatch."""
+        branch = self.branch
+        if branch is None or branch.history is None or branch.unverified:
+            return (yield from self._open_branch(call))
+        history = branch.history
+        common = history.count_common(call.body)
+        if self.options.is_shared and (common == len(history) or branch.diverged):
+            return (yield from self._continue_shared(branch, history, common, call))
+        if common == len(history):
+            self._ingest_turns(branch, history.extend(call.body[common:]), call)
+            return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+        if _is_amendment(branch, history, common):
+            history.truncate(history.conversation.turn_count - 1)
+            self._ingest_turns(branch, history.extend(call.body[len(history) :]), call)
+            return FollowedHistory(branch, history, HistoryChange.AMENDED)
+        return (yield from self._follow_divergence(branch, history.count_intact_turns(common), call))
+
+    def _continue_shared(
+        self, branch: SessionBranch, history: History, common: int, call: IncomingCall
+    ) -> Steps[FollowedHistory]:
+        """Continue a branch that other processes write to as well, after what they wrote.
+
+        common: leading messages of the call that were read before.
+        """
+        if common < len(history):
+            intact = min(history.count_intact_turns(common), _count_same_turns(branch, history))
+            return (yield from self._follow_divergence(branch, intact, call))
+        first = history.extend(call.body[common:])
+        if branch.diverged and not has_same_turns(branch, history):
+            return (yield from self._follow_divergence(branch, _count_same_turns(branch, history), call))
+        known = len(branch.session.state.turns)
+        if history.conversation.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
+            return (yield from self._follow_divergence(branch, known, call))
+        if branch.diverged:
+            self._adopt_branch(branch, history, call)
+        else:
+            self._ingest_turns(branch, first, call)
+        return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+
+    def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
+        """Return whether another branch has turns after the `known` ones, for which another process was asked."""
+        nodes = history.list_nodes()[known:]
+        family = self.options.family or self._session
+        try:
+            found = yield StoreCall(lambda: self._writer.store.locate(family, nodes))
+        except StoreError:
+            return False
+        return found is not None
+
+    def _open_branch(self, call: IncomingCall) -> Steps[FollowedHistory]:
+        """Find the branch of a history that is read for the first time, or begin one."""
+        history = self.read_history(call)
+        at_hand = self.branch or self._left_branch
+        self._left_branch = None
+        lookup = self._make_lookup_for(call, history)
+        if at_hand is None and self._is_new_session(history):
+            branch = lookup.begin_session()
+            self._adopt_branch(branch, history, call)
+            return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+        try:
+            branch, change = yield StoreCall(lambda: lookup.find_branch(history, at_hand))
+        except ConflictError:
+            raise
+        except StoreError as error:
+            self._faults.add_fault("store", error)
+            change = HistoryChange.CONTINUE
+            if at_hand is not None and at_hand.unverified and has_same_turns(at_hand, history):
+                # The store may have it by now: another branch would be the same session a second time.
+                branch = at_hand
+            else:
+                branch = lookup.begin_session()
+            branch.unverified = True
+        self._adopt_branch(branch, history, call)
+        return FollowedHistory(branch, history, change)
+
+    def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
+        bound = call.binds_thinking
+        return self.make_lookup(bound=bound, begun=bound and _has_thinking(history))
+
+    def _is_new_session(self, history: History) -> bool:
+        """Return whether the store is known, without waiting, to have no session for a history.
+
+        That is so where the history has no turn to be found by, and no session has the name.
+        """
+        store = self._writer.nonblocking_store
+        if not self.options.family or history.conversation.turn_count or store is None:
+            return False
+        try:
+            store.try_length(self._session)
+        except UnknownHandle:
+            return True
+        except StoreError:
+            # The next question to the store reports it.
+            return False
+        return False
+
+    def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[FollowedHistory]:
+        """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
+        history = self.read_history(call)
+        intact = min(intact, len(current.session.state.turns))
+        if current.exists and current.unsaved:
+            failed = yield from self._writer.try_write(current)
+            if failed is not None:
+                self._faults.add_fault("store", failed)
+        lookup = self._make_lookup_for(call, history)
+        branch, change = yield StoreCall(lambda: lookup.follow_divergence(current, history, intact))
+        if change is HistoryChange.CONTINUE and branch is not current and branch.session.state.turns:
+            change = HistoryChange.FORK
+        self._adopt_branch(branch, history, call)
+        return FollowedHistory(branch, history, change)
+
+    def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
+        """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
+        branch.history = history
+        known = len(branch.session.state.turns)
+        history.conversation.observations = self._settle_observations(branch)
+        # Messages that the client added after the newest turn they share belong to that turn.
+        first = known + 1
+        if 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known):
+            first = known
+        for index in range(1, min(known, history.conversation.turn_count) + 1):
+            history.conversation.adopt_tags(branch.session.state.turns[index - 1])
+            turn, sources = history.conversation.build_turn(index)
+            if index < first and _count_parts(turn) != _count_parts(branch.session.state.turns[index - 1]):
+                raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
+            history.splice.set_turn(index, sources)
+        self.branch = branch
+        branch.diverged = False
+        if self.options.shadow != branch.session.state.shadow:
+            opened = find_opened_event(branch.session.events) or self._make_lookup_for(call, history).opened
+            branch.session.record_event(msgspec.structs.replace(opened, shadow=self.options.shadow))
+        self._ingest_turns(branch, first, call)
+
+    def _settle_observations(self, branch: SessionBranch) -> ObservationRole:
+        """Return which messages were tool results in the turns of `branch`. Later messages do not change that."""
+        turns = branch.session.state.turns
+        for turn in turns:
+            if any(each.role == "user" and TOOL_OUTPUT not in each.tags for each in turn.observations):
+                return "user"
+        if self.options.observations == "auto" and len(turns) > OPENING_TURNS:
+            return "tools"
+        return self.options.observations
+
+    def _ingest_turns(self, branch: SessionBranch, first: int, call: IncomingCall) -> None:
+        pin = self._is_pinned if self.options.pin else None
+        ingest_turns(branch, first, call.request.system, call.request.tools, pin)
+
+    def _is_pinned(self, message: Mapping[str, Any]) -> bool:
+        """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""
+        assert self.options.pin is not None
+        try:
+            return bool(self.options.pin(message))
+        except Exception as error:  # noqa: BLE001 - the caller's function must not stop the caller's agent
+            failure = CallbackError(f"pin failed: {describe_error(error)}")
+            failure.__cause__ = error
+            self._faults.add_fault("callback", failure)
+            return False
+
+
+def _count_same_turns(branch: SessionBranch, history: History) -> int:
+    """Return how many leading turns branch and history share."""
+    same = 0
+    most = min(len(branch.session.state.turns), history.conversation.turn_count)
+    while same < most and history.get_node(same + 1) == branch.nodes.get(same + 1):
+        same += 1
+    return same
+
+
+def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
+    """Return whether only the ending of the newest turn differs, and nothing of it that is hidden.
+
+    common: leading messages that are unchanged.
+    """
+    newest = history.conversation.turn_count
+    if not newest or history.count_intact_turns(common) != newest - 1:
+        return False
+    if common < history.conversation.find_answer_end(newest):
+        return False
+    hidden = [key for key in branch.session.state.hidden if key[0] == newest]
+    return all(place < common for place in history.splice.find_messages(hidden))
+
+
+def _has_thinking(history: History) -> bool:
+    conversation = history.conversation
+    return any(has_bound_thinking(conversation.build_turn(index)[0]) for index in range(1, conversation.turn_count + 1))
+
+
+def _count_parts(turn: Turn) -> tuple[int, int]:
+    """Return the numbers of results and of the user's messages in `turn`."""
+    return len(turn.observations), len(turn.interjections)

@@ -1,0 +1,72 @@
+"""Make the logs of one context manager: under its strategy and prices, with its extractors and redaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from elision.engine import Log, LogSetup
+from elision.errors import CallbackError
+from elision.manager import recall_tools
+from elision.manager.context_options import Options
+from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
+from elision.strategies.spec import describe_strategy
+from elision.trajectory.events import Event, SessionOpened
+from elision.trajectory.tokens import Sizer, make_counter
+
+
+class LogFactory:
+    """Makes logs.
+
+    notes: what the diagnostics of every call say about the options. extractor_failures: why the user's extractors
+    failed, until the diagnostics report it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.strategy = options.build_strategy()
+        self.sizer = Sizer(make_counter(options.tokens))
+        self.prices = options.find_prices()
+        #: A list of its own: the table is a key in a cache, which must not keep the session in memory.
+        self.extractor_failures: list[CallbackError] = []
+        # Without the user's it stays the built-in table, in whose cache the digest finds what placeholders looked up.
+        self.extractors = options.extractor_table
+        if options.extractors:
+            self.extractors = replace(self.extractors, report=self.extractor_failures.append)
+        missing_prices = options.describe_missing_prices()
+        self.notes = (missing_prices,) if missing_prices else ()
+
+    def make_log(self, events: Sequence[Event]) -> Log:
+        """Return the log that has `events`."""
+        strategy = self.strategy
+        opened = find_opened_event(events)
+        if opened is not None:
+            # Whether placeholders name handles was fixed when the session began.
+            strategy = replace(strategy, handles=opened.handles)
+        setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
+        return Log.fold(events, setup)
+
+    def make_opened_event(self, *, bound: bool = False, begun: bool = False) -> SessionOpened:
+        """Return the first record of a new log.
+
+        bound: whether the model binds its thinking to the messages before it. begun: whether the history has such
+        thinking already.
+        """
+        handles = self.strategy.handles
+        offer = recall_tools.settle_offer(self.options, handles=handles, bound=bound, begun=begun)
+        return SessionOpened(
+            strategy=describe_strategy(self.strategy),
+            dialect=self.options.dialect,
+            handles=handles and offer != "never",
+            offer=offer,
+            tools=RECALL_TOOL_DEFINITIONS if offer in ("first", "start") else (),
+            shadow=self.options.shadow,
+        )
+
+
+def find_opened_event(events: Sequence[Event]) -> SessionOpened | None:
+    """Return the first record that says how the session was opened."""
+    for event in events:
+        if isinstance(event, SessionOpened):
+            return event
+    return None
