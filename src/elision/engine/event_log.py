@@ -136,7 +136,7 @@ class Log:
         to be learned again then, so the whole log is folded anew.
         """
         events = list(events)
-        if not self._only_adds(events):
+        if not _only_add(events, self.state.turns):
             return Log.fold([*self.events, *events], self.setup)
         chosen, reworded = _choose_turn_versions(events, self.state.turns)
         for event in events:
@@ -190,17 +190,6 @@ class Log:
         """Record a summary that was paid for in a pass that is not in the log."""
         self.events.append(failed)
         self._record_failure(failed)
-
-    def _only_adds(self, events: Iterable[Event]) -> bool:
-        """Return whether `events` leave every turn of the log as it is, but for the user's words after the newest."""
-        known = self.state.turns
-        newest = dict(enumerate(known[-1:], start=len(known)))
-        for event in events:
-            if isinstance(event, TurnAmended) and event.turn.index in newest:
-                if not newest[event.turn.index].has_only_new_user_words(event.turn):
-                    return False
-                newest[event.turn.index] = event.turn
-        return True
 
     # -- the fold ------------------------------------------------------------------------------------------------
 
@@ -364,19 +353,14 @@ class Log:
 
     def writes_for_an_hour(self, terms: CallTerms) -> bool:
         """Return whether all that the next request writes to the cache lives an hour."""
-        newest = self._find_hour_turn(terms)
+        newest = self.reports.find_hour_turn(terms.hour_turn)
         return newest is not None and newest >= len(self.state.turns)
-
-    def _find_hour_turn(self, terms: CallTerms) -> int | None:
-        """Return the newest turn whose cache entries live an hour, by the client's request or the provider's report."""
-        turns = [turn for turn in (terms.hour_turn, self.reports.hour_turn) if turn is not None]
-        return max(turns, default=None)
 
     def _mark_view(self, view: View, terms: CallTerms) -> View:
         """Return the view with the breakpoints of its request, and how long their cache entries live."""
         if terms.no_cache_marks and not (self.state.is_edited or terms.breakpoints == "always"):
             return replace(view, marks=())
-        turn = self._find_hour_turn(terms)
+        turn = self.reports.find_hour_turn(terms.hour_turn)
         if turn is None:
             return view
         if turn >= len(self.state.turns):
@@ -392,6 +376,17 @@ def bill_summary_call(prices: Prices, input: int, cached: int, output: int, usd:
     if usd is None:
         return bill
     return replace(bill, usd=usd)
+
+
+def _only_add(events: Iterable[Event], known: Sequence[Turn]) -> bool:
+    """Return whether `events` leave each of the `known` turns as it is, but for the user's words after the newest."""
+    newest = dict(enumerate(known[-1:], start=len(known)))
+    for event in events:
+        if isinstance(event, TurnAmended) and event.turn.index in newest:
+            if not newest[event.turn.index].has_only_new_user_words(event.turn):
+                return False
+            newest[event.turn.index] = event.turn
+    return True
 
 
 def _choose_turn_versions(events: Iterable[Event], known: Sequence[Turn]) -> tuple[dict[int, Turn], set[int]]:

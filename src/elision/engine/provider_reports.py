@@ -26,6 +26,11 @@ class ProviderReports:
         #: The newest prompt that was reported, and the model of its request.
         self._newest: tuple[View, str] | None = None
 
+    def find_hour_turn(self, asked: int | None) -> int | None:
+        """Return the newest turn whose cache entries live an hour. asked: the one that the client asks for."""
+        turns = [turn for turn in (asked, self.hour_turn) if turn is not None]
+        return max(turns, default=None)
+
     def add_prompt(self, view: View, model: str, tokens: int) -> None:
         """Correct our count: the provider counted `tokens` for the prompt of `view`."""
         before, reported_model = self._newest or (None, "")
