@@ -83,7 +83,7 @@ class PreparedCalls:
         started = time.perf_counter()
         self._preparer.reports.faults = []
         try:
-            view = yield from self._step(incoming, model, started, admit)
+            view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
         except Exception as error:
@@ -106,7 +106,7 @@ class PreparedCalls:
         self.finish_call(view)
         return view
 
-    def _step(
+    def step(
         self, incoming: IncomingRequest, model: str, started: float, admit: AdmissionCheck | None
     ) -> Steps[ContextView]:
         """Make one call: load, follow, decide, summarize, append, render.
