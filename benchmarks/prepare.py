@@ -23,7 +23,7 @@ from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import ContextManager
 from elision.engine import Log
-from elision.manager import preparation, prepared_calls
+from elision.manager import follow_history, prepared_calls
 from elision.manager.history import History
 from elision.manager.summary_worker import SummaryRunner
 from elision.stores.packing import Packer
@@ -48,7 +48,7 @@ PARTS: tuple[Part, ...] = (
     ("counting tokens", VocabularyCounter, "count"),
     ("comparing with what was read", History, "count_common"),
     ("reading what is new", History, "extend"),
-    ("turns, head, guards", preparation, "ingest_turns"),
+    ("turns, head, guards", follow_history, "ingest_turns"),
     ("deciding; placeholders and gists", Policy, "plan_pass"),
     ("summaries (the digest)", SummaryRunner, "request_summary"),
     ("bills, raw and ours", Log, "record_call"),

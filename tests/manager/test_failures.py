@@ -571,7 +571,7 @@ def test_a_pass_that_is_cancelled_leaves_a_sound_session() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["elision.manager.preparation.ingest_turns", "elision.engine.event_log.Log.record_call"]
+    "place", ["elision.manager.follow_history.ingest_turns", "elision.engine.event_log.Log.record_call"]
 )
 def test_a_pass_that_is_interrupted_leaves_a_sound_session(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of reading or deciding: nothing is left out of the next view."""

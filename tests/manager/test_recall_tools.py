@@ -156,7 +156,7 @@ def test_the_definitions_of_the_time_stay(monkeypatch: pytest.MonkeyPatch) -> No
     store = MemoryStore()
     before = prepared(manager(store, "first"), "openai", 5).added_tools
     later = ({"name": "elision_recall", "description": "", "input_schema": {}},)
-    monkeypatch.setattr("elision.manager.preparation.RECALL_TOOL_DEFINITIONS", later)
+    monkeypatch.setattr("elision.manager.log_factory.RECALL_TOOL_DEFINITIONS", later)
     assert prepared(manager(store, "first"), "openai", 6).added_tools == before
     assert len(prepared(manager(store, "first", session="other"), "openai", 6).added_tools) == 1
 

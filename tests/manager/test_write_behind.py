@@ -195,7 +195,7 @@ def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert context.settle() is None
     context.prepare(make_history("openai", 2))
     with monkeypatch.context() as patch:
-        patch.setattr("elision.manager.preparation.write_or_read_others", lambda *_: 1 / 0)
+        patch.setattr("elision.manager.shared_log.LogWriter._write_or_read_others", lambda *_: 1 / 0)
         fault = context.settle()
     assert fault is not None
     assert (fault.kind, fault.cause) == ("engine", "ZeroDivisionError")
