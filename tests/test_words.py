@@ -15,12 +15,13 @@ MEASURE = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "measure_word
 
 #: Module names that several folders have, as the modules are the same thing for two providers, stores or doors.
 SAME_THING = {
-    "openai_chat": "the same for each provider",
-    "openai_responses": "the same for each provider",
     "parse": "the same for each provider",
     "render": "the same for each provider",
     "live": "the same for each provider",
     "record": "the same for each provider",
+    "errors": "the same for each provider, and the project's own",
+    "stream": "the same for each provider",
+    "observe": "the same for each provider",
     "store": "the same for each kind of store, and the command of that name",
     "app": "the application of the gateway, and of the command line",
     "calibrate": "the lab's, and the command of that name",

@@ -16,7 +16,7 @@ import msgspec
 from elision.providers.provider import Api
 from elision.testing.playback import PATHS
 from elision.testing.request_checks import find_problems
-from tests.gateway.recalling.provider_responses import ProviderResponse, ResponsePart, render_raw
+from tests.providers.streaming.provider_responses import ProviderResponse, ResponsePart, render_raw
 
 Json = dict[str, Any]
 RECALL, SEARCH = "elision_recall", "elision_search"

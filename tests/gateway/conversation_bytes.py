@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elision.gateway.sse import format_event
 from elision.providers.provider import Api
+from elision.providers.streaming.sse import format_event
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.refusal import Refusal

@@ -30,8 +30,8 @@ from tests.gateway.random_requests import (
     SeenRequest,
     TrialReport,
 )
-from tests.gateway.recalling.provider_responses import parse_as_client
-from tests.gateway.recalling.test_response_merger import said
+from tests.gateway.test_response_merger import said
+from tests.providers.streaming.provider_responses import parse_as_client
 
 
 class TalkingProvider(RandomProvider):

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.error_responses import MAX_MESSAGE_CHARS, make_error_response, make_stream_error
-from elision.gateway.sse import SseFrame, format_event
 from elision.providers.provider import Api
+from elision.providers.streaming.sse import SseFrame, format_event
 from tests.summarizers.scripted_server import Reply, reply_raw, serve_script
 
 SAID = "the provider could not be reached"

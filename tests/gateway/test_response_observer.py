@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.response_observer import MAX_ERROR_CHARS, ResponseFacts, ResponseObserver
-from elision.gateway.sse import format_event
 from elision.providers.anthropic.server_clearing import ClearingReport
 from elision.providers.provider import Api
 from elision.providers.shared.signals import CacheMiss, Overflow, Transformation
+from elision.providers.streaming.sse import format_event
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.reply_spec import ReplySpec

@@ -90,7 +90,7 @@ def _acts_in_text(steps: Sequence[object]) -> bool:
     return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_list_results, own))
 
 
-def _list_results(step: Json) -> list[Json]:
+def _list_results(step: Json) -> Sequence[Json]:
     return mappings_in(mapping_in(step.get("observation")).get("results"))
 
 

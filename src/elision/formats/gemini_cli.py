@@ -9,7 +9,7 @@ API. Source: `packages/core/src/services/chatRecordingService.ts`, `chatRecordin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -223,7 +223,7 @@ def _feed_chat(assembler: Assembler, chat: _RecordedChat) -> None:
             assembler.add_compaction(summary=chat.summaries[id])
 
 
-def _add_model_message(assembler: Assembler, line: JsonLine, parts: list[Json], clock: float | None) -> None:
+def _add_model_message(assembler: Assembler, line: JsonLine, parts: Sequence[Json], clock: float | None) -> None:
     message = line.value
     calls: dict[str, Action] = {}
     for call in mappings_in(message.get("toolCalls")):
@@ -276,7 +276,7 @@ def _read_usage(value: object) -> Usage | None:
 # -- parts of the Gemini API ------------------------------------------------------------------------------------------
 
 
-def _find_contents(value: Any) -> list[Json]:
+def _find_contents(value: Any) -> Sequence[Json]:
     """Return the contents that a saved conversation holds; [] if it is none."""
     held = mapping_in(value)
     listed = value
@@ -290,7 +290,7 @@ def _find_contents(value: Any) -> list[Json]:
     return []
 
 
-def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
+def _feed_contents(assembler: Assembler, contents: Sequence[Json]) -> None:
     waiting: list[tuple[str, str]] = []
     for number, each in enumerate(contents, start=1):
         parts = _list_parts(each.get("parts"))
@@ -307,7 +307,7 @@ def _feed_contents(assembler: Assembler, contents: list[Json]) -> None:
         assembler.add_user(_read_content(parts))
 
 
-def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action], number: int) -> None:
+def _add_response(assembler: Assembler, parts: Sequence[Json], actions: list[Action], number: int) -> None:
     """Add a content of the model. Two with nothing between them are one response."""
     reasoning = "\n".join(_list_thoughts(parts))
     if assembler.is_unanswered:
@@ -316,7 +316,7 @@ def _add_response(assembler: Assembler, parts: list[Json], actions: list[Action]
         assembler.add_assistant(_read_content(parts), reasoning=reasoning, actions=actions, line=number)
 
 
-def _list_parts(value: object) -> list[Json]:
+def _list_parts(value: object) -> Sequence[Json]:
     """Return the parts of a PartListUnion: a text, a part, or a list of both."""
     if isinstance(value, str):
         if value:
@@ -329,7 +329,7 @@ def _list_parts(value: object) -> list[Json]:
     return []
 
 
-def _read_content(parts: list[Json]) -> Content:
+def _read_content(parts: Sequence[Json]) -> Content:
     """Return what parts say beside calls, results and thoughts. Pictures and unknown parts are kept opaque."""
     said: list[Any] = []
     for part in parts:
@@ -347,7 +347,7 @@ def _join_texts(value: object) -> str:
     return "\n".join(part["text"] for part in _list_parts(value) if isinstance(part.get("text"), str))
 
 
-def _list_thoughts(parts: list[Json]) -> list[str]:
+def _list_thoughts(parts: Sequence[Json]) -> list[str]:
     return [part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str)]
 
 
@@ -358,7 +358,7 @@ def _read_call(call: Mapping[str, Any]) -> Action:
 
 
 def _read_results(
-    parts: list[Json], waiting: list[tuple[str, str]] | None = None
+    parts: Sequence[Json], waiting: list[tuple[str, str]] | None = None
 ) -> Iterator[tuple[str, Content, bool | None]]:
     """Yield (call, what was shown, whether it failed) of each response among `parts`.
 

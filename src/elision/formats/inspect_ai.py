@@ -6,7 +6,7 @@ sample: a model event holds the message that it brought forth, whose id leads ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +116,7 @@ def _read_zip_samples(members: ZipMembers, document: Document) -> Iterator[_Samp
             continue
         place = f"{document.path}!{name}"
         try:
-            value = mapping_in(_read_member_json(members, document, name))
+            value: Json = mapping_in(_read_member_json(members, document, name))
             if not whole:
                 value = _join_chunks(members, document, name, value)
             yield _Sample(place, None, value)
@@ -272,7 +272,7 @@ class _SampleFeeder:
         )
 
 
-def _collect_calls(events: list[Json]) -> Mapping[str, _ModelCall]:
+def _collect_calls(events: Sequence[Json]) -> Mapping[str, _ModelCall]:
     """Return message id -> the call that produced it. Calls that failed and were retried are left out."""
     calls: dict[str, _ModelCall] = {}
     compacted: int | None = None

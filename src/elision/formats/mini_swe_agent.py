@@ -7,7 +7,7 @@ printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -69,7 +69,7 @@ class MiniSweAgentReader:
 class _RunFeeder:
     """Gives the messages of one run to the assembler, one by one."""
 
-    def __init__(self, assembler: Assembler, messages: list[Json]) -> None:
+    def __init__(self, assembler: Assembler, messages: Sequence[Json]) -> None:
         self.assembler = assembler
         self._counted = PromptTokens.detect(_get_response(message).get("usage") for message in messages)
         self._open_calls: list[str] = []
@@ -155,7 +155,7 @@ _HANDLERS = {
 }
 
 
-def _acts_by_tools(messages: list[Json]) -> bool:
+def _acts_by_tools(messages: Sequence[Json]) -> bool:
     return any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
 
 

@@ -10,7 +10,7 @@ anomalyco/opencode.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -149,7 +149,7 @@ class _SessionRun:
                 self.assembler.add_system(make_content("\n".join(map(text_in, prompt))))
                 return
 
-    def take_message(self, info: Json, parts: list[Json], number: int) -> None:
+    def take_message(self, info: Json, parts: Sequence[Json], number: int) -> None:
         """Take the next message."""
         if info.get("role") == "user":
             self.assembler.add_user(join_contents(map(_read_user_content, parts)))
@@ -158,13 +158,13 @@ class _SessionRun:
         elif not info.get("error") or _has_words(parts):
             self._add_assistant(info, parts, number)
 
-    def _add_summary(self, info: Json, parts: list[Json]) -> None:
+    def _add_summary(self, info: Json, parts: Sequence[Json]) -> None:
         finished = _list_finish_parts(parts)
         usage = self._read_usage(finished[0] if finished else info)
         summary = join_lines(text_in(part.get("text")) for part in parts if part.get("type") == "text")
         self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
-    def _add_assistant(self, info: Json, parts: list[Json], number: int) -> None:
+    def _add_assistant(self, info: Json, parts: Sequence[Json], number: int) -> None:
         """Add a turn for each step.
 
         The first request started when the message began, a later one when the results before it were complete.
@@ -204,7 +204,7 @@ class _SessionRun:
         return self.counted.parse_usage(tokens.litellm_counts, usd=tokens.usd)
 
 
-def _split_steps(parts: list[Json]) -> list[list[Json]]:
+def _split_steps(parts: Sequence[Json]) -> list[list[Json]]:
     """Return the parts of each request; a message without steps is one."""
     steps: list[list[Json]] = [[]]
     for part in parts:
@@ -215,12 +215,12 @@ def _split_steps(parts: list[Json]) -> list[list[Json]]:
     return [step for step in steps if step] or [[]]
 
 
-def _has_words(parts: list[Json]) -> bool:
+def _has_words(parts: Sequence[Json]) -> bool:
     """Return whether a message that failed or was aborted said something: opencode sends no other again."""
     return any(part.get("type") in ("text", "tool") for part in parts)
 
 
-def _list_finish_parts(parts: list[Json]) -> list[Json]:
+def _list_finish_parts(parts: Sequence[Json]) -> list[Json]:
     return [part for part in parts if part.get("type") == "step-finish"]
 
 

@@ -6,7 +6,7 @@ user and the environment; the agent never sees them, so they are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from elision.errors import FormatError
@@ -129,7 +129,8 @@ def _feed_message(assembler: Assembler, message: Json, at: float | None, number:
     elif role == "system":
         assembler.add_system(said)
     elif role == "tool":
-        for result in _select_agents_own(mappings_in(message.get("tool_messages")) or [message]):
+        results: Sequence[Json] = mappings_in(message.get("tool_messages"))
+        for result in _select_agents_own(results or [message]):
             _add_result(assembler, result, number)
     else:
         assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", number)

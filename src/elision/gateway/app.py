@@ -22,6 +22,7 @@ from elision.gateway.routes import find_route
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.wire import ClientRequest, Headers, RequestService
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -243,9 +244,8 @@ class _ClientExchange:
                 await self.reply.send(make_stream_error(api, str(problem)))
                 await self.reply.finish()
             return
-        # Anthropic has a status of its own for having no room.
-        if api == "anthropic" and problem.cause == "busy":
-            status = 529
+        if api is not None and problem.cause == "busy":
+            status = PROVIDERS[api].host.busy_status
         else:
             status = problem.status
         status, named, body = make_error_response(

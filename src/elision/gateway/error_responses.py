@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from elision.gateway.sse import format_event
-from elision.providers.provider import Api
+from elision.providers.provider import Api, Provider
+from elision.providers.provider_table import DEFAULT_PROVIDER, PROVIDERS
 
 #: Characters of a message; it may quote what a network library or a provider says.
 MAX_MESSAGE_CHARS: Final = 1_000
@@ -22,88 +22,60 @@ MAX_MESSAGE_CHARS: Final = 1_000
 class _StatusText:
     """The texts of a status.
 
-    kind: one word, where the cause has none. anthropic: the type of Anthropic's errors; openai: of OpenAI's.
-    remedy: what to do, where the message does not say it.
+    kind: one word, where the cause has none. remedy: what to do, where the message does not say it.
     """
 
     kind: str
-    anthropic: str
-    openai: str
     remedy: str
 
 
-# Types: anthropic 2.12 `ErrorType` and the documented "request_too_large"; OpenAI's are strings without a list.
 _STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
     400: _StatusText(
         kind="bad-request",
-        anthropic="invalid_request_error",
-        openai="invalid_request_error",
         remedy="Correct the request; nothing was sent to the provider.",
     ),
     401: _StatusText(
         kind="unauthorized",
-        anthropic="authentication_error",
-        openai="invalid_request_error",
         remedy="Send the token that the gateway was started with.",
     ),
     403: _StatusText(
         kind="forbidden",
-        anthropic="permission_error",
-        openai="invalid_request_error",
         remedy="Ask whoever runs the gateway to allow it.",
     ),
     404: _StatusText(
         kind="not-found",
-        anthropic="not_found_error",
-        openai="invalid_request_error",
         remedy="Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1.",
     ),
     408: _StatusText(
         kind="request-timeout",
-        anthropic="timeout_error",
-        openai="invalid_request_error",
         remedy="Send the request again; its body came too slowly.",
     ),
     413: _StatusText(
         kind="too-large",
-        anthropic="request_too_large",
-        openai="invalid_request_error",
         remedy="Send a smaller request, or have the gateway's limit raised (max_body_bytes).",
     ),
     429: _StatusText(
         kind="limit",
-        anthropic="rate_limit_error",
-        openai="rate_limit_error",
         remedy="Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help.",
     ),
     500: _StatusText(
         kind="internal",
-        anthropic="api_error",
-        openai="server_error",
         remedy="Send the header `x-elision: off` to pass the gateway by, and report this.",
     ),
     502: _StatusText(
         kind="upstream",
-        anthropic="api_error",
-        openai="server_error",
         remedy="Try again; if it stays so, `elision serve --check` tries the providers.",
     ),
     503: _StatusText(
         kind="unavailable",
-        anthropic="api_error",
-        openai="server_error",
         remedy="Try again in a moment.",
     ),
     504: _StatusText(
         kind="upstream-timeout",
-        anthropic="timeout_error",
-        openai="server_error",
         remedy="Try again; streamed answers need no long time limit.",
     ),
     529: _StatusText(
         kind="overloaded",
-        anthropic="overloaded_error",
-        openai="server_error",
         remedy="Try again in a moment.",
     ),
 }
@@ -128,7 +100,9 @@ def make_error_response(
     """
     words = _STATUS_TEXTS.get(status) or (_ANY_REQUEST if status < 500 else _ANY_FAILURE)
     kind = kind or words.kind
-    body = _make_error_body(api, words, _make_sentence(message, remedy or words.remedy), kind)
+    body = _find_provider(api).host.make_error_body(
+        status, _make_sentence(message, remedy or words.remedy), f"elision_{kind}"
+    )
     headers = {"content-type": "application/json", "x-elision-error": kind}
     if retry_after is not None:
         headers["retry-after"] = f"{retry_after:g}"
@@ -139,23 +113,16 @@ def make_error_response(
 
 def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> bytes:
     """Return an event that ends an incomplete stream; clients raise it. sequence: its number, for Responses."""
-    body = _make_error_body(
-        api, _STATUS_TEXTS[502], _make_sentence(message, "The answer is not complete: send the request again."), "cut"
-    )
-    if api == "anthropic":
-        return format_event(json.dumps(body, ensure_ascii=False).encode(), "error")
-    if api == "openai-responses":
-        # As their types say, and as they are: with an `error` inside, which is what clients look for.
-        fields = {name: body["error"][name] for name in ("code", "message", "param")}
-        event = {"type": "error", **fields, "error": body["error"], "sequence_number": sequence}
-        return format_event(json.dumps(event, ensure_ascii=False).encode(), "error")
-    return format_event(json.dumps(body, ensure_ascii=False).encode())
+    provider = _find_provider(api)
+    sentence = _make_sentence(message, "The answer is not complete: send the request again.")
+    return provider.make_stream_error(provider.host.make_error_body(502, sentence, "elision_cut"), sequence)
 
 
-def _make_error_body(api: Api | None, words: _StatusText, sentence: str, kind: str) -> dict[str, Any]:
-    if api == "anthropic":
-        return {"type": "error", "error": {"type": words.anthropic, "message": sentence}}
-    return {"error": {"message": sentence, "type": words.openai, "param": None, "code": f"elision_{kind}"}}
+def _find_provider(api: Api | None) -> Provider:
+    """Return the provider whose format an error has; the default one's on a path of no API."""
+    if api is None:
+        return DEFAULT_PROVIDER
+    return PROVIDERS[api]
 
 
 def _make_sentence(message: str, remedy: str) -> str:

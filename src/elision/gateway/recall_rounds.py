@@ -12,14 +12,15 @@ from elision.gateway import header_fields
 from elision.gateway.call_recorder import CallRecorder
 from elision.gateway.decompression import ENCODINGS, StreamDecompressor
 from elision.gateway.json_patch import encode_json
-from elision.gateway.recalling import RecallCall, ResponseMerger, RoundOutcome
 from elision.gateway.reply_writer import ReplyWriter
+from elision.gateway.response_merger import ResponseMerger
 from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import UpstreamError, UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.providers.live.parsed_message import ParsedMessage
+from elision.providers.streaming.rounds import RecallCall, RoundOutcome
 
 #: Requests to the provider for one response: a model that does nothing but recall is stopped there.
 MAX_ROUNDS: Final = 8

@@ -9,23 +9,24 @@ what cannot be read is skipped.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from elision.gateway.decompression import StreamDecompressor
-from elision.gateway.sse import FrameSplitter, SseFrame
 from elision.gateway.upstream import UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.manager.reported_usage import find_usage
-from elision.providers.anthropic.server_clearing import ClearingReport, parse_clearing_report
+from elision.providers.anthropic.server_clearing import ClearingReport
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared import signals
-from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
+from elision.providers.shared.json_reading import Json, mapping_in, text_in
+from elision.providers.streaming.response_findings import ResponseFindings
+from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.redact import Redaction
 from elision.trajectory.usage import Usage
@@ -85,7 +86,7 @@ class ResponseObserver:
     def __init__(
         self, api: Api | None, *, status: int, content_type: str, encoding: str = "", limit: int = MAX_KEPT_BYTES
     ) -> None:
-        self._findings = _Findings(is_refused=status >= 400)
+        self._findings = ResponseFindings(is_refused=status >= 400)
         self._api = api
         self._limit = limit
         self._is_stream = content_type.strip().lower().startswith("text/event-stream")
@@ -134,7 +135,7 @@ class ResponseObserver:
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
         try:
-            return self._findings.to_facts()
+            return _make_facts(self._findings)
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
             return ResponseFacts()
@@ -169,59 +170,27 @@ class ResponseObserver:
 # -- what was heard ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Findings:
-    """What a response has reported so far, in the provider's words.
-
-    is_refused: the status is an error's. usage: its counts, later ones over earlier ones. has_ended: it is complete.
-    failure:    the error's body, None while there is none.
-    """
-
-    is_refused: bool
-    usage: dict[str, Any] = field(default_factory=dict)
-    has_ended: bool = False
-    failure: Any = None
-    stop_reason: str = ""
-    model: str = ""
-    response_id: str = ""
-    cache_miss: signals.CacheMiss | None = None
-    transformations: tuple[signals.Transformation, ...] = ()
-    cleared: ClearingReport | None = None
-
-    def add_counts(self, usage: object) -> None:
-        """Add counts; those that a provider leaves out, or sends as null, keep their value."""
-        self.usage |= {name: count for name, count in mapping_in(usage).items() if count is not None}
-
-    def add_response(self, body: Json) -> None:
-        """Add the fields that responses of every API have at the top."""
-        self.add_counts(body.get("usage"))
-        self.response_id = text_in(body.get("id")) or self.response_id
-        self.model = text_in(body.get("model")) or self.model
-        self.cache_miss = signals.parse_cache_miss(body) or self.cache_miss
-        self.transformations = signals.parse_transformations(body) or self.transformations
-        self.cleared = parse_clearing_report(body) or self.cleared
-
-    def to_facts(self) -> ResponseFacts:
-        failure = self.failure
-        if failure is not None:
-            told = failure
-        elif self.stop_reason:
-            told = {"stop_reason": self.stop_reason}
-        else:
-            told = None
-        return ResponseFacts(
-            usage=find_usage(self.usage) if self.usage else None,
-            is_complete=self.has_ended and failure is None and not self.is_refused,
-            overflow=signals.parse_overflow(told),
-            cache_miss=self.cache_miss,
-            transformations=self.transformations,
-            cleared=self.cleared,
-            unbound_thinking=signals.find_unbound_thinking(failure),
-            response_id=self.response_id,
-            stop_reason=self.stop_reason,
-            model=self.model,
-            error=_extract_error(failure),
-        )
+def _make_facts(found: ResponseFindings) -> ResponseFacts:
+    failure = found.failure
+    if failure is not None:
+        told = failure
+    elif found.stop_reason:
+        told = {"stop_reason": found.stop_reason}
+    else:
+        told = None
+    return ResponseFacts(
+        usage=find_usage(found.usage) if found.usage else None,
+        is_complete=found.has_ended and failure is None and not found.is_refused,
+        overflow=signals.parse_overflow(told),
+        cache_miss=found.cache_miss,
+        transformations=found.transformations,
+        cleared=found.cleared,
+        unbound_thinking=signals.find_unbound_thinking(failure),
+        response_id=found.response_id,
+        stop_reason=found.stop_reason,
+        model=found.model,
+        error=_extract_error(failure),
+    )
 
 
 def _extract_error(failure: Any) -> str:
@@ -259,8 +228,8 @@ class _BodyReader(Protocol):
 class _JsonBodyReader:
     """Reads a response in one piece, when it is complete."""
 
-    def __init__(self, notes: _Findings, api: Api | None, limit: int) -> None:
-        self._findings = notes
+    def __init__(self, found: ResponseFindings, api: Api | None, limit: int) -> None:
+        self._findings = found
         self._api = api
         self._limit = limit
         self._parts: list[bytes] = []
@@ -290,36 +259,31 @@ class _JsonBodyReader:
         if self._findings.is_refused or body.get("error") is not None or body.get("type") == "error":
             self._findings.failure = body
         elif self._api is not None:
-            _BODIES[self._api](self._findings, body)
+            PROVIDERS[self._api].observer.read_body(self._findings, body)
 
 
 class _EventStreamReader:
     """Reads a response as a stream of events."""
 
-    def __init__(self, notes: _Findings, api: Api | None, limit: int) -> None:
-        self._findings = notes
+    def __init__(self, found: ResponseFindings, api: Api | None, limit: int) -> None:
+        self._findings = found
         self._splitter = FrameSplitter(limit)
         self.held_bytes = 0
-        if api is not None:
-            self._is_useful, self._read_event = _STREAMS[api]
-        else:
-            self._is_useful, self._read_event = (_is_never_useful, _ignore_event)
+        self._observer = PROVIDERS[api].observer if api is not None else None
 
     def feed(self, plain: bytes) -> None:
-        for raw, readable in self._splitter.split_raw(plain):
-            if readable and self._is_useful(self._findings, raw):
-                self._read_event(self._findings, SseFrame.parse_frame(raw))
+        for raw, is_readable in self._splitter.split_raw(plain):
+            if is_readable and self._observer is not None and self._observer.is_useful_frame(self._findings, raw):
+                self._observer.read_event(self._findings, SseFrame.parse_frame(raw))
 
     def end(self) -> None:
-        if rest := self._splitter.take_rest():
-            self._read_event(self._findings, SseFrame.parse_frame(rest))
+        rest = self._splitter.take_rest()
+        if rest and self._observer is not None:
+            self._observer.read_event(self._findings, SseFrame.parse_frame(rest))
 
 
 def _decode_without_text(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that a large body is, without the model's text; None if it is none.
-
-    Left out are parts of choices, content and output.
-    """
+    """Return a large JSON object without the fields with the model's text: parts of choices, content, output."""
     try:
         fields = _FIELDS.decode(data)
         body = {name: msgspec.json.decode(value) for name, value in fields.items() if len(memoryview(value)) <= _SMALL}
@@ -328,141 +292,3 @@ def _decode_without_text(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return body
-
-
-def _is_never_useful(notes: _Findings, raw: bytes) -> bool:
-    """Return that no frame of an unknown API is worth reading."""
-    return False
-
-
-def _ignore_event(notes: _Findings, frame: SseFrame) -> None:
-    """Ignore the last event of a stream of an unknown API."""
-
-
-# -- chat completions --------------------------------------------------------------------------------------------------
-
-#: With `stream_options.include_usage` every chunk has `"usage":null`, most of them at their end.
-_COUNTED: Final = re.compile(rb'"usage"\s*:\s*\{')
-
-
-def _is_useful_chat_frame(notes: _Findings, raw: bytes) -> bool:
-    """Return whether it is the first chunk, or has counts, a finish reason, an error or the end.
-
-    Text inside a chunk has its quotes escaped, so it matches none of these.
-    """
-    if not notes.response_id or b'"error"' in raw:
-        return True
-    counts = not raw.endswith(b'"usage":null}\n\n') and b'"usage"' in raw and _COUNTED.search(raw) is not None
-    return counts or not (b'finish_reason":null' in raw or b'finish_reason": null' in raw)
-
-
-def _read_chat_event(notes: _Findings, frame: SseFrame) -> None:
-    chunk = parse_object(frame.data)
-    if chunk is None:
-        notes.has_ended = notes.has_ended or frame.data.startswith(b"[DONE]")
-        return
-    notes.add_response(chunk)
-    if chunk.get("error") is not None:
-        notes.failure = chunk
-    _read_chat_body(notes, chunk)
-
-
-def _read_chat_body(notes: _Findings, body: Json) -> None:
-    reasons = [text_in(choice.get("finish_reason")) for choice in mappings_in(body.get("choices"))]
-    if any(reasons):
-        notes.stop_reason = next(filter(None, reasons))
-        notes.has_ended = True
-
-
-# -- Responses ---------------------------------------------------------------------------------------------------------
-
-#: The last event of a stream is one of these. Servers that name no events are known by the bytes of their data.
-_LAST: Final = frozenset(("response.completed", "response.incomplete", "response.failed", "error"))
-_LAST_TYPE: Final = re.compile(rb'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
-
-
-def _is_useful_responses_frame(notes: _Findings, raw: bytes) -> bool:
-    return b"response.completed" in raw or b"response.incomplete" in raw or b"response.failed" in raw or b"error" in raw
-
-
-def _read_responses_event(notes: _Findings, frame: SseFrame) -> None:
-    if frame.event:
-        last = frame.event in _LAST
-    else:
-        last = _LAST_TYPE.search(frame.data) is not None
-    event = parse_object(frame.data) if last else None
-    if event is None:
-        return
-    if event.get("type") == "error":
-        notes.failure = event
-        return
-    response = mapping_in(event.get("response"))
-    notes.add_response(response)
-    _read_responses_body(notes, response)
-
-
-def _read_responses_body(notes: _Findings, body: Json) -> None:
-    """Read `status`, which says how the response ended; one that is queued or in progress did not."""
-    status = text_in(body.get("status"))
-    notes.stop_reason = text_in(mapping_in(body.get("incomplete_details")).get("reason")) or status
-    notes.has_ended = status in ("completed", "incomplete")
-    if status == "failed":
-        notes.failure = body
-
-
-# -- Messages ----------------------------------------------------------------------------------------------------------
-
-
-def _is_useful_anthropic_frame(notes: _Findings, raw: bytes) -> bool:
-    return b"message_" in raw or b"error" in raw
-
-
-def _read_anthropic_event(notes: _Findings, frame: SseFrame) -> None:
-    hears = _ANTHROPIC_EVENTS.get(frame.event)
-    if hears is not None and (event := parse_object(frame.data)) is not None:
-        hears(notes, event)
-
-
-def _read_message_start(notes: _Findings, event: Json) -> None:
-    notes.add_response(mapping_in(event.get("message")))
-
-
-def _read_message_delta(notes: _Findings, event: Json) -> None:
-    """Read `message_delta`: counts and edits are in the event itself, the stop reason in its delta."""
-    notes.add_response(event)
-    notes.stop_reason = text_in(mapping_in(event.get("delta")).get("stop_reason")) or notes.stop_reason
-
-
-def _read_message_stop(notes: _Findings, event: Json) -> None:
-    notes.has_ended = True
-
-
-def _read_error(notes: _Findings, event: Json) -> None:
-    notes.failure = event
-
-
-#: Its clients know events by their names, so they have them.
-_ANTHROPIC_EVENTS: Final[Mapping[str, Callable[[_Findings, Json], None]]] = {
-    "message_start": _read_message_start,
-    "message_delta": _read_message_delta,
-    "message_stop": _read_message_stop,
-    "error": _read_error,
-}
-
-
-def _read_anthropic_body(notes: _Findings, body: Json) -> None:
-    notes.stop_reason = text_in(body.get("stop_reason"))
-    notes.has_ended = True
-
-
-_BODIES: Final[Mapping[Api, Callable[[_Findings, Json], None]]] = {
-    "openai": _read_chat_body,
-    "openai-responses": _read_responses_body,
-    "anthropic": _read_anthropic_body,
-}
-#: API -> (whether a frame is worth reading, by its bytes; what it says).
-_STREAMS: Final[Mapping[Api, tuple[Callable[[_Findings, bytes], bool], Callable[[_Findings, SseFrame], None]]]] = {
-    "openai": (_is_useful_chat_frame, _read_chat_event),
-    "openai-responses": (_is_useful_responses_frame, _read_responses_event),
-    "anthropic": (_is_useful_anthropic_frame, _read_anthropic_event),
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 HostName: TypeAlias = Literal["openai", "anthropic"]
 
@@ -17,6 +17,8 @@ class Host:
     url:           its base URL, as its own clients take it.
     key_variable, url_variable: environment variables that are usual for its key and another base URL.
     make_key_headers: returns the headers that carry a key.
+    make_error_body: returns the body of an error, of its status, its message and one word for programs.
+    busy_status:   of a response that there is no room for another request.
     headers:       those that every request needs.
     own_headers:   names that only requests to it carry. own_paths: beginnings of paths that only it has, below the
                    version.
@@ -28,14 +30,27 @@ class Host:
     key_variable: str
     url_variable: str
     make_key_headers: Callable[[str], dict[str, str]]
+    make_error_body: Callable[[int, str, str], dict[str, Any]]
     headers: Mapping[str, str] = field(default_factory=dict)
     own_headers: tuple[str, ...] = ()
     own_paths: tuple[bytes, ...] = ()
     version_anywhere: bool = False
+    busy_status: int = 503
 
 
 def _make_bearer_header(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
+
+
+def _make_openai_error_body(status: int, message: str, code: str) -> dict[str, Any]:
+    """Return the body of an error; its types are strings without a list."""
+    if status == 429:
+        kind = "rate_limit_error"
+    elif status >= 500:
+        kind = "server_error"
+    else:
+        kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 OPENAI: Final = Host(
@@ -44,5 +59,6 @@ OPENAI: Final = Host(
     key_variable="OPENAI_API_KEY",
     url_variable="OPENAI_BASE_URL",
     make_key_headers=_make_bearer_header,
+    make_error_body=_make_openai_error_body,
     version_anywhere=True,
 )

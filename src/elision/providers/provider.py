@@ -12,6 +12,9 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
 from elision.providers.shared.violation import Rule
+from elision.providers.streaming.response_findings import ApiObserver
+from elision.providers.streaming.response_writer import ProviderFormat
+from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.trajectory.usage import Usage
 
 #: Names of APIs, as settings, logs and stores have them; "openai" is chat completions.
@@ -36,6 +39,10 @@ class Provider:
     takes_clear_reasoning: whether reasoning in clear text is sent back, and so counted.
     checks_thinking: whether models of this API may bind their thinking to the messages before it.
     rules:         what the API rejects. read_for_rules: reads a request once for all of them.
+    response_format: reads and writes whole responses, unstored_format those that the provider does not store.
+    make_stream:   makes a streamed response of which the gateway answers the calls of some tools, by their names.
+    observer:      reads what a response reports on its way by.
+    make_stream_error: returns the event that ends an incomplete stream, of an error's body and the event's number.
     usage_sign:    a field that only this API's usage has, as seen from the first of the table to the last.
     parse_usage:   reads a usage object; None if it is none.
     """
@@ -56,5 +63,10 @@ class Provider:
     checks_thinking: bool
     rules: Sequence[Rule]
     read_for_rules: Callable[[Mapping[str, Any]], Any]
+    response_format: ProviderFormat
+    unstored_format: ProviderFormat
+    make_stream: Callable[[frozenset[str]], StreamedResponse]
+    observer: ApiObserver
+    make_stream_error: Callable[[Mapping[str, Any], int], bytes]
     usage_sign: str
     parse_usage: Callable[[object], Usage | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from elision.providers.openai_responses.parse import parse_item, parse_usage
@@ -73,7 +73,7 @@ def parse_response(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
 
 
 def _find_stop(
-    reply: Mapping[str, Any], items: list[Mapping[str, Any]], messages: list[Mapping[str, Any]]
+    reply: Mapping[str, Any], items: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
 ) -> StopReason:
     reason = text_in(mapping_in(reply.get("incomplete_details")).get("reason"))
     if reason == "content_filter":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ def join_messages(first: AssistantMessage, second: AssistantMessage) -> Assistan
     )
 
 
-def list_items(body: Json) -> list[Json]:
+def list_items(body: Json) -> Sequence[Json]:
     """Return the input of a Responses request as items; a string is one user message."""
     given = body.get("input")
     if isinstance(given, str):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from elision.providers.anthropic.errors import make_error_body, make_stream_error
 from elision.providers.anthropic.live import LiveAnthropic
+from elision.providers.anthropic.observe import OBSERVER
 from elision.providers.anthropic.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.anthropic.render import AnthropicRenderer, render_tool
 from elision.providers.anthropic.rules import RULES, AnthropicRequest
+from elision.providers.anthropic.stream import AnthropicFormat, AnthropicStream
 from elision.providers.host import Host
 from elision.providers.provider import Provider
 
@@ -18,6 +21,8 @@ _HOST: Final = Host(
     key_variable="ANTHROPIC_API_KEY",
     url_variable="ANTHROPIC_BASE_URL",
     make_key_headers=lambda key: {"x-api-key": key},
+    make_error_body=make_error_body,
+    busy_status=529,
     headers={"anthropic-version": "2023-06-01"},
     own_headers=("anthropic-version", "anthropic-beta", "x-api-key"),
     own_paths=(b"/messages/",),
@@ -39,6 +44,11 @@ ANTHROPIC: Final = Provider(
     checks_thinking=True,
     rules=RULES,
     read_for_rules=AnthropicRequest,
+    response_format=AnthropicFormat(),
+    unstored_format=AnthropicFormat(),
+    make_stream=AnthropicStream,
+    observer=OBSERVER,
+    make_stream_error=make_stream_error,
     usage_sign="input_tokens",
     parse_usage=parse_usage,
 )

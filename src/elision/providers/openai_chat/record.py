@@ -6,10 +6,13 @@ import re
 from typing import Final
 
 from elision.providers.host import OPENAI
+from elision.providers.openai_chat.errors import make_stream_error
 from elision.providers.openai_chat.live import LiveOpenAIChat
+from elision.providers.openai_chat.observe import OBSERVER
 from elision.providers.openai_chat.parse import defines_tool, parse_usage
 from elision.providers.openai_chat.render import OpenAIChatRenderer, render_tool
 from elision.providers.openai_chat.rules import RULES
+from elision.providers.openai_chat.stream import ChatFormat, ChatStream
 from elision.providers.provider import Provider
 from elision.providers.shared.model_names import OPENAI_MODELS
 
@@ -31,6 +34,11 @@ OPENAI_CHAT: Final = Provider(
     checks_thinking=False,
     rules=RULES,
     read_for_rules=lambda request: request,
+    response_format=ChatFormat(),
+    unstored_format=ChatFormat(),
+    make_stream=ChatStream,
+    observer=OBSERVER,
+    make_stream_error=make_stream_error,
     usage_sign="prompt_tokens",
     parse_usage=parse_usage,
 )

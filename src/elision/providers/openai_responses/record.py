@@ -6,10 +6,13 @@ import re
 from typing import Final
 
 from elision.providers.host import OPENAI
+from elision.providers.openai_responses.errors import make_stream_error
 from elision.providers.openai_responses.live import LiveOpenAIResponses
+from elision.providers.openai_responses.observe import OBSERVER
 from elision.providers.openai_responses.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.openai_responses.render import OpenAIResponsesRenderer, render_tool
 from elision.providers.openai_responses.rules import RULES
+from elision.providers.openai_responses.stream import ResponsesFormat, ResponsesStream
 from elision.providers.provider import Provider
 from elision.providers.shared.model_names import OPENAI_MODELS
 
@@ -30,6 +33,11 @@ OPENAI_RESPONSES: Final = Provider(
     checks_thinking=False,
     rules=RULES,
     read_for_rules=lambda request: request,
+    response_format=ResponsesFormat(),
+    unstored_format=ResponsesFormat(stored=False),
+    make_stream=ResponsesStream,
+    observer=OBSERVER,
+    make_stream_error=make_stream_error,
     usage_sign="input_tokens_details",
     parse_usage=parse_usage,
 )

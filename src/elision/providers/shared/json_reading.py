@@ -78,14 +78,14 @@ def text_in(value: object) -> str:
     return ""
 
 
-def mapping_in(value: object) -> Json:
+def mapping_in(value: object) -> dict[str, Any]:
     """Return `value` if it is a JSON object, else {}."""
     if isinstance(value, dict):
         return value
     return {}
 
 
-def mappings_in(value: object) -> list[Json]:
+def mappings_in(value: object) -> list[dict[str, Any]]:
     """Return the JSON objects of a list; [] if it is no list."""
     if isinstance(value, list):
         return [item for item in value if isinstance(item, dict)]
@@ -100,6 +100,11 @@ def list_in(value: object) -> list[Any]:
 def bool_in(value: object) -> bool | None:
     """Return `value` if it is true or false, else None."""
     return value if isinstance(value, bool) else None
+
+
+def int_in(value: object) -> int | None:
+    """Return `value` if it is a whole number, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def count_in(value: object) -> int:

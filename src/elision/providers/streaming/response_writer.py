@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from elision.gateway.recalling.json_values import dump_json
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.gateway.recalling.usage_sum import UsageSum
+from elision.providers.streaming.json_values import dump_json
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
 
 

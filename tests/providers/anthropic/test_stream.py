@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from elision.gateway.recalling import ResponseMerger
-from tests.gateway.recalling.provider_responses import (
+from elision.gateway.response_merger import ResponseMerger
+from tests.gateway.test_response_merger import relayed
+from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,
     ResponsePart,
@@ -13,7 +14,6 @@ from tests.gateway.recalling.provider_responses import (
     render_events,
     render_stream,
 )
-from tests.gateway.recalling.test_response_merger import relayed
 
 RECALL = ResponsePart(kind="recall", id="r", text="t3.1")
 PLAIN = ProviderResponse(number=1, parts=(ResponsePart(kind="text", id="m", text="It is in parser.py."),))

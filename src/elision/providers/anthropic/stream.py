@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from elision.gateway.recalling.json_values import as_int, as_list, as_object, as_objects, as_text, parse_arguments
-from elision.gateway.recalling.replacement import find_message_replacement
-from elision.gateway.recalling.response_writer import RoundEnd
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.gateway.recalling.streamed_response import StreamedResponse
-from elision.gateway.recalling.usage_sum import select_counts
+from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.json_values import parse_arguments
+from elision.providers.streaming.replacement import find_message_replacement
+from elision.providers.streaming.response_writer import RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.streamed_response import StreamedResponse
+from elision.providers.streaming.usage_sum import select_counts
 
 #: Stop reasons of a response that was stopped before the model was done.
 _TRUNCATED = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"))
@@ -30,10 +31,10 @@ class AnthropicFormat:
         content = body.get("content")
         if not isinstance(content, list):
             return RoundEnd(has_failed=True)
-        return RoundEnd(content=content, is_truncated=as_text(body.get("stop_reason")) in _TRUNCATED)
+        return RoundEnd(content=content, is_truncated=text_in(body.get("stop_reason")) in _TRUNCATED)
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
-        blocks = as_objects(content)
+        blocks = mappings_in(content)
         recalls = [block for block in blocks if _is_recall_call(block, names)]
         visible = [block for block in blocks if not _is_recall_call(block, names)]
         sent_back = _drop_unsendable(visible if truncated else blocks)
@@ -91,30 +92,30 @@ class AnthropicStream(StreamedResponse):
         self._stop_reason: object = None
 
     def read_event(self, event: Json) -> None:
-        kind = as_text(event.get("type"))
-        index = as_int(event.get("index"))
+        kind = text_in(event.get("type"))
+        index = int_in(event.get("index"))
         if kind == "content_block_delta" and index in self._blocks:
-            self._blocks[index].add_delta(as_object(event.get("delta")))
+            self._blocks[index].add_delta(mapping_in(event.get("delta")))
         elif kind == "content_block_start" and index is not None:
-            block = as_object(event.get("content_block"))
+            block = mapping_in(event.get("content_block"))
             self._blocks[index] = _ContentBlock(block)
             if _is_recall_call(block, self.names):
                 self._client_indexes[index] = None
                 self.is_holding = True
         elif kind == "message_start":
-            message = as_object(event.get("message"))
+            message = mapping_in(event.get("message"))
             self.response_id = str(message.get("id") or "")
             self.usage.update_round(message.get("usage"))
         elif kind == "message_delta":
             self.usage.update_round(event.get("usage"))
-            self._stop_reason = as_object(event.get("delta")).get("stop_reason") or self._stop_reason
+            self._stop_reason = mapping_in(event.get("delta")).get("stop_reason") or self._stop_reason
             self.has_ended = self.has_ended or self._stop_reason is not None
         elif kind == "message_stop":
             self.has_ended = True
 
     def rewrite_event(self, event: Json) -> Json | None:
-        kind = as_text(event.get("type"))
-        index = as_int(event.get("index"))
+        kind = text_in(event.get("type"))
+        index = int_in(event.get("index"))
         if index is not None:
             client_index = self._assign_index(index)
             if client_index is None:
@@ -123,7 +124,7 @@ class AnthropicStream(StreamedResponse):
         if kind == "message_start":
             return None if self.is_later_round else event
         if kind == "message_delta" and self.usage.earlier is not None:
-            return {**event, "usage": {**as_object(event.get("usage")), **select_counts(self.usage.total() or {})}}
+            return {**event, "usage": {**mapping_in(event.get("usage")), **select_counts(self.usage.total() or {})}}
         return event
 
     def _assign_index(self, index: int) -> int | None:
@@ -141,13 +142,13 @@ class AnthropicStream(StreamedResponse):
     def mark_stopped(self, event: Json) -> Json:
         if event.get("type") != "message_delta":
             return event
-        return {**event, "delta": {**as_object(event.get("delta")), "stop_reason": "end_turn"}}
+        return {**event, "delta": {**mapping_in(event.get("delta")), "stop_reason": "end_turn"}}
 
     def collect_content(self) -> list[Json]:
         return [block.assemble() for block in self._blocks.values()]
 
     def is_truncated(self) -> bool:
-        return as_text(self._stop_reason) in _TRUNCATED
+        return text_in(self._stop_reason) in _TRUNCATED
 
     def may_pass_held(self, event: Json) -> bool:
         return event.get("type") == "ping"
@@ -177,9 +178,9 @@ class _ContentBlock:
         block = {**self._start, **self._replaced_fields}
         for key, texts in self._texts.items():
             if key != "partial_json":
-                block[key] = as_text(block.get(key)) + "".join(texts)
+                block[key] = text_in(block.get(key)) + "".join(texts)
         if self._citations:
-            block["citations"] = [*as_list(block.get("citations")), *self._citations]
+            block["citations"] = [*list_in(block.get("citations")), *self._citations]
         written = "".join(self._texts.get("partial_json", ()))
         if written.strip():
             arguments = parse_arguments(written)
@@ -188,7 +189,7 @@ class _ContentBlock:
 
 
 def _is_recall_call(block: Json, names: frozenset[str]) -> bool:
-    return block.get("type") == "tool_use" and as_text(block.get("name")) in names
+    return block.get("type") == "tool_use" and text_in(block.get("name")) in names
 
 
 def _drop_unsendable(blocks: Sequence[Json]) -> list[Json]:
@@ -200,7 +201,7 @@ def _drop_unsendable(blocks: Sequence[Json]) -> list[Json]:
 
 
 def _parse_call(block: Json) -> RecallCall:
-    arguments = as_object(block.get("input"))
+    arguments = mapping_in(block.get("input"))
     if _UNREADABLE in arguments:
         arguments = {}
     return RecallCall(id=str(block.get("id")), name=str(block.get("name")), arguments=arguments)
@@ -213,5 +214,5 @@ def _render_result_blocks(pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json
 def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     """Return the message without these calls, which got no result; () if nothing is left."""
     ids = {call.id for call in calls}
-    content = _drop_unsendable([block for block in as_objects(message["content"]) if str(block.get("id")) not in ids])
+    content = _drop_unsendable([block for block in mappings_in(message["content"]) if str(block.get("id")) not in ids])
     return ({**message, "content": content},) if content else ()

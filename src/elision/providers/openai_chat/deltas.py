@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.gateway.recalling.json_values import as_int
-from elision.gateway.recalling.rounds import Json
+from elision.providers.shared.json_reading import int_in
+from elision.providers.streaming.rounds import Json
 
 #: Fields whose text is complete in every delta.
 _WHOLE = frozenset(("id", "type", "role", "index", "format"))
@@ -74,7 +74,7 @@ def _merge_list(old: Any, new: list[Any]) -> Any:
     if is_indexed_list(new):
         entries = old if isinstance(old, _IndexedEntries) else _IndexedEntries()
         for entry in new:
-            merge_delta(entries.setdefault(as_int(entry["index"]) or 0, {}), entry)
+            merge_delta(entries.setdefault(int_in(entry["index"]) or 0, {}), entry)
         return entries
     if isinstance(old, _TextPieces) and any(old):
         return [{"type": "text", "text": "".join(old)}, *new]

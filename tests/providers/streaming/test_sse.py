@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.sse import FrameSplitter, SseFrame, format_event
+from elision.providers.streaming.sse import FrameSplitter, SseFrame, format_event
 from tests.work import assert_linear
 
 _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])

@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from elision.gateway.recalling.json_values import dump_json
-from elision.gateway.recalling.response_writer import RoundEnd
-from elision.gateway.recalling.rounds import AnswerRound, Json
-from elision.gateway.recalling.usage_sum import UsageSum
-from elision.gateway.sse import FrameSplitter, SseFrame
+from elision.providers.streaming.json_values import dump_json
+from elision.providers.streaming.response_writer import RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json
+from elision.providers.streaming.sse import FrameSplitter, SseFrame
+from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
 
 #: A frame and its JSON object; None where it has none.

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.recalling import ResponseMerger, RoundOutcome
-from tests.gateway.recalling.provider_responses import (
+from elision.gateway.response_merger import ResponseMerger
+from elision.providers.streaming.rounds import RoundOutcome
+from tests.gateway.test_response_merger import relayed
+from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,
     ResponsePart,
@@ -19,7 +21,6 @@ from tests.gateway.recalling.provider_responses import (
     render_raw,
     render_stream,
 )
-from tests.gateway.recalling.test_response_merger import relayed
 
 THOUGHT = ResponsePart(kind="thinking", id="h", text="hm")
 RECALL = ResponsePart(kind="recall", id="r", text="t3.1")

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.recalling import RecallCall, ResponseMerger
-from elision.gateway.sse import FrameSplitter
+from elision.gateway.response_merger import ResponseMerger
 from elision.providers.provider import Api
-from tests.gateway.recalling.provider_responses import (
+from elision.providers.streaming.rounds import RecallCall
+from elision.providers.streaming.sse import FrameSplitter
+from tests.gateway.test_response_merger import APIS, expected, relayed, said, same, stop
+from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,
     ResponsePart,
@@ -22,7 +24,6 @@ from tests.gateway.recalling.provider_responses import (
     render_raw,
     render_stream,
 )
-from tests.gateway.recalling.test_response_merger import APIS, expected, relayed, said, same, stop
 
 TEXT = ResponsePart(kind="text", id="t", text="Let me look that up.")
 RECALL = ResponsePart(kind="recall", id="r", text="t3.1")

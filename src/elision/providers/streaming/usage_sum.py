@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.gateway.recalling.rounds import Json
+from elision.providers.streaming.rounds import Json
 
 
 class UsageSum:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from elision.gateway.recalling.json_values import as_int, as_object, as_objects, as_text, parse_arguments
-from elision.gateway.recalling.response_writer import RoundEnd
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.gateway.recalling.streamed_response import StreamedResponse
 from elision.providers.live.pieces import digest_pieces
 from elision.providers.openai_responses.live import LiveOpenAIResponses
+from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.json_values import parse_arguments
+from elision.providers.streaming.response_writer import RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.streamed_response import StreamedResponse
 
 _LIVE = LiveOpenAIResponses()
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
@@ -58,11 +59,11 @@ class ResponsesFormat:
         return RoundEnd(
             content=body["output"],
             is_truncated=status not in (None, "completed"),
-            has_failed=as_text(status) in _FAILED,
+            has_failed=text_in(status) in _FAILED,
         )
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
-        items = as_objects(content)
+        items = mappings_in(content)
         recalls = [item for item in items if _is_recall_call(item, names)]
         visible = tuple(item for item in items if not _is_recall_call(item, names))
         sent_back = visible if truncated else items
@@ -139,7 +140,7 @@ class ResponsesFormat:
 
     def _strip_unknown_id(self, item: Json) -> Json:
         """Return the item without an id that the provider does not know."""
-        if self._stored or as_text(item.get("type")) not in _NAMELESS:
+        if self._stored or text_in(item.get("type")) not in _NAMELESS:
             return item
         return {key: value for key, value in item.items() if key != "id"}
 
@@ -178,14 +179,14 @@ class ResponsesStream(StreamedResponse):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read_event(self, event: Json) -> None:
-        kind = as_text(event.get("type"))
-        index = as_int(event.get("output_index"))
+        kind = text_in(event.get("type"))
+        index = int_in(event.get("output_index"))
         if kind == "response.output_item.added" and index is not None:
-            self._record_item(index, as_object(event.get("item")), done=False)
+            self._record_item(index, mapping_in(event.get("item")), done=False)
         elif kind == "response.output_item.done" and index is not None:
-            self._record_item(index, as_object(event.get("item")), done=True)
+            self._record_item(index, mapping_in(event.get("item")), done=True)
         elif kind in _BEGINNINGS or kind in _ENDINGS:
-            self._record_lifecycle(as_object(event.get("response")), ending=kind in _ENDINGS, completed=kind)
+            self._record_lifecycle(mapping_in(event.get("response")), ending=kind in _ENDINGS, completed=kind)
 
     def _record_item(self, index: int, item: Json, *, done: bool) -> None:
         self._started_items[index] = item
@@ -211,8 +212,8 @@ class ResponsesStream(StreamedResponse):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
-        kind = as_text(event.get("type"))
-        index = as_int(event.get("output_index"))
+        kind = text_in(event.get("type"))
+        index = int_in(event.get("output_index"))
         if kind in _BEGINNINGS and self.is_later_round:
             return None
         changed = event
@@ -223,7 +224,7 @@ class ResponsesStream(StreamedResponse):
             if client_index != index:
                 changed = {**event, "output_index": client_index}
         elif kind in _ENDINGS and not self.is_unchanged:
-            changed = {**event, "response": self._rewrite_response(as_object(event.get("response")))}
+            changed = {**event, "response": self._rewrite_response(mapping_in(event.get("response")))}
         return self._renumber_sequence(changed)
 
     def _assign_index(self, index: int) -> int | None:
@@ -237,7 +238,7 @@ class ResponsesStream(StreamedResponse):
         return self._client_indexes[index]
 
     def _renumber_sequence(self, event: Json) -> Json:
-        upstream_number = as_int(event.get("sequence_number"))
+        upstream_number = int_in(event.get("sequence_number"))
         if upstream_number is None:
             return event
         number = upstream_number if self.is_unchanged else self._sequence
@@ -258,7 +259,7 @@ class ResponsesStream(StreamedResponse):
         return changed
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        if as_text(event.get("type")) in _ENDINGS:
+        if text_in(event.get("type")) in _ENDINGS:
             return None, event
         return event, None
 
@@ -267,7 +268,7 @@ class ResponsesStream(StreamedResponse):
 
     def collect_content(self) -> list[Json]:
         if not self._finished_items:
-            return as_objects(self._final_response.get("output"))
+            return mappings_in(self._final_response.get("output"))
         return [self._finished_items[index] for index in sorted(self._finished_items)]
 
     def is_truncated(self) -> bool:
@@ -276,7 +277,7 @@ class ResponsesStream(StreamedResponse):
     def has_failed_ending(self) -> bool:
         return (
             self._final_response.get("type") == "response.failed"
-            or as_text(self._final_response.get("status")) in _FAILED
+            or text_in(self._final_response.get("status")) in _FAILED
         )
 
 
@@ -286,17 +287,17 @@ def is_identifying(item: Json) -> bool:
 
 
 def _is_recall_call(item: Json, names: frozenset[str]) -> bool:
-    return item.get("type") == "function_call" and as_text(item.get("name")) in names
+    return item.get("type") == "function_call" and text_in(item.get("name")) in names
 
 
 def _has_open_calls(items: Sequence[Json]) -> bool:
     """Return whether the client has a call to answer."""
-    answered = {str(item.get("call_id")) for item in items if as_text(item.get("type")).endswith("_output")}
+    answered = {str(item.get("call_id")) for item in items if text_in(item.get("type")).endswith("_output")}
     return any(_is_client_call(item) and str(item.get("call_id", item.get("id"))) not in answered for item in items)
 
 
 def _is_client_call(item: Json) -> bool:
-    kind = as_text(item.get("type"))
+    kind = text_in(item.get("type"))
     return kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
 
 

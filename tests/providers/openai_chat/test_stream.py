@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.recalling import ResponseMerger
-from tests.gateway.recalling.provider_responses import (
+from elision.gateway.response_merger import ResponseMerger
+from tests.gateway.test_response_merger import relayed
+from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,
     ResponsePart,
@@ -16,7 +17,6 @@ from tests.gateway.recalling.provider_responses import (
     render_events,
     render_stream,
 )
-from tests.gateway.recalling.test_response_merger import relayed
 
 PLAIN = ProviderResponse(number=1, parts=(ResponsePart(kind="text", id="m", text="It is in parser.py."),))
 MORE = render_stream("openai", render_events("openai", PLAIN))

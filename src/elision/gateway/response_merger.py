@@ -1,31 +1,26 @@
-"""Merge the upstream responses of all rounds into one response for the client."""
+"""Merge the upstream responses of all rounds into one response for the client.
+
+The gateway answers calls of the recall tools, and the client gets one response of its own API:
+
+    begin_round, feed ..., end_round -> recall calls? -> add_results, begin_round ... -> done
+
+No I/O in here: bytes and values in, bytes and values out. The events of each API are in its `stream.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from elision.gateway.recalling.anthropic import AnthropicFormat, AnthropicStream
-from elision.gateway.recalling.openai_chat import ChatFormat, ChatStream
-from elision.gateway.recalling.openai_responses import ResponsesFormat, ResponsesStream
-from elision.gateway.recalling.response_writer import JsonResponse, ProviderFormat, ResponseWriter
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
-from elision.gateway.recalling.streamed_response import StreamedResponse
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
+from elision.providers.streaming.response_writer import JsonResponse, ResponseWriter
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
 
 #: The tools whose calls the gateway answers.
 RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
-
-_APIS: Final[Mapping[Api, tuple[ProviderFormat, Callable[[frozenset[str]], StreamedResponse]]]] = {
-    "anthropic": (AnthropicFormat(), AnthropicStream),
-    "openai": (ChatFormat(), ChatStream),
-    "openai-responses": (ResponsesFormat(), ResponsesStream),
-}
-
-#: Formats of responses that the provider does not store, where that makes a difference.
-_UNSTORED: Final[Mapping[Api, ProviderFormat]] = {"openai-responses": ResponsesFormat(stored=False)}
 
 
 class ResponseMerger:
@@ -45,9 +40,9 @@ class ResponseMerger:
     def __init__(
         self, api: Api, *, stream: bool, names: frozenset[str] = RECALL_TOOL_NAMES, stored: bool = True
     ) -> None:
-        format_, make_stream = _APIS[api]
-        self._format = format_ if stored else _UNSTORED.get(api, format_)
-        self._writer: ResponseWriter = make_stream(names) if stream else JsonResponse(self._format)
+        provider = PROVIDERS[api]
+        self._format = provider.response_format if stored else provider.unstored_format
+        self._writer: ResponseWriter = provider.make_stream(names) if stream else JsonResponse(self._format)
         self._tool_names = names
         self._rounds: list[AnswerRound] = []
         #: Whether the client got an error instead, which will be in no history.
@@ -128,8 +123,3 @@ class ResponseMerger:
     def keep_alive_bytes(self) -> bytes:
         """Return bytes without meaning, for a client that waits; b"" where there are none."""
         return self._writer.keep_alive_bytes
-
-
-def render_results(api: Api, pairs: Sequence[tuple[RecallCall, str]]) -> list[dict[str, Any]]:
-    """Render results of calls as request messages (Responses: items)."""
-    return list(_APIS[api][0].render_results(pairs))

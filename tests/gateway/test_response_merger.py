@@ -12,18 +12,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elision.gateway.recalling import RecallCall, Replacement, ResponseMerger, RoundOutcome, render_results
-from elision.gateway.recalling.openai_responses import is_identifying
-from elision.gateway.recalling.usage_sum import add_usage
-from elision.gateway.sse import FrameSplitter
+from elision.gateway.response_merger import ResponseMerger
+from elision.providers.openai_responses.stream import is_identifying
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.request_rules import list_new_violations
+from elision.providers.streaming.rounds import RecallCall, Replacement, RoundOutcome
+from elision.providers.streaming.sse import FrameSplitter
+from elision.providers.streaming.usage_sum import add_usage
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
-from tests.gateway.recalling.provider_responses import (
+from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,
     ResponsePart,
@@ -300,7 +302,7 @@ def _history(api: Api, outcome: RoundOutcome, replaced: Sequence[Replacement], o
         joining += found.results if found else ()
         silent = []
     spoken += silent
-    answers = render_results(api, [(call, "ran") for call in own])
+    answers = list(PROVIDERS[api].response_format.render_results([(call, "ran") for call in own]))
     after: Json = {"role": "user", "content": "And now?"}
     if api == "anthropic":
         blocks = [*joining, *(answers[0]["content"] if answers else ()), {"type": "text", "text": "And now?"}]

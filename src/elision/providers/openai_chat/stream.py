@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elision.gateway.recalling.deltas import assemble_value, is_indexed_list, merge_delta
-from elision.gateway.recalling.json_values import as_int, as_list, as_object, as_objects, as_text, parse_arguments
-from elision.gateway.recalling.replacement import find_message_replacement
-from elision.gateway.recalling.response_writer import RoundEnd
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.gateway.recalling.streamed_response import StreamedResponse
+from elision.providers.openai_chat.deltas import assemble_value, is_indexed_list, merge_delta
+from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.json_values import parse_arguments
+from elision.providers.streaming.replacement import find_message_replacement
+from elision.providers.streaming.response_writer import RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.streamed_response import StreamedResponse
 
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that identify the response.
@@ -31,14 +32,14 @@ class ChatFormat:
         choice = _first_choice(body)
         if choice is None or not isinstance(choice.get("message"), dict):
             return RoundEnd(has_failed=True)
-        return RoundEnd(content=choice["message"], is_truncated=as_text(choice.get("finish_reason")) in _TRUNCATED)
+        return RoundEnd(content=choice["message"], is_truncated=text_in(choice.get("finish_reason")) in _TRUNCATED)
 
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
-        message = _to_request_message(as_object(content))
+        message = _to_request_message(mapping_in(content))
         recalls: list[Json] = []
         others: list[Json] = []
-        for call in as_objects(message.get("tool_calls")):
-            is_recall = as_text(_get_function(call).get("name")) in names
+        for call in mappings_in(message.get("tool_calls")):
+            is_recall = text_in(_get_function(call).get("name")) in names
             (recalls if is_recall else others).append(call)
         visible = _with_calls(message, others)
         sent_back = visible if truncated else message
@@ -69,12 +70,12 @@ class ChatFormat:
     ) -> Json:
         visible = self.render_visible(rounds)[0]
         choice = dict(_first_choice(last) or _first_choice(first) or {})
-        choice["message"] = {**as_object(choice.get("message")), **visible}
+        choice["message"] = {**mapping_in(choice.get("message")), **visible}
         if not visible.get("tool_calls"):
             choice["message"].pop("tool_calls", None)
         if ended:
             choice["finish_reason"] = "stop"
-        other_choices = [other for other in as_objects(first.get("choices")) if as_int(other.get("index"))]
+        other_choices = [other for other in mappings_in(first.get("choices")) if int_in(other.get("index"))]
         merged = {**last, "choices": [choice, *other_choices]}
         for key in _IDENTITY:
             if key in first:
@@ -123,10 +124,10 @@ class ChatStream(StreamedResponse):
         choice = _first_choice(event)
         if choice is None:
             return
-        delta = as_object(choice.get("delta"))
+        delta = mapping_in(choice.get("delta"))
         self._count_entries(delta)
         calls = []
-        for call in as_objects(delta.get("tool_calls")):
+        for call in mappings_in(delta.get("tool_calls")):
             number = self._incoming_calls.number_call(call)
             calls.append({**call, "index": number})
             self._record_name(number, call)
@@ -154,12 +155,12 @@ class ChatStream(StreamedResponse):
     def _count_entries(self, delta: Json) -> None:
         for key, value in delta.items():
             if key != "tool_calls" and is_indexed_list(value):
-                last = max(as_int(entry["index"]) or 0 for entry in value)
+                last = max(int_in(entry["index"]) or 0 for entry in value)
                 self._entry_counts[key] = max(self._entry_counts.get(key, 0), last + 1)
 
     def may_pass_held(self, event: Json) -> bool:
-        choices = as_objects(event.get("choices"))
-        return bool(choices) and not self.is_later_round and all(as_int(choice.get("index")) for choice in choices)
+        choices = mappings_in(event.get("choices"))
+        return bool(choices) and not self.is_later_round and all(int_in(choice.get("index")) for choice in choices)
 
     def is_error(self, event: Json) -> bool:
         return bool(event.get("error"))
@@ -171,7 +172,7 @@ class ChatStream(StreamedResponse):
             # Nothing was called yet: the usual case.
             self._has_sent_role = self._has_sent_role or "role" in self._message
             return event
-        choices = as_list(event.get("choices"))
+        choices = list_in(event.get("choices"))
         rewritten = []
         is_same = True
         for choice in choices:
@@ -197,9 +198,9 @@ class ChatStream(StreamedResponse):
         """Return a choice as the client gets it; None where nothing is left of it."""
         if not isinstance(choice, dict):
             return choice
-        if as_int(choice.get("index")):
+        if int_in(choice.get("index")):
             return None if self.is_later_round else choice
-        delta = as_object(choice.get("delta"))
+        delta = mapping_in(choice.get("delta"))
         changed = self._rewrite_delta(delta)
         self._has_sent_role = self._has_sent_role or "role" in changed
         if changed == delta:
@@ -214,7 +215,7 @@ class ChatStream(StreamedResponse):
             if key == "role" and self.is_later_round and self._has_sent_role:
                 continue
             if key == "tool_calls":
-                calls = self._renumber_calls(as_list(value))
+                calls = self._renumber_calls(list_in(value))
                 if calls or value == []:
                     changed[key] = calls
             elif self._index_offsets.get(key) and is_indexed_list(value):
@@ -233,7 +234,7 @@ class ChatStream(StreamedResponse):
                 continue
             number = self._outgoing_calls.number_call(call)
             if number not in self._client_indexes:
-                self._client_indexes[number] = self._assign_index(number, as_int(call.get("index")) or 0)
+                self._client_indexes[number] = self._assign_index(number, int_in(call.get("index")) or 0)
             client_index = self._client_indexes[number]
             if client_index is not None:
                 renumbered.append({**call, "index": client_index} if "index" in call else call)
@@ -253,25 +254,25 @@ class ChatStream(StreamedResponse):
             return (event, None) if event.get("usage") is None else (None, event)
         if choice.get("finish_reason") is None:
             return event, None
-        others = [other for other in as_objects(event.get("choices")) if other is not choice]
-        if not others and not any(as_object(choice.get("delta")).values()):
+        others = [other for other in mappings_in(event.get("choices")) if other is not choice]
+        if not others and not any(mapping_in(choice.get("delta")).values()):
             return None, event
         content = {key: value for key, value in event.items() if key != "usage"}
         content["choices"] = [{**choice, "finish_reason": None}, *others]
         return content, {**event, "choices": [{**choice, "delta": {}}]}
 
     def mark_stopped(self, event: Json) -> Json:
-        choices = [{**choice, "finish_reason": "stop"} for choice in as_objects(event.get("choices"))]
+        choices = [{**choice, "finish_reason": "stop"} for choice in mappings_in(event.get("choices"))]
         return {**event, "choices": choices}
 
     def collect_content(self) -> Json:
         message: Json = assemble_value(self._message)
-        for call in as_objects(message.get("tool_calls")):
+        for call in mappings_in(message.get("tool_calls")):
             call.pop("index", None)
         return message
 
     def is_truncated(self) -> bool:
-        return as_text(self._finish_reason) in _TRUNCATED
+        return text_in(self._finish_reason) in _TRUNCATED
 
 
 class _CallNumbering:
@@ -289,7 +290,7 @@ class _CallNumbering:
         self._newest: dict[int, int] = {}
 
     def number_call(self, call: Json) -> int:
-        index = as_int(call.get("index")) or 0
+        index = int_in(call.get("index")) or 0
         id = str(call.get("id") or "")
         number = self._numbers.get((index, id))
         if number is None:
@@ -306,14 +307,14 @@ class _CallNumbering:
 
 def _first_choice(body: Json) -> Json | None:
     """Return the choice with index 0."""
-    for choice in as_objects(body.get("choices")):
-        if not as_int(choice.get("index")):
+    for choice in mappings_in(body.get("choices")):
+        if not int_in(choice.get("index")):
             return choice
     return None
 
 
 def _get_function(call: Json) -> Json:
-    return as_object(call.get("function"))
+    return mapping_in(call.get("function"))
 
 
 def _parse_call(call: Json) -> RecallCall:
@@ -343,7 +344,7 @@ def _with_calls(message: Json, calls: list[Json]) -> Json:
 def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
     """Return the message without these calls, which got no result; () if nothing is left."""
     ids = {call.id for call in calls}
-    left = [call for call in as_objects(message.get("tool_calls")) if str(call.get("id")) not in ids]
+    left = [call for call in mappings_in(message.get("tool_calls")) if str(call.get("id")) not in ids]
     kept = {key: value for key, value in message.items() if key != "tool_calls"}
     if left:
         kept["tool_calls"] = left
@@ -368,11 +369,11 @@ def _append_value(old: Any, new: Any) -> Any:
         return old + new
     if isinstance(old, list) and isinstance(new, list):
         if is_indexed_list(new):
-            count = 1 + max(as_int(entry["index"]) or 0 for entry in old) if is_indexed_list(old) else 0
+            count = 1 + max(int_in(entry["index"]) or 0 for entry in old) if is_indexed_list(old) else 0
             new = _shift_indexes(new, count)
         return [*old, *new]
     return new
 
 
 def _shift_indexes(entries: list[Json], count: int) -> list[Json]:
-    return [{**entry, "index": (as_int(entry["index"]) or 0) + count} for entry in entries]
+    return [{**entry, "index": (int_in(entry["index"]) or 0) + count} for entry in entries]

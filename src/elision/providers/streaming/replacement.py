@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from elision.gateway.recalling.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
 
 _RenderResults: TypeAlias = Callable[[Sequence[tuple[RecallCall, str]]], tuple[Json, ...]]
 _DropCalls: TypeAlias = Callable[[Json, Sequence[RecallCall]], tuple[Json, ...]]
