@@ -217,7 +217,7 @@ class PreparedCalls:
         pieces: Iterator[None] = iter(())
         if branch is not None and not self.options.extractors:
             # The user's extractors are called by calls alone, in the thread of each.
-            pieces = branch.session.policy.look_ahead(branch.session.state)
+            pieces = _look_ahead(branch.session, self._summary_runner)
         self.think_time.begin(partial(self._notify_listeners, self._collectors, view), pieces)
 
     def add_note_once(self, note: str) -> None:
@@ -256,6 +256,14 @@ class PreparedCalls:
         """Log the present exception with its traceback, redacted: its message may hold secrets."""
         trace = self.options.redaction.redact_text(traceback.format_exc())
         _log.error("session %s: %s\n%s", self.session, what, trace)
+
+
+def _look_ahead(log: Log, summary_runner: SummaryRunner) -> Iterator[None]:
+    """Do what the next call would do with what is known by now; caches keep what is found."""
+    yield from log.policy.look_ahead(log.state)
+    if log.policy.trigger is not None and log.state.turns:
+        summary_runner.look_ahead(log.state.turns[-1])
+        yield
 
 
 def make_incoming_request(

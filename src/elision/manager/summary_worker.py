@@ -22,6 +22,7 @@ from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.request_redaction import redact_request
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,11 @@ class SummaryRunner:
             return error
         finally:
             self.waited_seconds += time.perf_counter() - started
+
+    def look_ahead(self, turn: Turn) -> None:
+        """Look through a turn that a summary may cover later, where the writer is the digest."""
+        if isinstance(self.writer, DigestSummarizer):
+            self.writer.look_ahead(turn)
 
     def close(self) -> None:
         """Forget the summary that is being written. Its thread ends by itself."""

@@ -57,6 +57,7 @@ def describe_call(action: Action, width: int = WIDTH) -> str:
     return clip_line(f"{action.name}({_format_arguments(action)})", width)
 
 
+@lru_cache(maxsize=128)
 def identify_call(action: Action) -> str:
     """Return a line that two calls share exactly if they do the same: spacing, `cd` and paging aside.
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from elision.errors import PriceError, SpecError, SummaryError
 from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint
 from elision.summarizers.anthropic_endpoint import ANTHROPIC, AnthropicEndpoint
-from elision.summarizers.digest import write_digest
+from elision.summarizers.digest import merge_record, write_digest
 from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
 from elision.summarizers.model_endpoint import Endpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
@@ -24,6 +24,7 @@ from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
+from elision.trajectory.turn import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,11 @@ class DigestSummarizer:
         if not text:
             raise SummaryError("nothing can be said in fewer words", cause="empty")
         return SummaryResult(text=text, route="model-free", attempts=0, redacted=redactor.hits)
+
+    def look_ahead(self, turn: Turn) -> None:
+        """Look through a turn that a summary may cover later; what a digest looks up of it is in caches then."""
+        clean = RequestRedactor(self._redaction).redact_turn(turn)
+        merge_record(SummaryRequest(previous="", task="", turns=(clean,), max_tokens=0))
 
 
 def make_summarizer(

@@ -202,6 +202,7 @@ def _find_consecutive_numbers(texts: Iterable[str]) -> set[str]:
     return {str(number) for number in numbers if number - 1 in numbers and number + 1 in numbers}
 
 
+@lru_cache(maxsize=128)
 def name_source(turn: Turn, observation: Observation) -> str:
     """Return what an observation shows, in one word: the file its call names, else the program, else the tool."""
     action = turn.find_action(observation)
@@ -227,8 +228,10 @@ def _find_keys(turns: Iterable[Turn]) -> dict[str, str]:
     return keys
 
 
-def find_keyed_values(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (value, key) of the values in `text` that follow a key, in order, without overlaps."""
+@lru_cache(maxsize=128)
+def find_keyed_values(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (value, key) of the values in `text` that follow a key, in order, without overlaps."""
+    found = []
     done = 0
     for after in _AFTER_KEY.finditer(text):
         start = after.start()
@@ -241,7 +244,8 @@ def find_keyed_values(text: str) -> Iterator[tuple[str, str]]:
         if match:
             done = match.end()
             key_text, value = filter(None, match.groups())
-            yield value, key_text
+            found.append((value, key_text))
+    return tuple(found)
 
 
 @lru_cache(maxsize=16_384)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from elision.summarizers.actions import describe_call, find_command
@@ -154,6 +155,7 @@ def _is_pending(is_newest: bool, line: str) -> bool:
     return is_newest and _AHEAD.search(line) is not None
 
 
+@lru_cache(maxsize=128)
 def _describe_turn(turn: Turn) -> str:
     sentences = _extract_sentences(turn)
     for line in reversed(sentences):

@@ -61,6 +61,7 @@ def describe_result(turn: Turn, observation: Observation, width: int = WIDTH) ->
     return clip_line(BUILT_IN.find_outcome(turn, observation).result or "no output", width)
 
 
+@lru_cache(maxsize=128)
 def find_test_totals(action: Action, observation: Observation) -> str:
     """Return the totals that a test runner printed last, on one line; "" if there are none."""
     found = describe_test_run(action, observation, "")

@@ -6,6 +6,7 @@ Texts are redacted whole, before any of them is cut: half a private key has no b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import msgspec
 
@@ -43,10 +44,17 @@ class RequestRedactor:
             redacted_by=self.redaction,
             previous=self.redact_text(request.previous),
             task=self.redact_text(request.task),
-            turns=tuple(self._redact_turn(turn) for turn in request.turns),
+            turns=tuple(map(self.redact_turn, request.turns)),
         )
 
-    def _redact_turn(self, turn: Turn) -> Turn:
+    def redact_turn(self, turn: Turn) -> Turn:
+        """Return `turn` with every text redacted: the same object where it has no secret."""
+        clean, hits = _redact_turn(self.redaction, turn)
+        self.hits += hits
+        return clean
+
+    def redact_parts(self, turn: Turn) -> Turn:
+        """Do as `redact_turn`, without a cache."""
         before = self.hits
         content = self._redact_content(turn.content)
         reasoning = self.redact_text(turn.reasoning)
@@ -88,3 +96,10 @@ class RequestRedactor:
 
     def _redact_content(self, parts: Content) -> Content:
         return tuple(Text(self.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)
+
+
+@lru_cache(maxsize=128)
+def _redact_turn(redaction: Redaction, turn: Turn) -> tuple[Turn, int]:
+    """Return `turn` redacted, and how much was. It is read while the model thinks, and again by a summary of it."""
+    redactor = RequestRedactor(redaction)
+    return redactor.redact_parts(turn), redactor.hits

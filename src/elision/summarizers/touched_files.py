@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from elision.summarizers.actions import find_command, find_command_line, find_path
@@ -136,7 +137,7 @@ def list_touches(turns: Iterable[Turn]) -> list[FileTouch]:
         failed = {observation.action_id for observation in turn.observations if find_failure(observation) is not None}
         for action in turn.actions:
             if action.id not in failed:
-                touches.extend(_find_touches(action, turn.index, open_file))
+                touches.extend(_list_action_touches(action, turn.index, open_file))
         for observation in turn.observations:
             names = _OPEN_FILE.findall(observation.text[-400:])
             if names:
@@ -160,8 +161,13 @@ def update_file_states(touches: Iterable[FileTouch], before: Iterable[FileState]
     return tuple(known.values())
 
 
+@lru_cache(maxsize=128)
+def _list_action_touches(action: Action, turn: int, open_file: str) -> tuple[FileTouch, ...]:
+    """Return what `action` did. open_file: the file that the agent's editor shows; "" if none."""
+    return tuple(_find_touches(action, turn, open_file))
+
+
 def _find_touches(action: Action, turn: int, open_file: str) -> Iterator[FileTouch]:
-    """Yield what `action` did. open_file: the file that the agent's editor shows; "" if none."""
     path = find_path(action)
     if path:
         yield from _read_tool_touch(action, path, turn)
