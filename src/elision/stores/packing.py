@@ -240,10 +240,11 @@ def _move_tool_out(tool: Mapping[str, Any], keep: Callable[[str], str]) -> Mappi
 
     A small tool that has a field `blob` is kept apart too: it would pass for an address.
     """
-    data = _dump_foreign(tool)
-    is_plain = len(data) < LARGE and "blob" not in tool and not _NO_NUMBER.search(data)
-    if not isinstance(tool, Mapping) or is_plain:
+    if not isinstance(tool, Mapping):
         # A client's request may hold anything; what is no tool is kept as it is.
+        return tool
+    data = _dump_foreign(tool)
+    if len(data) < LARGE and "blob" not in tool and not _NO_NUMBER.search(data):
         return tool
     return {"of": "tool", "blob": keep(data)}
 
