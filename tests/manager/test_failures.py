@@ -656,7 +656,7 @@ def test_results_that_come_one_by_one_are_all_counted() -> None:
     view = context.prepare([*messages, *results])
     assert view.diagnostics.savings.visible == 3
     assert context._preparer.branch is not None
-    usage = context._preparer.branch.session.state.turns[-1].usage
+    usage = context._preparer.branch.log.state.turns[-1].usage
     assert usage is not None
     assert usage.output == 77
 

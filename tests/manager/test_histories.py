@@ -392,7 +392,7 @@ def test_objects_that_are_edited_in_place_are_seen() -> None:
     assert context.prepare(messages).diagnostics.history in ("fork", "replaced")
     assert context.prepare(messages).messages[1] is said
     assert context._preparer.branch is not None
-    assert context._preparer.branch.session.state.turns[0].text == "other words"
+    assert context._preparer.branch.log.state.turns[0].text == "other words"
 
 
 def test_a_session_that_was_only_begun() -> None:
@@ -460,8 +460,8 @@ def test_words_taken_back_cost_no_cache() -> None:
         assert view.diagnostics.branch == "s"
         branch = context._preparer.branch
         assert branch is not None
-        assert branch.session.newest_call is not None
-        written.append(branch.session.newest_call.bill.cache_write)
+        assert branch.log.newest_call is not None
+        written.append(branch.log.newest_call.bill.cache_write)
     assert len(set(written[4:])) == 1
 
 

@@ -276,7 +276,7 @@ class Clients(RuleBasedStateMachine):
         """Each atom stands in the view once and in order: as it came, hidden, or covered by the summary."""
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
-        state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
+        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
         texts = set(state.hidden.values())
         place = 0
         for atom in sent:
@@ -302,7 +302,7 @@ class Clients(RuleBasedStateMachine):
     def recalls(self, given: list[Atom]) -> None:
         """What is hidden can be read again, word for word as the client sent it."""
         branch = self.context._preparer.branch
-        state = branch.session.state  # type: ignore[union-attr]
+        state = branch.log.state  # type: ignore[union-attr]
         for key in state.hidden:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
@@ -310,7 +310,7 @@ class Clients(RuleBasedStateMachine):
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:
-        state = self.context._preparer.branch.session.state  # type: ignore[union-attr]
+        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
         before = self.hidden.get(view.diagnostics.branch, {})
         for key, text in before.items():
             if key[0] < len(state.turns) and key[0] > state.covered_turns:

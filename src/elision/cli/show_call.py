@@ -73,7 +73,7 @@ def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, S
 
 
 def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
-    newest = going.session.newest_call
+    newest = going.log.newest_call
     rendered = find_provider_or_default(dialect).make_renderer()
     assert newest is not None
     return ViewAt(
@@ -91,7 +91,7 @@ def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
 
 def _build_trajectory(log: SessionLog, going: SessionBranch) -> Trajectory:
     """What the session knew at this call."""
-    state = going.session.state
+    state = going.log.state
     return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
 
 

@@ -87,7 +87,7 @@ class SessionBranch:
     new:              what the store is told when the session is created.
     totals:           counted over the first `turns_counted` turns, which `watch` has seen as well.
     watch_before_newest: `watch` without the newest of them, which may still change.
-    saved_events:     leading records of `session.events` that are in the store.
+    saved_events:     leading records of `log.events` that are in the store.
     exists:           whether the store knows the key.
     unverified:       begun without a look into the store, which failed. The next pass looks.
     diverged:         other processes wrote to the log, and their records were read. The history may differ by now.
@@ -97,7 +97,7 @@ class SessionBranch:
     """
 
     new: NewSession
-    session: Log
+    log: Log
     watch: RunWatch
     totals: TurnTotals
     watch_before_newest: RunWatch
@@ -118,14 +118,14 @@ class SessionBranch:
 
     @property
     def unsaved(self) -> list[Event]:
-        return self.session.events[self.saved_events :]
+        return self.log.events[self.saved_events :]
 
     @property
     def has_unsaved(self) -> bool:
         """Whether there is something to write. A session without calls and turns is not worth creating."""
         if self.pending_attempts:
             return True
-        state = self.session.state
+        state = self.log.state
         return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
 
     def save(self, store: Store, at: float) -> None:
@@ -173,15 +173,15 @@ class SessionBranch:
 
     def count_new_turns(self) -> None:
         """Add the turns since the last call to the guards and totals."""
-        for turn in self.session.state.turns[self.turns_counted :]:
+        for turn in self.log.state.turns[self.turns_counted :]:
             self.watch_before_newest = self.watch.copy()
             self.watch.add_turn(turn)
             self.totals.add_turn(turn)
-        self.turns_counted = len(self.session.state.turns)
+        self.turns_counted = len(self.log.state.turns)
 
     def amend_newest(self, turn: Turn, node: str) -> None:
         """Replace the newest turn, which came with another ending."""
-        self.session = self.session.extend([TurnAmended(turn, node)])
+        self.log = self.log.extend([TurnAmended(turn, node)])
         if self.turns_counted == turn.index:
             self.forget_newest()
 
@@ -193,12 +193,12 @@ class SessionBranch:
 
     def is_amended_by(self, history: History) -> bool:
         """Return whether `history` has the newest turn with another ending, of which nothing is hidden."""
-        newest = self.session.state.turns[-1]
+        newest = self.log.state.turns[-1]
         history.conversation.adopt_tags(newest)
         amended, _ = history.conversation.build_turn(newest.index)
         if _keep_assistant_part(newest) != _keep_assistant_part(amended):
             return False
-        for turn, position in self.session.state.hidden:
+        for turn, position in self.log.state.hidden:
             hidden = slice(position - 1, position)
             if turn == newest.index and newest.observations[hidden] != amended.observations[hidden]:
                 return False
@@ -207,7 +207,7 @@ class SessionBranch:
     def cut_log(self, turns: int) -> list[Event]:
         """Return the leading events of the log, up to turn `turns` + 1, which is left out."""
         events: list[Event] = []
-        for event in self.session.events:
+        for event in self.log.events:
             if isinstance(event, TurnAdded) and event.turn.index > turns:
                 break
             events.append(event)
@@ -224,16 +224,16 @@ def _keep_assistant_part(turn: Turn) -> Turn:
     return msgspec.structs.replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
 
 
-def make_branch(new: NewSession, session: Log, guards: Guards) -> SessionBranch:
-    """Return a branch whose log is `session.events`, none of it in the store yet."""
+def make_branch(new: NewSession, log: Log, guards: Guards) -> SessionBranch:
+    """Return a branch whose log is `log.events`, none of it in the store yet."""
     watch = guards.start_watch()
     branch = SessionBranch(
         new=new,
-        session=session,
+        log=log,
         watch=watch,
-        totals=TurnTotals(session.sizer),
+        totals=TurnTotals(log.sizer),
         watch_before_newest=watch,
-        nodes=map_nodes(session.events),
+        nodes=map_nodes(log.events),
     )
     branch.count_new_turns()
     return branch

@@ -105,7 +105,7 @@ class BranchLookup:
             known = self.load_root_branch()
         if known is None:
             return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
-        if not known.session.state.turns:
+        if not known.log.state.turns:
             return known, HistoryChange.CONTINUE
         return self.fork_branch(known, -1, "replaced"), HistoryChange.REPLACED
 
@@ -129,7 +129,7 @@ class BranchLookup:
         key, turns = found
         if key != current.key:
             return self._continue_from(self.load_branch(key), turns, history, current)
-        if turns > len(current.session.state.turns):
+        if turns > len(current.log.state.turns):
             raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
         return self._continue_from(current, turns, history, current)
 
@@ -140,7 +140,7 @@ class BranchLookup:
 
         current: the branch that the client leaves.
         """
-        known = len(found.session.state.turns)
+        known = len(found.log.state.turns)
         while 0 < turns < known and history.has_turn(turns + 1, found.nodes.get(turns + 1)):
             # Another process wrote this turn after the search.
             turns += 1
@@ -210,7 +210,7 @@ class BranchLookup:
 
 def _without_turns(branch: SessionBranch | None) -> SessionBranch | None:
     """Return `branch` if it has no turn yet, else None."""
-    if branch is None or branch.session.state.turns:
+    if branch is None or branch.log.state.turns:
         return None
     branch.unverified = False
     return branch

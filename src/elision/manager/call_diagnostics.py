@@ -38,20 +38,20 @@ class CallFacts:
 def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -> Diagnostics:
     """Return what the newest call of `branch` did."""
     branch.count_new_turns()
-    engine = branch.session
-    state = engine.state
-    newest = engine.newest_call
-    anchor = engine.reports.scale.correction
+    log = branch.log
+    state = log.state
+    newest = log.newest_call
+    anchor = log.reports.scale.correction
     assert newest is not None
-    costs = compute_costs(engine, ledger)
+    costs = compute_costs(log, ledger)
     return Diagnostics(
         session=facts.session,
         branch=branch.key,
         call=newest.view.call,
         turns=len(state.turns),
-        before=engine.reports.scale.convert_to_billed(newest.tokens_before),
-        after=engine.reports.scale.convert_to_billed(newest.view.tokens),
-        raw=engine.reports.scale.convert_to_billed(state.raw_track.tokens),
+        before=log.reports.scale.convert_to_billed(newest.tokens_before),
+        after=log.reports.scale.convert_to_billed(newest.view.tokens),
+        raw=log.reports.scale.convert_to_billed(state.raw_track.tokens),
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
@@ -67,7 +67,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         hint=branch.watch.find_hint(),
         history=facts.history,
         anchor=anchor,
-        estimated=not engine.sizer.counter.is_exact,
+        estimated=not log.sizer.counter.is_exact,
         recalls=ledger.recalls,
         model=facts.model,
         shadow=state.shadow,
@@ -99,10 +99,10 @@ def build_context_report(
 ) -> ContextReport:
     """Return the report of a session: all of its calls, in USD and in tokens as the provider counts them."""
     branch.count_new_turns()
-    engine = branch.session
-    state = engine.state
-    costs = compute_costs(engine, ledger)
-    prompts = engine.costs.total
+    log = branch.log
+    state = log.state
+    costs = compute_costs(log, ledger)
+    prompts = log.costs.total
     live = state.summary
     return ContextReport(
         session=session,
@@ -128,28 +128,28 @@ def build_context_report(
             sent_tokens=prompts.ours.prompt_tokens,
             raw_tokens=prompts.raw.prompt_tokens,
             costs=costs,
-            basis=_choose_basis(engine, ledger),
+            basis=_choose_basis(log, ledger),
         ),
-        composition=measure_head(state.head, engine.sizer) + branch.totals.compositions[-1],
+        composition=measure_head(state.head, log.sizer) + branch.totals.compositions[-1],
         shadow=state.shadow,
     )
 
 
-def _choose_basis(engine: Log, ledger: Ledger) -> CountBasis:
+def _choose_basis(log: Log, ledger: Ledger) -> CountBasis:
     """Return how the tokens of the calls were counted."""
     if ledger.requests and ledger.reported_calls == ledger.requests:
         return "reported"
-    if engine.sizer.counter.is_exact:
+    if log.sizer.counter.is_exact:
         return "counted"
     return "estimated"
 
 
-def compute_costs(engine: Log, ledger: Ledger) -> Costs:
+def compute_costs(log: Log, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have cost unchanged, in tokens as the provider counts."""
-    ledger.fold_new(engine.events)
-    books = engine.bill
-    prompts = engine.costs.total
-    recalls = ledger.recall_usd * engine.reports.scale.rate
+    ledger.fold_new(log.events)
+    books = log.bill
+    prompts = log.costs.total
+    recalls = ledger.recall_usd * log.reports.scale.rate
     return Costs(
         ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.
@@ -194,7 +194,7 @@ def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
 
 def _compute_savings(branch: SessionBranch) -> Savings:
     """Return how much of all observations this call leaves out: covered ones, and masked ones less placeholders."""
-    state = branch.session.state
+    state = branch.log.state
     tally = branch.totals
     behind = state.covered_turns + 1
     place = state.turn_places.get(behind, len(state.track.segments))

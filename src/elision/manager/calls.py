@@ -78,7 +78,7 @@ class Calls(OpenedSession):
         if branch is None:
             return True
         # What was settled when the session began overrides the options.
-        state = branch.session.state
+        state = branch.log.state
         return not (state.has_recall_tools or state.recall_offer == "start")
 
     def compact(self, *, summary: bool = False) -> None:
@@ -121,15 +121,15 @@ class Calls(OpenedSession):
         if found is None:
             self._calls.add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
             return
-        if at_hand is None or at_hand.session.newest_call is None:
+        if at_hand is None or at_hand.log.newest_call is None:
             self._calls.add_note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
             return
         if branch not in ("", at_hand.key):
             return
         # Other processes may have made calls since then.
-        known = at_hand.session.state.calls
+        known = at_hand.log.state.calls
         of_call = min(call or self._calls.newest_call, known) or known
-        at_hand.session.record_event(UsageReported(call=of_call, usage=found))
+        at_hand.log.record_event(UsageReported(call=of_call, usage=found))
 
     def overflowed(self, error: object) -> bool:
         """Return whether `error`, an exception or its text, says that the prompt was too long.
@@ -141,8 +141,8 @@ class Calls(OpenedSession):
         branch = self._preparer.branch
         if found is None or found.limit is None or branch is None:
             return False
-        branch.session.record_event(
-            WindowLearned(call=branch.session.state.calls, window=found.limit, tokens=found.tokens or 0)
+        branch.log.record_event(
+            WindowLearned(call=branch.log.state.calls, window=found.limit, tokens=found.tokens or 0)
         )
         return True
 
@@ -154,7 +154,7 @@ class Calls(OpenedSession):
         yield from follower.load_news()
         found = yield from follower.follow_history(call)
         yield from self._preparer.writer.write_branch(found.branch)
-        return compute_costs(found.branch.session, self._calls.open_ledger(found.branch))
+        return compute_costs(found.branch.log, self._calls.open_ledger(found.branch))
 
 
 def _find_error_body(error: object) -> object:

@@ -30,10 +30,8 @@ class Exchanges(OpenedSession):
         if branch is None:
             return False
         self._calls.think_time.finish()
-        call = branch.session.state.calls
-        branch.session.record_event(
-            RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results))
-        )
+        call = branch.log.state.calls
+        branch.log.record_event(RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
         return True
 
     def exchanges(self) -> list[RecallExchanged]:
@@ -41,7 +39,7 @@ class Exchanges(OpenedSession):
         branch = self._preparer.branch
         if branch is None:
             return []
-        return _select_exchanges(branch.session.events)
+        return _select_exchanges(branch.log.events)
 
     async def heard_exchanges_async(self) -> list[RecallExchanged]:
         """Do as `exchanges`, after the records of other processes were read where the log is shared (`family`).

@@ -150,7 +150,7 @@ class HistoryFollower:
         tokens = 0
         if self.branch is not None:
             history = self.branch.history
-            tokens = self.branch.session.state.raw_track.tokens
+            tokens = self.branch.log.state.raw_track.tokens
         beside = (request.system, request.tools)
         if history is None:
             new = [*request.messages, *beside]
@@ -216,7 +216,7 @@ class HistoryFollower:
         first = history.extend(call.body[common:])
         if branch.diverged and not has_same_turns(branch, history):
             return (yield from self._follow_divergence(branch, _count_same_turns(branch, history), call))
-        known = len(branch.session.state.turns)
+        known = len(branch.log.state.turns)
         if history.conversation.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
             return (yield from self._follow_divergence(branch, known, call))
         if branch.diverged:
@@ -285,14 +285,14 @@ class HistoryFollower:
     def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[FollowedHistory]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self.read_history(call)
-        intact = min(intact, len(current.session.state.turns))
+        intact = min(intact, len(current.log.state.turns))
         if current.exists and current.unsaved:
             failed = yield from self._writer.try_write(current)
             if failed is not None:
                 self._faults.add_fault("store", failed)
         lookup = self._make_lookup_for(call, history)
         branch, change = yield StoreCall(lambda: lookup.follow_divergence(current, history, intact))
-        if change is HistoryChange.CONTINUE and branch is not current and branch.session.state.turns:
+        if change is HistoryChange.CONTINUE and branch is not current and branch.log.state.turns:
             change = HistoryChange.FORK
         self._adopt_branch(branch, history, call)
         return FollowedHistory(branch, history, change)
@@ -300,28 +300,28 @@ class HistoryFollower:
     def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
         """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
         branch.history = history
-        known = len(branch.session.state.turns)
+        known = len(branch.log.state.turns)
         history.conversation.observations = self._settle_observations(branch)
         # Messages that the client added after the newest turn they share belong to that turn.
         first = known + 1
         if 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known):
             first = known
         for index in range(1, min(known, history.conversation.turn_count) + 1):
-            history.conversation.adopt_tags(branch.session.state.turns[index - 1])
+            history.conversation.adopt_tags(branch.log.state.turns[index - 1])
             turn, sources = history.conversation.build_turn(index)
-            if index < first and _count_parts(turn) != _count_parts(branch.session.state.turns[index - 1]):
+            if index < first and _count_parts(turn) != _count_parts(branch.log.state.turns[index - 1]):
                 raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
             history.splice.set_turn(index, sources)
         self.branch = branch
         branch.diverged = False
-        if self.options.shadow != branch.session.state.shadow:
-            opened = find_opened_event(branch.session.events) or self._make_lookup_for(call, history).opened
-            branch.session.record_event(msgspec.structs.replace(opened, shadow=self.options.shadow))
+        if self.options.shadow != branch.log.state.shadow:
+            opened = find_opened_event(branch.log.events) or self._make_lookup_for(call, history).opened
+            branch.log.record_event(msgspec.structs.replace(opened, shadow=self.options.shadow))
         self._ingest_turns(branch, first, call)
 
     def _settle_observations(self, branch: SessionBranch) -> ObservationRole:
         """Return which messages were tool results in the turns of `branch`. Later messages do not change that."""
-        turns = branch.session.state.turns
+        turns = branch.log.state.turns
         for turn in turns:
             if any(each.role == "user" and TOOL_OUTPUT not in each.tags for each in turn.observations):
                 return "user"
@@ -348,7 +348,7 @@ class HistoryFollower:
 def _count_same_turns(branch: SessionBranch, history: History) -> int:
     """Return how many leading turns branch and history share."""
     same = 0
-    most = min(len(branch.session.state.turns), history.conversation.turn_count)
+    most = min(len(branch.log.state.turns), history.conversation.turn_count)
     while same < most and history.get_node(same + 1) == branch.nodes.get(same + 1):
         same += 1
     return same
@@ -364,7 +364,7 @@ def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
         return False
     if common < history.conversation.find_answer_end(newest):
         return False
-    hidden = [key for key in branch.session.state.hidden if key[0] == newest]
+    hidden = [key for key in branch.log.state.hidden if key[0] == newest]
     return all(place < common for place in history.splice.find_messages(hidden))
 
 

@@ -25,16 +25,16 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
     _ingest_head(branch, history, system, tools, pin)
     _attach_reported_usage(branch, history)
     for index in range(max(first, 1), history.conversation.turn_count + 1):
-        if index <= len(branch.session.state.turns):
-            history.conversation.adopt_tags(branch.session.state.turns[index - 1])
+        if index <= len(branch.log.state.turns):
+            history.conversation.adopt_tags(branch.log.state.turns[index - 1])
         turn, sources = history.conversation.build_turn(index)
         history.splice.set_turn(index, sources)
         if pin:
             turn = _pin_turn(turn, sources, history, pin)
         node = history.get_node(index)
-        turns = branch.session.state.turns
+        turns = branch.log.state.turns
         if index > len(turns):
-            branch.session.add_turn(turn, node)
+            branch.log.add_turn(turn, node)
         else:
             known = turns[index - 1]
             # What the provider reported when the turn first came still holds.
@@ -57,7 +57,7 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
         _pin_message(message, history, spot, pin)
         for message, spot in zip(history.conversation.head, history.conversation.head_locations, strict=True)
     ]
-    state = branch.session.state
+    state = branch.log.state
     head = Head(
         messages=(*apart, *messages),
         tools=tuple(map(convert_to_json, list_tools(tools))),
@@ -67,12 +67,12 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     spots: list[Location | None] = [*(None for _ in apart), *history.conversation.head_locations]
     history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
-        branch.session.set_head(head)
+        branch.log.set_head(head)
 
 
 def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
     """Give the turn that answers the newest call what the provider reported for it."""
-    session = branch.session
+    session = branch.log
     called, answered = find_newest_call(session.events)
     if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turn_count:
         usage = answered.usage if answered is not None else None

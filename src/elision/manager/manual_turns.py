@@ -40,8 +40,8 @@ class ManualTurns(OpenedSession):
         """Do as `begin`, with a head that is made already."""
         with self._enter():
             branch = self._preparer.follower.open_manual_branch()
-            if branch.session.state.head != head:
-                branch.session.set_head(head)
+            if branch.log.state.head != head:
+                branch.log.set_head(head)
 
     def add_turn(
         self,
@@ -61,7 +61,7 @@ class ManualTurns(OpenedSession):
         """
         with self._enter():
             branch = self._preparer.follower.open_manual_branch()
-            index = len(branch.session.state.turns) + 1
+            index = len(branch.log.state.turns) + 1
             turn = make_turn(index, reasoning, action, observation, text, tags)
             self.add(turn)
             return turn
@@ -70,10 +70,10 @@ class ManualTurns(OpenedSession):
         """Add a turn that is made already. It is durable with the next view."""
         with self._enter():
             branch = self._preparer.follower.open_manual_branch()
-            _, answered = find_newest_call(branch.session.events)
+            _, answered = find_newest_call(branch.log.events)
             if turn.usage is None and answered is not None:
                 turn = msgspec.structs.replace(turn, usage=answered.usage)
-            branch.session.add_turn(turn)
+            branch.log.add_turn(turn)
 
     def view(self, *, model: str = "") -> ContextView:
         """Return the context of the next call, for turns that were added by hand.
@@ -88,10 +88,10 @@ class ManualTurns(OpenedSession):
 
     def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
         started = time.perf_counter()
-        self._preparer.reports.faults = []
+        self._preparer.reports.faults.clear()
         branch = self._preparer.follower.open_manual_branch()
         model = model or self.options.model
-        tools = branch.session.state.head.tools
+        tools = branch.log.state.head.tools
         terms = self._preparer.make_manual_terms(branch, model)
         try:
             view = yield from self._preparer.decide_view(branch, None, terms)
@@ -109,8 +109,8 @@ class ManualTurns(OpenedSession):
             system=self._renderer.render_system(view) or None,
             tools=list(tools) or None,
         )
-        sent = recall_tools.add_recall_tools(sent, branch.session, self._manual_dialect)
-        if recall_tools.names_unread_handles(branch.session, sent.tools):
+        sent = recall_tools.add_recall_tools(sent, branch.log, self._manual_dialect)
+        if recall_tools.names_unread_handles(branch.log, sent.tools):
             self._calls.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
         result = self._calls.make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect)
         self._calls.finish_call(result)

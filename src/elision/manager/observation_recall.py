@@ -92,9 +92,7 @@ class Recall(OpenedSession):
         branch = self._preparer.branch
         if branch is not None:
             tokens = self._preparer.logs.sizer.count(text)
-            branch.session.record_event(
-                ObservationRecalled(call=branch.session.state.calls, key=key, tokens=tokens, by=by)
-            )
+            branch.log.record_event(ObservationRecalled(call=branch.log.state.calls, key=key, tokens=tokens, by=by))
         return text
 
     def _search_history(self, query: str, limit: int) -> Steps[list[Hit]]:
@@ -119,7 +117,7 @@ class Recall(OpenedSession):
             if session not in self._list_ancestors(branch):
                 raise UnknownHandle(f"this session did not come from {session[:60]!r}")
             return self._read_stored_text(session, key)
-        turns = branch.session.state.turns
+        turns = branch.log.state.turns
         if key[0] <= len(turns):
             return _extract_text(turns[key[0] - 1], key)
         for ancestor in self._list_ancestors(branch):

@@ -59,7 +59,7 @@ class OpenedSession:
         branch = self._preparer.branch
         if branch is None:
             return 0
-        return len(branch.session.state.turns)
+        return len(branch.log.state.turns)
 
     @contextmanager
     def _enter(self) -> Iterator[None]:

@@ -64,7 +64,7 @@ class IncomingRequest:
 def build_request(
     incoming: IncomingRequest,
     history: History,
-    session: Log,
+    log: Log,
     view: View,
     thinking: ThinkingPolicy,
     model: Capabilities,
@@ -73,7 +73,7 @@ def build_request(
 ) -> OutgoingRequest:
     """Return the request of `view`. thinking: how bound thinking is treated. mark: whether to set breakpoints."""
     if thinking == "native":
-        return _build_native_request(incoming, history, session)
+        return _build_native_request(incoming, history, log)
     entries = history.splice.render_entries(view)
     own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
@@ -81,14 +81,14 @@ def build_request(
         read = [get_entry_json(entry, history.messages) for entry in entries]
         messages = _add_breakpoints(messages, read, incoming, history, view)
     sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
-    if thinking == "drop_block" and (session.state.hidden or session.state.covered_turns):
+    if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
     return sent
 
 
-def needs_breakpoints(who: CacheControl, session: Log) -> bool:
+def needs_breakpoints(who: CacheControl, log: Log) -> bool:
     """Return whether Elision sets cache breakpoints in the next request."""
-    return who == "auto" or (who == "gaps" and session.state.is_edited)
+    return who == "auto" or (who == "gaps" and log.state.is_edited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +166,11 @@ def build_unchanged_request(incoming: IncomingRequest, history: History) -> Outg
     return OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
 
 
-def _build_native_request(incoming: IncomingRequest, history: History, session: Log) -> OutgoingRequest:
+def _build_native_request(incoming: IncomingRequest, history: History, log: Log) -> OutgoingRequest:
     """Return the messages unchanged, with the order to clear the longest run of the oldest results that are hidden."""
     sent = build_unchanged_request(incoming, history)
-    kept = set(session.policy.protected)
-    uses = [
-        key not in kept and _is_cleared(session, key) for key in server_clearing.list_tool_uses(session.state.turns)
-    ]
+    kept = set(log.policy.protected)
+    uses = [key not in kept and _is_cleared(log, key) for key in server_clearing.list_tool_uses(log.state.turns)]
     cleared = server_clearing.count_uses_to_clear(uses)
     held = uses[cleared:].count(True)
     if held:
@@ -195,13 +193,13 @@ def _build_native_request(incoming: IncomingRequest, history: History, session: 
     )
 
 
-def _is_cleared(session: Log, key: Key | None) -> bool | None:
+def _is_cleared(log: Log, key: Key | None) -> bool | None:
     """Return whether a tool use is decided to be hidden; None where only its result is too short for that."""
     if key is None:
         return False
-    if key in session.state.hidden or key[0] <= session.state.covered_turns:
+    if key in log.state.hidden or key[0] <= log.state.covered_turns:
         return True
-    if key in session.policy.not_shortened:
+    if key in log.policy.not_shortened:
         return None
     return False
 

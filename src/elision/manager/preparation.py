@@ -89,7 +89,7 @@ class CallPreparer:
         if client.hour_messages is not None:
             hour_turn = max(0, history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
-        log = branch.session
+        log = branch.log
         return CallTerms(
             now=self.options.clock(),
             model=call.model,
@@ -106,7 +106,7 @@ class CallPreparer:
 
     def make_manual_terms(self, branch: SessionBranch, model: str) -> CallTerms:
         """Return the terms of a call for turns that are added by hand."""
-        log = branch.session
+        log = branch.log
         return replace(
             make_plain_terms(self.options.clock(), model or self.options.model),
             hides_all=self._hides_all,
@@ -134,21 +134,21 @@ class CallPreparer:
         if failed is not None:
             return self._hold_view(branch, terms, failed)
         self._write_off_attempts(branch)
-        mark = len(branch.session.events)
+        mark = len(branch.log.events)
         try:
             yield from self._run_pass(branch, call, terms)
             # Turns that are added by hand are in no request: only the store can keep them.
             can_wait = self.options.write_behind and call is not None
-            if not can_wait or _hides_anything(branch.session.events[mark:]):
+            if not can_wait or _hides_anything(branch.log.events[mark:]):
                 yield from self.writer.write_branch(branch, terms.now)
         except Exception as error:
-            self._unlogged_attempts += _find_paid_attempts(branch.session.events[mark:])
+            self._unlogged_attempts += _find_paid_attempts(branch.log.events[mark:])
             if isinstance(error, ConflictError) or not isinstance(error, StoreError):
                 raise
             # What could not be stored is not shown.
-            branch.session = self.logs.make_log(branch.session.events[:mark])
+            branch.log = self.logs.make_log(branch.log.events[:mark])
             return self._hold_view(branch, terms, error)
-        newest = branch.session.newest_call
+        newest = branch.log.newest_call
         assert newest is not None
         if newest.decided.reason != SUMMARY_BEING_WRITTEN:
             # What is being written in the background enters with the call that finds it ready.
@@ -158,8 +158,8 @@ class CallPreparer:
 
     def _run_pass(self, branch: SessionBranch, call: IncomingCall | None, terms: CallTerms) -> Steps[None]:
         """Make the pass. Turns are in the store before a summary of them is requested."""
-        mark = len(branch.session.events)
-        steps = decide(branch.session, terms)
+        mark = len(branch.log.events)
+        steps = decide(branch.log, terms)
         is_paid = False
         try:
             wanted = next(steps)
@@ -171,18 +171,18 @@ class CallPreparer:
         except StopIteration:
             self._report_failures(branch, mark)
         except Exception as error:
-            if is_paid and not _find_paid_attempts(branch.session.events[mark:]):
-                number = len(branch.session.state.turns) + 1
+            if is_paid and not _find_paid_attempts(branch.log.events[mark:]):
+                number = len(branch.log.state.turns) + 1
                 reason = f"the pass failed: {type(error).__name__}"
                 self._unlogged_attempts.append(SummaryFailed(call=number, cause="other", reason=reason))
             raise
 
     def _report_failures(self, branch: SessionBranch, mark: int) -> None:
         """Report what failed in the newest pass, whose records begin at `mark`."""
-        for event in branch.session.events[mark:]:
+        for event in branch.log.events[mark:]:
             if isinstance(event, SummaryFailed):
                 self.reports.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
-        newest = branch.session.newest_call
+        newest = branch.log.newest_call
         if newest is not None and newest.budget_error is not None:
             self.reports.add_fault("budget", newest.budget_error)
         while self.logs.extractor_failures:
@@ -193,12 +193,12 @@ class CallPreparer:
         attempts = self._unlogged_attempts
         self._unlogged_attempts = []
         for event in attempts:
-            write_off_attempt(branch.session, event)
+            write_off_attempt(branch.log, event)
 
     def _hold_view(self, branch: SessionBranch, terms: CallTerms, error: StoreError) -> View:
         """Return the view as decided so far, with the new turns whole, because the store fails."""
         self.reports.add_fault("store", error)
-        return hold_view(branch.session, "nothing more is hidden while the store fails", terms)
+        return hold_view(branch.log, "nothing more is hidden while the store fails", terms)
 
     def _add_live_prefix(
         self, wanted: SummaryRequest, branch: SessionBranch, call: IncomingCall | None
@@ -206,14 +206,14 @@ class CallPreparer:
         """Return `wanted` with the live prefix, where extending the prefix is the cheaper route and there is one."""
         if wanted.route != "extend" or call is None or branch.history is None:
             return replace(wanted, route="fresh")
-        state = branch.session.state
+        state = branch.log.state
         marks: tuple[int, ...] = ()
         if state.last_view is not None and state.last_view.track is state.track:
             marks = state.last_view.marks
         view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
-        mark = needs_breakpoints(self.options.cache_control, branch.session)
+        mark = needs_breakpoints(self.options.cache_control, branch.log)
         tools = call.request.tools
-        ours = recall_tools.list_added_tools(branch.session, branch.history.dialect.name, tools)
+        ours = recall_tools.list_added_tools(branch.log, branch.history.dialect.name, tools)
         request = replace(call.request, tools=[*(tools or ()), *ours] or None)
         prefix = build_live_prefix(request, branch.history, view, call.model, mark=mark)
         return replace(wanted, live=prefix)
@@ -239,11 +239,11 @@ class CallPreparer:
 
     def fold_saved(self, branch: SessionBranch) -> None:
         """Fold the log of `branch` anew after a pass that was broken off, without its decision."""
-        events = branch.session.events
+        events = branch.log.events
         while len(events) > branch.saved_events and isinstance(events[-1], SummaryFailed | PassDecided):
             # No request was sent by this decision.
             events = events[:-1]
-        branch.session = self.logs.make_log(events)
+        branch.log = self.logs.make_log(events)
 
 
 def _ask_summarizer(request: SummaryRequest) -> Generator[SummaryRequest, Any, SummaryAnswer]:

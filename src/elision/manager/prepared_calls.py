@@ -81,7 +81,7 @@ class PreparedCalls:
     def prepare_view(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
         """Prepare one call for messages, with the boundary of I9 around it."""
         started = time.perf_counter()
-        self._preparer.reports.faults = []
+        self._preparer.reports.faults.clear()
         try:
             view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
@@ -134,12 +134,12 @@ class PreparedCalls:
 
     def _read_status(self, branch: SessionBranch) -> SessionStatus:
         ledger = self.open_ledger(branch)
-        costs = compute_costs(branch.session, ledger)
-        return SessionStatus(turns=len(branch.session.state.turns), costs=costs, due_usd=ledger.due_usd)
+        costs = compute_costs(branch.log, ledger)
+        return SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd)
 
     def _render(self, call: IncomingCall, found: FollowedHistory, view: View, started: float) -> ContextView:
         """Return the request of `view` with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        log = found.branch.session
+        log = found.branch.log
         history = found.history
         dialect = call.dialect.name
         if self.options.shadow:
@@ -180,15 +180,14 @@ class PreparedCalls:
         dialect: str,
     ) -> ContextView:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        summarizer_seconds = self._summary_runner.waited_seconds
-        self._summary_runner.waited_seconds = 0.0
-        self.newest_call = branch.session.state.calls
+        summarizer_seconds = self._summary_runner.take_waited_seconds()
+        self.newest_call = branch.log.state.calls
         facts = CallFacts(
             session=self.session,
             history=change.value,
             model=model,
             faults=tuple(self._preparer.reports.faults),
-            notes=(*sent.notes, *self._preparer.logs.notes, *self._notes, *_note_missing_summary(branch.session)),
+            notes=(*sent.notes, *self._preparer.logs.notes, *self._notes, *_note_missing_summary(branch.log)),
             seconds=time.perf_counter() - started,
             summarizer_seconds=summarizer_seconds,
         )
@@ -196,7 +195,7 @@ class PreparedCalls:
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
         if self.options.on_fault == "raise":
             deferred.read()
-        return _make_context_view(sent, dialect, deferred, _find_source(branch.session))
+        return _make_context_view(sent, dialect, deferred, _find_source(branch.log))
 
     def _build_diagnostics(self, branch: SessionBranch, facts: CallFacts) -> Diagnostics:
         """Return the diagnostics of the newest call; where that fails, those of a call that failed (I9)."""
@@ -217,7 +216,7 @@ class PreparedCalls:
         pieces: Iterator[None] = iter(())
         if branch is not None and not self.options.extractors:
             # The user's extractors are called by calls alone, in the thread of each.
-            pieces = _look_ahead(branch.session, self._summary_runner)
+            pieces = _look_ahead(branch.log, self._summary_runner)
         self.think_time.begin(partial(self._notify_listeners, self._collectors, view), pieces)
 
     def add_note_once(self, note: str) -> None:
@@ -293,14 +292,14 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
 
 
-def _find_source(session: Log) -> PromptSource | None:
+def _find_source(log: Log) -> PromptSource | None:
     """Return what the newest call of `session` shows: the client's own messages in shadow mode."""
-    newest = session.newest_call
+    newest = log.newest_call
     if newest is None:
         return None
-    if session.state.shadow:
+    if log.state.shadow:
         return PromptSource(view=newest.raw_view)
-    return PromptSource(view=newest.view, covers=session.state.covered_turns)
+    return PromptSource(view=newest.view, covers=log.state.covered_turns)
 
 
 def _make_context_view(

@@ -39,9 +39,9 @@ def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -
     return options.offer
 
 
-def must_withhold_tools(session: Log, tools: Any, *, bound: bool) -> bool:
+def must_withhold_tools(log: Log, tools: Any, *, bound: bool) -> bool:
     """Return whether the tools must not enter now: the client has its own, or thinking is bound to the present ones."""
-    state = session.state
+    state = log.state
     if not state.recall_tools or state.has_recall_tools:
         return False
     if defines_recall_tools(tools) or not _is_list(tools):
@@ -49,39 +49,39 @@ def must_withhold_tools(session: Log, tools: Any, *, bound: bool) -> bool:
     return bound and find_newest_thinking(state.turns) > 0
 
 
-def list_added_tools(session: Log, dialect: str, tools: Any) -> list[dict[str, Any]]:
+def list_added_tools(log: Log, dialect: str, tools: Any) -> list[dict[str, Any]]:
     """Return the recall tools that follow the client's `tools`, in the shape of `dialect`, always the same bytes."""
-    state = session.state
-    if not state.has_recall_tools or session.state.shadow:
+    state = log.state
+    if not state.has_recall_tools or log.state.shadow:
         return []
     if not _is_list(tools) or defines_recall_tools(tools):
         return []
     return recall_definitions.render_tools(state.recall_tools, dialect)
 
 
-def add_recall_tools(sent: OutgoingRequest, session: Log, dialect: str) -> OutgoingRequest:
+def add_recall_tools(sent: OutgoingRequest, log: Log, dialect: str) -> OutgoingRequest:
     """Return `sent` with the recall tools, where they have entered."""
-    ours = list_added_tools(session, dialect, sent.tools)
+    ours = list_added_tools(log, dialect, sent.tools)
     if not ours:
         return sent
     notes = sent.notes
-    if session.newest_call is not None and session.newest_call.decided.offers:
+    if log.newest_call is not None and log.newest_call.decided.offers:
         notes = (*notes, NOTE_TOOLS_ENTERED)
     return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
 
 
-def names_unread_handles(session: Log, tools: Any) -> bool:
+def names_unread_handles(log: Log, tools: Any) -> bool:
     """Return whether the newest call wrote placeholders with handles, and no tool of the request reads them."""
-    if session.newest_call is None or not session.newest_call.decided.masks:
+    if log.newest_call is None or not log.newest_call.decided.masks:
         return False
-    if not session.policy.placeholders.names_handle or session.state.shadow:
+    if not log.policy.placeholders.names_handle or log.state.shadow:
         return False
     return not defines_recall_tools(tools)
 
 
-def is_offer_refused(session: Log, wanted: Offer, *, bound: bool) -> bool:
+def is_offer_refused(log: Log, wanted: Offer, *, bound: bool) -> bool:
     """Return whether the tools were to enter, and bound thinking prevents it."""
-    state = session.state
+    state = log.state
     if not bound or wanted not in ("first", "start") or state.has_recall_tools:
         return False
     if state.recall_offer == "never":

@@ -44,7 +44,7 @@ class Reports(OpenedSession):
             branch = self._find_branch()
         except UnknownHandle:
             return ContextReport(session=self.session, model=self.options.model, shadow=self.options.shadow)
-        newest = branch.session.newest_call
+        newest = branch.log.newest_call
         return build_context_report(
             branch,
             self._calls.open_ledger(branch),
@@ -55,7 +55,7 @@ class Reports(OpenedSession):
 
     def _list_summaries(self) -> list[SessionSummary]:
         try:
-            session = self._find_branch().session
+            session = self._find_branch().log
         except UnknownHandle:
             return []
         return list_summaries(session.events, session.sizer, session.prices)

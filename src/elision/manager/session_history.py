@@ -196,7 +196,7 @@ class LogReader:
         """
         if self._branch is None:
             return True
-        known = len(self._branch.session.state.turns)
+        known = len(self._branch.log.state.turns)
         for event in events:
             if isinstance(event, TurnAmended) and event.turn.index <= known:
                 return False
@@ -236,7 +236,7 @@ class LogReader:
             context = build_context_report(
                 branch, branch.ledger, session=self.info.key, model=self.model, strategy=strategy
             )
-            if branch.session.newest_call is not None:
+            if branch.log.newest_call is not None:
                 final = self._build_diagnostics(branch)
         return SessionReport(
             info=info or self.info,
@@ -246,10 +246,10 @@ class LogReader:
             has_own_prices=has_own_prices,
             calls=tuple(self._calls),
             final=final,
-            shadow=branch is not None and branch.session.state.shadow,
-            head=branch.session.state.head if branch is not None else Head(),
+            shadow=branch is not None and branch.log.state.shadow,
+            head=branch.log.state.head if branch is not None else Head(),
             dialect=self._opened.dialect if self._opened else "",
-            turns=tuple(branch.session.state.turns) if branch is not None else (),
+            turns=tuple(branch.log.state.turns) if branch is not None else (),
             context=context,
         )
 
@@ -282,7 +282,7 @@ class LogReader:
 
     def _report_call(self, branch: SessionBranch, sent: RequestSent, notes: _CallNotes) -> CallReport:
         """Apply the waiting events, of which `sent` is the last, and return the report of their call."""
-        session = branch.session
+        session = branch.log
         is_first = not session.state.calls
         session.extend(self._waiting)
         self._rebill_newest(session.costs.previous)
@@ -325,8 +325,8 @@ class LogReader:
                 unfinished.append(event)
             else:
                 complete.append(event)
-        branch.session.extend(complete)
-        self._rebill_newest(branch.session.costs.newest)
+        branch.log.extend(complete)
+        self._rebill_newest(branch.log.costs.newest)
         branch.count_new_turns()
         self._waiting = unfinished
 

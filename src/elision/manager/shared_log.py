@@ -112,16 +112,16 @@ class LogWriter:
         `has_same_turns` tells whether it agrees with the log now.
         """
         unsaved = branch.unsaved
-        before = branch.session
+        before = branch.log
         if unsaved:
-            branch.session = self.logs.make_log([*before.events[: branch.saved_events], *theirs])
+            branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs])
         else:
-            branch.session = before.extend(theirs)
-        if branch.session is not before:
-            branch.nodes = map_nodes(branch.session.events)
+            branch.log = before.extend(theirs)
+        if branch.log is not before:
+            branch.nodes = map_nodes(branch.log.events)
             branch.ledger = None
             branch.turns_counted = 0
-            branch.totals = TurnTotals(branch.session.sizer)
+            branch.totals = TurnTotals(branch.log.sizer)
             branch.watch = self.logs.options.effective_guards.start_watch()
             branch.watch_before_newest = branch.watch
         else:
@@ -136,7 +136,7 @@ class LogWriter:
         branch.diverged = True
         for event in unsaved:
             if isinstance(event, _NOTE_EVENTS):
-                branch.session.record_event(event)
+                branch.log.record_event(event)
 
     def _settle_attempts(self, branch: SessionBranch, now: float) -> Generator[StoreCall, Any, None]:
         """Have one of the writes whose outcome is not known in the store, and continue after it. Raises StoreError.
@@ -164,9 +164,9 @@ class LogWriter:
         branch.exists = True
         same = branch.count_same_unsaved(written)
         if same < len(written):
-            saved = branch.session.events[: branch.saved_events]
+            saved = branch.log.events[: branch.saved_events]
             left = _drop_held_calls(branch.unsaved[same:], written)
-            branch.session = self.logs.make_log([*saved, *written, *left])
+            branch.log = self.logs.make_log([*saved, *written, *left])
             branch.ledger = None
         branch.saved_events += len(written)
 
@@ -191,7 +191,7 @@ def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[
 
 def has_same_turns(branch: SessionBranch, history: History) -> bool:
     """Return whether `history` begins with the turns of `branch`; the newest of them may have another ending."""
-    known = len(branch.session.state.turns)
+    known = len(branch.log.state.turns)
     if known > history.conversation.turn_count:
         return False
     for index in range(1, known):

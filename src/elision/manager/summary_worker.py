@@ -48,7 +48,6 @@ class SummaryRunner:
 
     seconds:    time limit of one summary. background: whether calls are prepared while it is written; an urgent
                 request waits for it all the same.
-    waited_seconds: time spent since the caller set it to 0.
     """
 
     def __init__(self, writer: SummaryWriter, *, seconds: float, background: bool) -> None:
@@ -56,7 +55,7 @@ class SummaryRunner:
         # A thread that is told to wait longer raises OverflowError.
         self.seconds = min(seconds, threading.TIMEOUT_MAX)
         self.background = background
-        self.waited_seconds = 0.0
+        self._waited_seconds = 0.0
         self._job: _SummaryJob | None = None
 
     def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
@@ -77,7 +76,7 @@ class SummaryRunner:
         except SummaryError as error:
             return error
         finally:
-            self.waited_seconds += time.perf_counter() - started
+            self._waited_seconds += time.perf_counter() - started
 
     async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
         """Do as `request_summary`, without blocking the event loop."""
@@ -97,7 +96,13 @@ class SummaryRunner:
         except SummaryError as error:
             return error
         finally:
-            self.waited_seconds += time.perf_counter() - started
+            self._waited_seconds += time.perf_counter() - started
+
+    def take_waited_seconds(self) -> float:
+        """Return the time spent on summaries since this was last asked."""
+        waited = self._waited_seconds
+        self._waited_seconds = 0.0
+        return waited
 
     def look_ahead(self, turn: Turn) -> None:
         """Look through a turn that a summary may cover later, where the writer is the digest."""
@@ -133,7 +138,7 @@ class SummaryRunner:
             result = job.future.result()
         except SummaryError as error:
             return error
-        self.waited_seconds += result.seconds
+        self._waited_seconds += result.seconds
         return replace(result, covers=result.covers or job.request.turns[-1].index)
 
     def _write_summary(self, request: SummaryRequest) -> SummaryResult:
