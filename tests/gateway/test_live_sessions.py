@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from operator import is_
 from typing import Any
 
 import pytest
@@ -70,6 +71,24 @@ def asked(
     live = known.claim_session(whom or who(), "openai", body(messages))
     known.release_session(live, answered=answered)
     return live
+
+
+def test_a_session_has_its_messages_once() -> None:
+    """The bytes for the next comparison are those of the conversation, which the library reads without a copy."""
+
+    async def test() -> None:
+        known = sessions()
+        for turns in range(1, 4):
+            messages = [TASK, *(message for number in range(turns) for message in call(number))]
+            live = asked(known, messages)
+            view = live.context.prepare(live.conversation.messages)
+        previous = live.previous_body
+        assert previous is not None
+        assert all(map(is_, previous.messages, (message.raw for message in live.conversation.messages)))
+        assert all(map(is_, view.messages, live.conversation.messages))
+        assert len(previous.messages) == len(view.messages) == 7
+
+    run(test)
 
 
 def test_what_extends_a_history_continues_it() -> None:

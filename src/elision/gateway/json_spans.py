@@ -250,6 +250,16 @@ class ArrayLayout(NamedTuple):
     ends: list[int]
     gap: bytes | None
 
+    def extend(self, shared: int, rest: ArrayLayout, by: int) -> ArrayLayout:
+        """Return the layout of an array with the first `shared` elements of this one and all but the first of `rest`.
+
+        by: how many bytes later the latter are.
+        """
+        ends = [*self.ends[:shared], *(end + by for end in rest.ends[1:])]
+        if len(rest.ends) < 2:
+            return ArrayLayout(ends, self.gap)
+        return ArrayLayout(ends, rest.gap if shared < 2 or self.gap == rest.gap else None)
+
 
 @dataclass(frozen=True)
 class JsonArray:
@@ -279,18 +289,6 @@ class JsonArray:
             at = first - len(gap)
             return ArrayLayout([at + whole for whole in accumulate([len(value) + step for value in self.values])], gap)
         return ArrayLayout(list(self._walk_ends(first)), None)
-
-    def extend_layout(self, shared: int, rest: JsonArray, by: int) -> ArrayLayout:
-        """Return the layout of an array with the first `shared` elements of this one and all but the first of `rest`.
-
-        by: how many bytes later the latter are.
-        """
-        own = self.layout
-        more = rest.layout
-        ends = [*own.ends[:shared], *(end + by for end in more.ends[1:])]
-        if len(more.ends) < 2:
-            return ArrayLayout(ends, own.gap)
-        return ArrayLayout(ends, more.gap if shared < 2 or own.gap == more.gap else None)
 
     def _walk_ends(self, at: int) -> Iterator[int]:
         for value in self.values:

@@ -22,7 +22,7 @@ from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.message_bytes import MessageEncoder
-from elision.gateway.request_body import RequestBody
+from elision.gateway.request_body import PreviousBody, RequestBody
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
 from elision.providers.live.client_conversation import Conversation, count_answers
@@ -46,8 +46,8 @@ MAX_REWRITE_CANDIDATES: Final = 16
 MAX_SEARCHED_SESSIONS: Final = 256
 #: Bytes of first messages whose digests are cached.
 MAX_OPENING_BYTES: Final = 16_000_000
-#: Live memory of a session as a multiple of its messages' bytes: bytes, objects, turns (measured: 5.1-6.8).
-MEMORY_FACTOR: Final = 7
+#: Live memory of a session as a multiple of its messages' bytes; `python -m benchmarks memory` measures 3.4 and more.
+MEMORY_FACTOR: Final = 5
 _Key = TypeVar("_Key")
 _UNSAFE_CHARS: Final = re.compile(r"[^\w.-]+")
 
@@ -68,7 +68,8 @@ class LiveSession:
     is_answered:        whether the newest response reached its end.
     divergences:        recent requests whose history diverged. steady_requests: requests since then.
     last_used:          time of the newest request, monotonic seconds.
-    newest_diagnostics: of its newest step. newest_body: its newest request; the next one is parsed from its end.
+    newest_diagnostics: of its newest step. previous_body: the next request is parsed from
+                        its end. body_bytes: of its newest request.
     is_unloaded:        whether its hidden rounds are not loaded yet. opening_key: its place in the registry.
     is_stale:           whether another process may have answered since, and stored hidden rounds.
     requests_to_bypass: next requests that pass unchanged, after the provider refused an edited one.
@@ -95,7 +96,8 @@ class LiveSession:
     refusals: int = 0
     opening_key: OpeningKey = ("", "openai", b"")
     newest_diagnostics: Diagnostics | None = None
-    newest_body: RequestBody | None = None
+    previous_body: PreviousBody | None = None
+    body_bytes: int = 0
 
     @property
     def owner_key(self) -> OwnerKey:
@@ -105,9 +107,7 @@ class LiveSession:
     @property
     def memory_bytes(self) -> int:
         """Estimate the bytes of memory that the session holds."""
-        if self.newest_body is not None:
-            return MEMORY_FACTOR * len(self.newest_body.raw)
-        return 0
+        return MEMORY_FACTOR * self.body_bytes
 
     @property
     def is_busy(self) -> bool:
@@ -217,7 +217,7 @@ class SessionRegistry:
     def find_continued(self, namespace: str, api: Api, raw: bytes) -> LiveSession | None:
         """Return a session whose newest request `raw` probably continues, so that only the rest is parsed."""
         for session in self._iterate_newest((namespace, api)):
-            if session.newest_body is not None and session.newest_body.is_prefix_of(raw):
+            if session.previous_body is not None and session.previous_body.is_prefix_of(raw):
                 return session
         return None
 
@@ -250,7 +250,8 @@ class SessionRegistry:
             session.is_stale or not session.is_answered or session.conversation.count_answers_from(shared) > 1
         )
         self._held_bytes -= session.memory_bytes
-        session.newest_body = body
+        session.previous_body = body.make_previous([message.raw for message in session.conversation.messages])
+        session.body_bytes = len(body.raw)
         self._held_bytes += session.memory_bytes
         session.requests_in_flight += 1
         session.requests_unanswered += 1

@@ -27,7 +27,7 @@ from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
 from elision.gateway.reply_writer import ReplyWriter
-from elision.gateway.request_body import RequestBody, UnreadableBody
+from elision.gateway.request_body import PreviousBody, RequestBody, UnreadableBody
 from elision.gateway.request_handler import READ_FIELDS, RequestHandler
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.response_observer import ResponseObserver
@@ -242,13 +242,13 @@ class Proxy:
                 )
             session = self.sessions.find_continued(derive_namespace(headers, self._secret), route.api, raw)
             body = RequestBody.parse_if_small(
-                raw, route.api, session.newest_body if session is not None else None, max_new_bytes=INLINE_BYTES
+                raw, route.api, session.previous_body if session is not None else None, max_new_bytes=INLINE_BYTES
             )
             if body is not None:
                 model_request = _build_model_request(route, headers, body, self._secret)
             else:
                 if session is not None:
-                    before, known = (session.newest_body, session.conversation.copy())
+                    before, known = (session.previous_body, session.conversation.copy())
                 else:
                     before, known = (None, None)
                 read = partial(_parse_large_request, route, headers, raw, self._secret, before, known)
@@ -345,7 +345,7 @@ def _parse_large_request(
     headers: Mapping[str, str],
     raw: bytes,
     secret: bytes,
-    before: RequestBody | None,
+    before: PreviousBody | None,
     known: Conversation | None,
 ) -> _ModelRequest | None:
     """Do the same from the bytes on, with everything that is slow for a large one, in any thread.

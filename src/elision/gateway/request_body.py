@@ -7,6 +7,7 @@ parsed only from its first new byte: the shared part is found by comparing memor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
@@ -24,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
-__all__ = ["RequestBody", "UnreadableBody", "decode_message"]
+__all__ = ["PreviousBody", "RequestBody", "UnreadableBody", "decode_message"]
 
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED_MESSAGES: Final = 8
@@ -90,7 +91,7 @@ class RequestBody:
         "stream",
     )
 
-    def __init__(self, raw: bytes, api: Api, parts: _BodyParts, previous: RequestBody | None) -> None:
+    def __init__(self, raw: bytes, api: Api, parts: _BodyParts, previous: PreviousBody | None) -> None:
         self.raw = raw
         self.api = api
         self._parts = parts
@@ -100,12 +101,12 @@ class RequestBody:
         self._array: JsonArray | None = None
         if parts.list_field is not None and not parts.is_text and raw.startswith(b"[", parts.list_field.start):
             self._array = JsonArray(raw, parts.list_field.start, parts.values, parts.layout)
-        self._decoded: dict[str, Any] = previous._keep_decoded(self) if previous is not None else {}
+        self._decoded: dict[str, Any] = previous.keep_decoded(self) if previous is not None else {}
         self.model = text_in(self.get_field("model"))
         self.stream = self.get_field("stream") is True
 
     @classmethod
-    def parse(cls, raw: bytes, api: Api, previous: RequestBody | None = None) -> RequestBody:
+    def parse(cls, raw: bytes, api: Api, previous: PreviousBody | None = None) -> RequestBody:
         """Parse `raw` in one pass, and with `previous` only from the first byte that differs.
 
         previous: an earlier body, preferably of the same conversation; the result is the same without it. Raises
@@ -117,7 +118,7 @@ class RequestBody:
             previous = None
         try:
             if previous is not None:
-                parts = previous._parse_continued(raw, name)
+                parts = previous.parse_continued(raw, name)
             else:
                 parts = None
             parts = parts or _parse_at_once(raw, name) or _parse_by_fields(raw, name)
@@ -129,31 +130,20 @@ class RequestBody:
 
     @classmethod
     def parse_if_small(
-        cls, raw: bytes, api: Api, previous: RequestBody | None, max_new_bytes: int
+        cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int
     ) -> RequestBody | None:
         """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
         if len(raw) <= max_new_bytes:
             return cls.parse(raw, api, previous)
-        if previous is None or previous.api != api or len(raw) - previous._find_shared_end(raw) > max_new_bytes:
+        if previous is None or previous.api != api or len(raw) - previous.find_shared_end(raw) > max_new_bytes:
             return None
         try:
-            parts = previous._parse_continued(raw, PROVIDERS[api].list_field)
+            parts = previous.parse_continued(raw, PROVIDERS[api].list_field)
             if parts is None or len(parts.fields) > json_spans.MAX_FIELDS:
                 return None
             return cls(raw, api, parts, previous)
         except (ValueError, RecursionError) as error:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
-
-    def check_size(self, raw: bytes) -> None:
-        """Raise UnreadableBody where the part of `raw` that is not shared with this body is too large."""
-        json_spans.check_size(raw, self._find_shared_end(raw))
-
-    def _find_shared_end(self, raw: bytes) -> int:
-        """Return where the last shared leading message ends; 0 if none is shared."""
-        shared = self._count_shared(raw)
-        if shared and self._array is not None:
-            return self._array.ends[shared - 1]
-        return 0
 
     def locate_messages(self) -> None:
         """Locate all messages now, instead of at their first use."""
@@ -182,18 +172,6 @@ class RequestBody:
                 return None
             self._decoded[name] = _decode_field(raw)
         return self._decoded[name]
-
-    def _keep_decoded(self, other: RequestBody) -> dict[str, Any]:
-        """Return the decoded fields that have the same bytes in `other`."""
-        return {name: value for name, value in self._decoded.items() if self._has_same_field(other, name)}
-
-    def _has_same_field(self, other: RequestBody, name: str) -> bool:
-        """Return whether a top-level field has the same bytes in both, compared in place."""
-        own = self._fields_by_name.get(name)
-        found = other._fields_by_name.get(name)
-        if own is None or found is None or own.end - own.start != found.end - found.start:
-            return False
-        return other.raw.startswith(memoryview(self.raw)[own.start : own.end], found.start)
 
     # -- with other bytes in it ------------------------------------------------------------------------------------
 
@@ -225,22 +203,77 @@ class RequestBody:
 
     # -- the next of its conversation ------------------------------------------------------------------------------
 
+    def make_previous(self, messages: list[bytes]) -> PreviousBody | None:
+        """Return what the next body of the conversation is compared with; None where the messages are no plain list.
+
+        messages: equal to those of this body. The conversation's objects are given, so that they are held once.
+        Messages with different white space between them are no plain list: such a body is parsed anew each time.
+        """
+        if self._array is None or self._list_field is None or not self.messages:
+            return None
+        layout = self._array.layout
+        if layout.gap is None:
+            return None
+        raw_fields = {name: self.get_raw_field(name) or b"" for name in self._decoded}
+        return PreviousBody(
+            api=self.api,
+            opening=self.raw[: layout.ends[0] - len(self.messages[0])],
+            messages=messages,
+            ends=layout.ends,
+            gap=layout.gap,
+            fields=[field for field in self._parts.fields if field.end <= self._list_field.start],
+            list_field=self._list_field,
+            decoded={name: (raw, self._decoded[name]) for name, raw in raw_fields.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviousBody:
+    """The body of an earlier request: the next one of the conversation is parsed from its first new byte.
+
+    Its messages' bytes are those of the conversation, so that a session holds them once.
+
+    opening: all before the first message. gap: the bytes between two messages. ends: where each message ends.
+    fields:  those before the list of messages. decoded: fields that were decoded, each as bytes and value.
+    """
+
+    api: Api
+    opening: bytes
+    messages: list[bytes]
+    ends: list[int]
+    gap: bytes
+    fields: list[JsonField]
+    list_field: JsonField
+    decoded: Mapping[str, tuple[bytes, Any]]
+
     def is_prefix_of(self, raw: bytes) -> bool:
         """Return whether `raw` probably continues this body: all but the newest messages have the same bytes there."""
-        if self._array is not None:
-            ends = self._array.ends
-        else:
-            ends = []
-        if not ends:
+        if not raw.startswith(self.opening) or not raw.startswith(self.messages[0], len(self.opening)):
             return False
-        return raw.startswith(memoryview(self.raw)[: ends[max(len(ends) - _UNSETTLED_MESSAGES, (len(ends) - 1) // 2)]])
+        count = len(self.messages)
+        settled = max(count - _UNSETTLED_MESSAGES, (count - 1) // 2) + 1
+        return raw.startswith(self.gap.join(self.messages[:settled]), len(self.opening))
+
+    def check_size(self, raw: bytes) -> None:
+        """Raise UnreadableBody where the part of `raw` that is not shared with this body is too large."""
+        json_spans.check_size(raw, self.find_shared_end(raw))
+
+    def find_shared_end(self, raw: bytes) -> int:
+        """Return where the last shared leading message ends in `raw`; 0 if none is shared."""
+        shared = self._count_shared(raw)
+        return self.ends[shared - 1] if shared else 0
+
+    def keep_decoded(self, body: RequestBody) -> dict[str, Any]:
+        """Return the decoded fields that have the same bytes in `body`."""
+        return {name: value for name, (raw, value) in self.decoded.items() if body.get_raw_field(name) == raw}
 
     def _count_shared(self, raw: bytes) -> int:
         """Count the leading messages that have the same bytes at the same place in `raw`, with all before them."""
-        ends = self._array.ends if self._array is not None else []
-        view = memoryview(self.raw)
-        if ends and raw.startswith(view[: ends[-1]]):
+        ends = self.ends
+        known = self.opening + self.gap.join(self.messages)
+        if raw.startswith(known):
             return len(ends)
+        view = memoryview(known)
         shared = 0
         differs = len(ends)
         at = 0
@@ -253,16 +286,16 @@ class RequestBody:
                 differs = middle
         return shared
 
-    def _parse_continued(self, raw: bytes, name: str) -> _BodyParts | None:
+    def parse_continued(self, raw: bytes, name: str) -> _BodyParts | None:
         """Parse `raw` from the end of the last shared message; None where that is impossible.
 
         A parser that has reached the same place by the same bytes continues in the same way. So the rest is parsed
         after the start of a body in which one empty message replaces all shared ones.
         """
         shared = self._count_shared(raw)
-        if not shared or self._array is None or self._list_field is None:
+        if not shared:
             return None
-        end = self._array.ends[shared - 1]
+        end = self.ends[shared - 1]
         opening = b'{"%b":[{}' % name.encode()
         body = opening + raw[end:]
         rest = _parse_at_once(body, name)
@@ -271,10 +304,11 @@ class RequestBody:
         by = end - len(opening)
         found = [_move_field(field, by) for field in rest.fields]
         # A list is found at once only where no other field has its name, so it is the first.
-        own = self._list_field._replace(end=found[0].end)
-        ahead = [field for field in self._parts.fields if field.end <= own.start]
-        laid = self._array.extend_layout(shared, JsonArray(body, rest.list_field.start, rest.values), by)
-        return _BodyParts([*ahead, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], layout=laid)
+        own = self.list_field._replace(end=found[0].end)
+        layout = ArrayLayout(self.ends, self.gap).extend(
+            shared, JsonArray(body, rest.list_field.start, rest.values).layout, by
+        )
+        return _BodyParts([*self.fields, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], layout=layout)
 
 
 @lru_cache(maxsize=32)

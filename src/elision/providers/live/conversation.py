@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,7 +35,7 @@ class _GrowingTurn:
     results: list[Location] = field(default_factory=list)
     users: list[Location] = field(default_factory=list)
     #: Ids given to calls that came without one, in order: results without an id answer them.
-    unnamed: deque[str] = field(default_factory=deque)
+    unnamed: list[str] = field(default_factory=list)
 
 
 class LiveConversation:
@@ -194,7 +193,7 @@ class LiveConversation:
             return
         id = result.action_id
         if not id and live.unnamed:
-            id = live.unnamed.popleft()
+            id = live.unnamed.pop(0)
         actions = {action.id: action for action in live.draft.actions}
         action = actions.get(id)
         if action is None or any(known.action_id == id for known in live.draft.results):
