@@ -7,7 +7,7 @@ turn's fields stand beside those of the event that adds it, and a head's too. Ev
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ from elision.trajectory.turn import Head, Observation, Turn
 
 #: Version of the form of a record. A record that names none has version 1.
 RECORD_VERSION: Final = 1
+_EVENT_TYPES: Final[dict[str, Any]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
 def encode_event(event: Event) -> dict[str, Any]:
@@ -42,7 +43,9 @@ def decode_event(value: dict[str, Any]) -> Event:
     Raises ValueError naming the field that is wrong, StoreError for a version that a newer Elision wrote.
     """
     check_version(value)
-    kind = value.get("e")
+    kind = str(value.get("e"))
+    if kind not in _EVENT_TYPES:
+        raise ValueError(f"unknown event {kind[:40]!r}: written by a newer Elision?")
     if kind == "exchanged":
         texts = {name: msgspec.convert(value.get(name, []), list[Text]) for name in ("messages", "results")}
         value = value | {name: [part.text for part in parts] for name, parts in texts.items()}
@@ -55,7 +58,8 @@ def decode_event(value: dict[str, Any]) -> Event:
         value = {"e": kind, "node": value.get("node", ""), "turn": value}
     elif kind == "head":
         value = {"e": kind, "head": value}
-    event: Event = msgspec.convert(value, Event)
+    # By its own type: msgspec would study the union of all of them anew at each call.
+    event: Event = msgspec.convert(value, _EVENT_TYPES[kind])
     return event
 
 
