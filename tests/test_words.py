@@ -19,6 +19,7 @@ SAME_THING = {
     "render": "the same for each provider",
     "live": "the same for each provider",
     "record": "the same for each provider",
+    "client": "the same for each provider",
     "errors": "the same for each provider, and the project's own",
     "stream": "the same for each provider",
     "observe": "the same for each provider",

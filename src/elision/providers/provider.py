@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from elision.providers.host import Host
 from elision.providers.live.pieces import LiveDialect
+from elision.providers.llm.client import ClientFormat
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
 from elision.providers.shared.violation import Rule
@@ -43,6 +44,7 @@ class Provider:
     make_stream:   makes a streamed response of which the gateway answers the calls of some tools, by their names.
     observer:      reads what a response reports on its way by.
     make_stream_error: returns the event that ends an incomplete stream, of an error's body and the event's number.
+    client:        how a model is asked by this API, for summaries and by the agent.
     usage_sign:    a field that only this API's usage has, as seen from the first of the table to the last.
     parse_usage:   reads a usage object; None if it is none.
     """
@@ -68,5 +70,6 @@ class Provider:
     make_stream: Callable[[frozenset[str]], StreamedResponse]
     observer: ApiObserver
     make_stream_error: Callable[[Mapping[str, Any], int], bytes]
+    client: ClientFormat
     usage_sign: str
     parse_usage: Callable[[object], Usage | None]

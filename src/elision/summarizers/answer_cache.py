@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from elision.errors import SettingError
-from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault
+from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
 from elision.trajectory.plan import LivePrefix
 
 #: Shape of a file.

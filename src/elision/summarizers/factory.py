@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from elision.errors import PriceError, SpecError, SummaryError
+from elision.providers.host import Host
+from elision.providers.provider_table import HOSTS, PROVIDERS
+from elision.providers.shared.model_names import is_reasoning_model
 from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint
-from elision.summarizers.anthropic_endpoint import ANTHROPIC, AnthropicEndpoint
 from elision.summarizers.digest import merge_record, write_digest
+from elision.summarizers.http_endpoint import HttpEndpoint
 from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
 from elision.summarizers.model_endpoint import Endpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
-from elision.summarizers.openai_chat_endpoint import OPENAI, OpenAIChatEndpoint, is_reasoning_model
-from elision.summarizers.openai_responses_endpoint import OpenAIResponsesEndpoint
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor
 from elision.summarizers.summary_result import SummaryResult
@@ -26,40 +26,12 @@ from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Turn
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EndpointKind:
-    """A kind of endpoint.
-
-    key_variable, url_variable: environment variables that are usual for it. default_url: where it is served.
-    """
-
-    make: Callable[..., Endpoint]
-    key_variable: str
-    url_variable: str
-    default_url: str
-
-
-_ENDPOINT_KINDS: Final[Mapping[str, _EndpointKind]] = {
-    "anthropic": _EndpointKind(
-        make=AnthropicEndpoint,
-        key_variable="ANTHROPIC_API_KEY",
-        url_variable="ANTHROPIC_BASE_URL",
-        default_url=ANTHROPIC,
-    ),
-    "openai": _EndpointKind(
-        make=OpenAIChatEndpoint, key_variable="OPENAI_API_KEY", url_variable="OPENAI_BASE_URL", default_url=OPENAI
-    ),
-    "openai-responses": _EndpointKind(
-        make=OpenAIResponsesEndpoint, key_variable="OPENAI_API_KEY", url_variable="OPENAI_BASE_URL", default_url=OPENAI
-    ),
-}
 #: Variables of the environment that say where a model is served, and with which key.
 ACCESS_VARIABLES: Final = tuple(
-    sorted({name for kind in _ENDPOINT_KINDS.values() for name in (kind.key_variable, kind.url_variable)})
+    sorted({name for host in HOSTS.values() for name in (host.key_variable, host.url_variable)})
 )
 #: What a spec may begin with.
-KINDS: Final = ("digest", *_ENDPOINT_KINDS, "litellm")
+KINDS: Final = ("digest", *sorted(PROVIDERS), "litellm")
 
 
 class DigestSummarizer:
@@ -122,9 +94,9 @@ def make_summarizer(
     if kind == "litellm":
         endpoint: Endpoint = LiteLLMEndpoint(model, key=api_key, base_url=base_url, extra=extra)
     else:
-        endpoint_kind = _ENDPOINT_KINDS[kind]
-        key, url = _find_access(endpoint_kind, api_key, base_url, environment or {})
-        endpoint = endpoint_kind.make(model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
+        provider = PROVIDERS[kind]
+        key, url = _find_access(provider.host, api_key, base_url, environment or {})
+        endpoint = HttpEndpoint(provider, model, key=key, base_url=url, headers=headers, extra=extra, proxy=proxy)
         base_url = url
     if cache is not None:
         endpoint = CachedEndpoint(endpoint, cache, kind=kind, base_url=base_url, extra=extra)
@@ -140,14 +112,14 @@ def make_summarizer(
     )
 
 
-def _find_access(kind: _EndpointKind, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _find_access(host: Host, api_key: str, base_url: str, environment: Mapping[str, str]) -> tuple[str, str]:
     """Return key and URL. Raises SpecError where the provider itself is asked without a key."""
-    url = base_url or environment.get(kind.url_variable, "") or kind.default_url
+    url = base_url or environment.get(host.url_variable, "") or host.url
     key = api_key
-    if not key and base_url in ("", kind.default_url):
-        key = environment.get(kind.key_variable, "")
-    if not key and url.rstrip("/") == kind.default_url:
-        raise SpecError(f"no key for {kind.default_url}; give api_key, or set {kind.key_variable}")
+    if not key and base_url in ("", host.url):
+        key = environment.get(host.key_variable, "")
+    if not key and url.rstrip("/") == host.url:
+        raise SpecError(f"no key for {host.url}; give api_key, or set {host.key_variable}")
     return key, url
 
 

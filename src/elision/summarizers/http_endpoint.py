@@ -1,54 +1,77 @@
-"""What HTTP endpoints share: one request, one answer, quirks of the model that are learned."""
+"""A model behind HTTP that writes summaries, whichever API it has."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest
-from elision.summarizers.request_quirks import ModelQuirks, post_until_accepted
-from elision.summarizers.transport import Transport
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault
+from elision.providers.llm.client import ClientFormat, LlmClient
+from elision.providers.provider import Provider
+from elision.summarizers.model_endpoint import EndpointRequest
 from elision.trajectory.plan import LivePrefix
 
 
-class HttpEndpoint(ABC):
-    """A model that `transport` reaches.
+class HttpEndpoint:
+    """A model of `provider`; it may extend live prefixes of the same API and model.
 
-    dialect: of the live prefixes that it may extend. extra: further fields of each request.
+    key, base_url, headers, extra, proxy: as `LlmClient` takes them. An agent that sets fields on which its prompt cache
+    depends (Anthropic: `thinking`, `output_config`) has to have them in `extra` too, or the cache is not read.
     """
 
-    dialect: ClassVar[str]
-
-    def __init__(self, model: str, transport: Transport, quirks: ModelQuirks, extra: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        *,
+        key: str = "",
+        base_url: str = "",
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        proxy: str = "",
+    ) -> None:
         self.model = model
-        self._transport = transport
-        self._quirks = quirks
-        self._extra = dict(extra or {})
+        self._dialect = provider.name
+        self._client = LlmClient(
+            provider.client,
+            provider.host,
+            model,
+            key=key,
+            base_url=base_url,
+            headers=headers,
+            extra=extra,
+            proxy=proxy,
+        )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model!r}, {self._transport!r})"
+        return f"HttpEndpoint({self.model!r}, {self._client.url!r})"
 
     def can_extend(self, live: LivePrefix) -> bool:
-        return live.dialect == self.dialect and live.model == self.model
+        return live.dialect == self._dialect and live.model == self.model
 
     def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
-        reply = post_until_accepted(self._transport, self._quirks, lambda: self._build_body(request), request.seconds)
-        if isinstance(reply, EndpointFault):
-            return reply
-        return self._parse_reply(reply)
+        return self._client.ask(lambda: self._build_body(request), request.seconds)
 
-    @abstractmethod
     def _build_body(self, request: EndpointRequest) -> dict[str, Any]:
         """Return the request's body, by the quirks learned so far."""
+        client = self._client
+        return {
+            "model": self.model,
+            **build_summary_fields(client.format, request, is_official=client.is_official),
+            **client.quirks.build_fields(request.max_tokens, request.temperature),
+            **client.extra,
+        }
 
-    @abstractmethod
-    def _parse_reply(self, reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-        """Return the provider's JSON as an answer."""
 
+def build_summary_fields(format_: ClientFormat, request: EndpointRequest, *, is_official: bool) -> dict[str, Any]:
+    """Return the fields that hold the conversation: the live prefix if there is one, and what is asked.
 
-def make_bearer_header(key: str) -> dict[str, str]:
-    """Return the header of a key; none for "" (local servers)."""
-    if key:
-        return {"authorization": f"Bearer {key}"}
-    return {}
+    is_official: whether the provider itself serves the model.
+    """
+    live = request.live
+    asked = format_.make_user_message(request.text)
+    if live is None:
+        conversation = format_.build_conversation([asked], None, ())
+    else:
+        conversation = format_.build_conversation([*live.messages, asked], live.system, live.tools)
+    return {**conversation, **format_.add_to_extension(live, is_official)}

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.errors import MissingExtra
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault, parse_refusal
+from elision.providers.openai_chat.record import OPENAI_CHAT
 from elision.providers.shared.json_reading import number_in
-from elision.summarizers.model_endpoint import EndpointAnswer, EndpointFault, EndpointRequest, parse_refusal
-from elision.summarizers.openai_chat_endpoint import build_messages, parse_completion
+from elision.summarizers.http_endpoint import build_summary_fields
+from elision.summarizers.model_endpoint import EndpointRequest
 from elision.trajectory.plan import LivePrefix
 from elision.trajectory.usage import Usage
 
@@ -40,14 +42,14 @@ class LiteLLMEndpoint:
         return f"LiteLLMEndpoint({self.model!r})"
 
     def can_extend(self, live: LivePrefix) -> bool:
-        return live.dialect == "openai" and live.model == self.model
+        return live.dialect == OPENAI_CHAT.name and live.model == self.model
 
     def ask(self, request: EndpointRequest) -> EndpointAnswer | EndpointFault:
         temperature = {} if request.temperature is None else {"temperature": request.temperature}
         try:
             reply = self._complete(
                 model=self.model,
-                **build_messages(request),
+                **build_summary_fields(OPENAI_CHAT.client, request, is_official=False),
                 max_tokens=request.max_tokens,
                 **temperature,
                 timeout=request.seconds,
@@ -58,7 +60,7 @@ class LiteLLMEndpoint:
             )
         except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
             return _convert_error(error)
-        answer = parse_completion(reply.model_dump())
+        answer = OPENAI_CHAT.client.parse_answer(reply.model_dump())
         if isinstance(answer, EndpointFault):
             return answer
         return _add_cost(answer, reply)

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elision.errors import SummaryError
-from elision.summarizers.model_endpoint import Endpoint, EndpointAnswer, EndpointFault, EndpointRequest
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault
+from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
 from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.reasoning_budget import FIRST, ReasoningBudget

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from elision.summarizers.model_endpoint import EndpointAnswer, EndpointRequest
+from elision.providers.llm.answers import EndpointAnswer
+from elision.summarizers.model_endpoint import EndpointRequest
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from elision.agent.http_models import parse_anthropic_answer, parse_openai_answer
+from elision.agent.http_models import parse_model_answer
 from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape
 from elision.testing import response_anthropic, response_openai_chat
 from elision.testing.parsed_request import split_into_blocks
@@ -63,8 +63,8 @@ class ScriptedModel:
             reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s"
         )
         if self.shape == "anthropic":
-            return parse_anthropic_answer(json.loads(json.dumps(response_anthropic.build_body(spec))))
-        return parse_openai_answer(json.loads(json.dumps(response_openai_chat.build_body(spec))))
+            return parse_model_answer(self.shape, json.loads(json.dumps(response_anthropic.build_body(spec))))
+        return parse_model_answer(self.shape, json.loads(json.dumps(response_openai_chat.build_body(spec))))
 
 
 def _rename_calls(turn: Turn, number: int) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from elision.providers.anthropic.client import CLIENT
 from elision.providers.anthropic.errors import make_error_body, make_stream_error
 from elision.providers.anthropic.live import LiveAnthropic
 from elision.providers.anthropic.observe import OBSERVER
@@ -49,6 +50,7 @@ ANTHROPIC: Final = Provider(
     make_stream=AnthropicStream,
     observer=OBSERVER,
     make_stream_error=make_stream_error,
+    client=CLIENT,
     usage_sign="input_tokens",
     parse_usage=parse_usage,
 )

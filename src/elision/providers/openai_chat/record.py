@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from elision.providers.host import OPENAI
+from elision.providers.openai_chat.client import CLIENT
 from elision.providers.openai_chat.errors import make_stream_error
 from elision.providers.openai_chat.live import LiveOpenAIChat
 from elision.providers.openai_chat.observe import OBSERVER
@@ -39,6 +40,7 @@ OPENAI_CHAT: Final = Provider(
     make_stream=ChatStream,
     observer=OBSERVER,
     make_stream_error=make_stream_error,
+    client=CLIENT,
     usage_sign="prompt_tokens",
     parse_usage=parse_usage,
 )

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from elision.providers.host import OPENAI
+from elision.providers.openai_responses.client import CLIENT
 from elision.providers.openai_responses.errors import make_stream_error
 from elision.providers.openai_responses.live import LiveOpenAIResponses
 from elision.providers.openai_responses.observe import OBSERVER
@@ -38,6 +39,7 @@ OPENAI_RESPONSES: Final = Provider(
     make_stream=ResponsesStream,
     observer=OBSERVER,
     make_stream_error=make_stream_error,
+    client=CLIENT,
     usage_sign="input_tokens_details",
     parse_usage=parse_usage,
 )

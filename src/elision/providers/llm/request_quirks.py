@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from elision.summarizers.model_endpoint import EndpointFault
-from elision.summarizers.transport import Transport
+from elision.providers.llm.answers import EndpointFault
+from elision.providers.llm.transport import Transport
 
 
 class ModelQuirks:

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from elision.errors import MissingExtra, SpecError
-from elision.summarizers.model_endpoint import EndpointFault
-from elision.summarizers.transport import Transport
+from elision.providers.llm.answers import EndpointFault
+from elision.providers.llm.transport import Transport
 from tests.summarizers.scripted_server import (
     Reply,
     drip,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from elision.errors import MissingExtra, SpecError
-from elision.summarizers.model_endpoint import EndpointFault, parse_refusal
+from elision.providers.llm.answers import EndpointFault, parse_refusal
 from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.redact import format_mark
 

@@ -1,0 +1,1 @@
+"""One client for models behind HTTP, whichever API they have."""
