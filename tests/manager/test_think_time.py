@@ -53,6 +53,13 @@ def lead(context: ContextManager, calls: int, *, thinks: bool) -> list[Any]:
     return views
 
 
+def wait_for_end(context: ContextManager) -> None:
+    """Wait for the thread, whatever it raised."""
+    job = context._calls.think_time._job
+    if job is not None and job._future is not None:
+        job._future.exception(20)
+
+
 def wait_for_work(context: ContextManager) -> None:
     job = context._calls.think_time._job
     if job is not None and job._future is not None:
@@ -68,6 +75,31 @@ def test_a_view_is_returned_before_its_line_is_written() -> None:
         wait_for_work(context)
         assert held.calls == [view.diagnostics.call]
         assert not held.threads & {threading.current_thread().name}
+
+
+def test_diagnostics_are_read_while_a_line_waits() -> None:
+    """A handler that is slow, or that waits for the caller, holds up nobody."""
+    held = HeldCollector()
+    with ContextManager("masking", store="memory:", on_event=held) as context:
+        assert context.prepare(make_history("openai", 2)).diagnostics.turns == 2
+        with ContextManager("masking", store="memory:") as other:
+            assert other.prepare(make_history("openai", 3)).diagnostics.turns == 3
+        held.gate.set()
+
+
+def test_what_a_handler_raises_ends_no_call() -> None:
+    class Exiting(PassCollector):
+        def report_pass(self, diagnostics: Diagnostics) -> None:
+            raise SystemExit(3)
+
+    with ContextManager("masking", store="memory:", on_event=Exiting()) as context:
+        context.prepare(make_history("openai", 2))
+        job = context._calls.think_time._job
+        assert job is not None
+        assert job._future is not None
+        assert isinstance(job._future.exception(20), SystemExit)
+        assert context.prepare(make_history("openai", 3)).diagnostics.turns == 3
+        wait_for_end(context)
 
 
 def test_functions_of_the_user_are_called_before_the_view_is_returned() -> None:
@@ -205,7 +237,8 @@ def test_a_deferred_value_is_computed_once() -> None:
     assert (value.read(), computed) == (7, [1])
 
 
-def continue_in_child(context: ContextManager, answers: Any) -> None:
+def continue_in_child(context: ContextManager, held: HeldCollector, answers: Any) -> None:
+    held.gate.set()
     view = context.prepare(make_history("openai", 3))
     answers.put((view.diagnostics.turns, view.diagnostics.faults))
 
@@ -216,16 +249,16 @@ def test_a_child_that_was_forked_while_the_model_thinks_goes_on() -> None:
     held = HeldCollector()
     context = ContextManager("masking", store=MemoryStore(), on_event=held)
     context.prepare(make_history("openai", 2))
-    # The work of the call is not begun, or waits for `gate`: a fork waits for it.
-    threading.Timer(0.05, held.gate.set).start()
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
-    child = fork.Process(target=continue_in_child, args=(context, answers))
+    child = fork.Process(target=continue_in_child, args=(context, held, answers))
     child.start()
     child.join(20)
     assert child.exitcode == 0
     assert answers.get() == (3, ())
+    held.gate.set()
     context.close()
+    assert held.calls == [3]
 
 
 def test_the_process_ends_with_its_last_line_and_no_thread() -> None:

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for_futures
 from typing import Final, Generic, TypeVar
 
 from elision.manager.offload import get_think_executor
@@ -22,8 +23,10 @@ from elision.manager.offload import get_think_executor
 _T = TypeVar("_T")
 _log: Final = logging.getLogger("elision.manager")
 
-#: Held while a piece is done, and while the process forks: a child never gets a session with half a piece in it.
+#: Held while a piece is done, or a deferred value is computed, and while the process forks: a child never gets a
+#: session with half of it done. Two, so that a value waits for no piece; neither is held while listeners are called.
 _piece_lock = threading.RLock()
+_value_lock = threading.RLock()
 
 
 class Deferred(Generic[_T]):
@@ -36,7 +39,7 @@ class Deferred(Generic[_T]):
     def read(self) -> _T:
         """Return the value. Raises what computing it raises, and computes it again then."""
         if not self._values:
-            with _piece_lock:
+            with _value_lock:
                 if self._compute is not None:
                     self._values.append(self._compute())
                     # What it was computed from need not stay in memory.
@@ -101,7 +104,8 @@ class _Job:
         if self._future.cancel():
             self._make_report()
         else:
-            self._future.result()
+            # What was raised in the thread is no failure of this call.
+            wait_for_futures([self._future])
 
     def _work(self) -> None:
         self._thread = threading.get_ident()
@@ -119,21 +123,31 @@ class _Job:
             self._thread = 0
 
     def _make_report(self) -> None:
-        with _piece_lock:
-            report = self._report
-            self._report = None
-            if report is not None:
-                report()
+        report = self._report
+        self._report = None
+        if report is not None:
+            report()
 
 
-def _renew_lock() -> None:
-    global _piece_lock
+def _hold_locks() -> None:
+    _piece_lock.acquire()
+    _value_lock.acquire()
+
+
+def _release_locks() -> None:
+    _value_lock.release()
+    _piece_lock.release()
+
+
+def _renew_locks() -> None:
+    global _piece_lock, _value_lock
     _piece_lock = threading.RLock()
+    _value_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _piece_lock.acquire(),
-        after_in_parent=lambda: _piece_lock.release(),
-        after_in_child=_renew_lock,
+        before=_hold_locks,
+        after_in_parent=_release_locks,
+        after_in_child=_renew_locks,
     )
