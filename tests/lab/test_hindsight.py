@@ -20,7 +20,7 @@ from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plai
 from elision.errors import SummaryError
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import replay_run
-from elision.strategies.policy import MaskCandidate
+from elision.strategies.mask_candidates import MaskCandidate
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -108,7 +108,7 @@ def _seen(run: Trajectory, strategy: Strategy, prices: Prices) -> dict[tuple[int
     for turn in run.turns:
         run_pass(decide(session, make_plain_terms(turn.at)), _none)
         session.add_turn(turn)
-    return dict(session.policy.pending)
+    return dict(session.policy.candidates.pending)
 
 
 def _none(_: object) -> str:

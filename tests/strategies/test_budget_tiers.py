@@ -386,8 +386,8 @@ def test_an_error_leaves_no_candidates() -> None:
     for _ in range(2):
         with pytest.raises(BudgetError, match="the view still needs"):
             run_pass(decide(session, make_plain_terms()), write_brief_summary)
-        assert session.policy.pending == {}
-        assert session.policy.pending_tokens == 0
+        assert session.policy.candidates.pending == {}
+        assert session.policy.candidates.pending_tokens == 0
     session.view_limit = 100_000
     run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None

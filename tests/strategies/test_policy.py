@@ -77,8 +77,10 @@ def test_a_summary_ends_what_was_pending() -> None:
         "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)", steps(20)
     )
     assert len(list_summaries(session)) > 2
-    assert session.policy.pending_tokens == sum(candidate.saved_tokens for candidate in session.policy.pending.values())
-    assert all(key[0] > session.state.covered_turns for key in session.policy.pending)
+    assert session.policy.candidates.pending_tokens == sum(
+        candidate.saved_tokens for candidate in session.policy.candidates.pending.values()
+    )
+    assert all(key[0] > session.state.covered_turns for key in session.policy.candidates.pending)
 
 
 def test_masks_behind_a_summary_go_in_the_same_pass() -> None:
@@ -96,17 +98,17 @@ def test_what_is_saved_is_what_the_view_loses() -> None:
     """Masking makes the view smaller by exactly what was promised."""
     session = begin_session("masking(window=2, schedule=batched(6))")
     for item in steps(12):
-        before, promised = session.state.track.tokens, session.policy.pending_tokens
+        before, promised = session.state.track.tokens, session.policy.candidates.pending_tokens
         run_pass(decide(session, make_plain_terms()), write_brief_summary)
         decided = session.events[-2]
         assert isinstance(decided, PassDecided)
         if decided.masks:
             added = sum(
-                session.policy.pending[mask.key].saved_tokens
+                session.policy.candidates.pending[mask.key].saved_tokens
                 for mask in decided.masks
-                if mask.key in session.policy.pending
+                if mask.key in session.policy.candidates.pending
             )
-            assert session.policy.pending_tokens == added == 0
+            assert session.policy.candidates.pending_tokens == added == 0
             assert before - session.state.track.tokens >= promised
         session.add_turn(item)
 
@@ -176,7 +178,7 @@ def test_what_is_hidden_behind_a_summary_still_counts() -> None:
     state = session.state
     assert state.covered_turns == 2
     assert state.hidden
-    assert session.policy._hidden_raw_tokens == sum(
+    assert session.policy.candidates.hidden_tokens == sum(
         SIZER.count_observation(state.find_observation(key)) for key in state.hidden
     )
 

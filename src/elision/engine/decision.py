@@ -118,7 +118,7 @@ class _Pass:
         if limit < min(SHORT_SUMMARY_TOKENS, longest):
             self.summary_obstacle = f"turns up to {covers} are too short for a summary to be shorter"
             return plan
-        masks = self.policy.make_masks(key for key in self.policy.pending if key[0] > covers)
+        masks = self.policy.candidates.make_masks_after(covers)
         return Plan(
             masks=masks, summarize_to=covers, summary_tokens=limit if limit < longest else 0, reason=plan.reason
         )
@@ -160,7 +160,7 @@ class _Pass:
         """Return `plan`, or if no summary could be sent one that masks everything pending instead."""
         if self.terms.may_summarize or not plan.summarize_to:
             return plan
-        return replace(plan, summarize_to=0, masks=self.policy.make_masks(self.policy.pending))
+        return replace(plan, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
 
     def _defer_bound_edits(self, plan: Plan) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
@@ -175,7 +175,7 @@ class _Pass:
 
     def _plan_masks_instead(self, reason: str) -> Plan:
         """Return a plan that masks everything pending in place of a summary, save what precedes bound thinking."""
-        return Plan(masks=self.policy.make_editable_masks(self.context), reason=reason)
+        return Plan(masks=self.policy.candidates.make_masks_after(self.terms.editable_from - 1), reason=reason)
 
     # -- summaries -----------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class _Pass:
             return None, Plan(reason=reason)
         if covers < plan.summarize_to:
             # It was written in the background for fewer turns. What is pending after them is masked in this rewrite.
-            masks = self.policy.make_masks(key for key in self.policy.pending if key[0] > covers)
+            masks = self.policy.candidates.make_masks_after(covers)
             plan = replace(plan, masks=masks, summarize_to=covers)
         return summary, plan
 
@@ -260,7 +260,8 @@ class _Pass:
         """Return the most tokens that may replace turns 1 ... `covers` in a view that fits; None if no view does."""
         if self.context.view_limit is None or self.budget_error is not None:
             return None
-        saved = sum(self.policy.pending[mask.key].saved_tokens for mask in plan.masks if mask.key[0] > covers)
+        pending = self.policy.candidates.pending
+        saved = sum(pending[mask.key].saved_tokens for mask in plan.masks if mask.key[0] > covers)
         for clip in plan.clips:
             saved += self.state.find_segment(clip.key).tokens - self.state.sizer.count_text(clip.text)
         rest = (

@@ -110,8 +110,7 @@ class Log:
         self.sizer = setup.sizer or Sizer(make_counter())
         placeholders = strategy.placeholders
         extractors = placeholders.extractors if setup.extractors is BUILT_IN else setup.extractors
-        self.policy = strategy.start_policy()
-        self.policy.placeholders = replace(placeholders, extractors=extractors, redaction=setup.redaction)
+        self.policy = strategy.start_policy(replace(placeholders, extractors=extractors, redaction=setup.redaction))
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.bill = SessionBill(self.prices)

@@ -15,9 +15,9 @@ from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
 from elision.strategies.hybrid import Hybrid
+from elision.strategies.mask_candidates import MaskCandidate
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
-from elision.strategies.policy import MaskCandidate
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
@@ -111,7 +111,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         base.append(session.bill.cache.count_readable(0, state.make_raw_view(), now, model))
         run_pass(decide(session, make_plain_terms(now, model)), _refuse_summary)
         session.add_turn(turn)
-    found: list[MaskCandidate] = [policy.pending[key] for key in sorted(policy.pending)]
+    found: list[MaskCandidate] = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
         prices=prices.with_hour_writes() if session.writes_for_an_hour(make_plain_terms()) else prices,
@@ -130,7 +130,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
             ]
         ),
         quoted=np.array([policy.count_quoted_tokens(turn) for turn in range(len(turns))])
-        if policy.protected
+        if policy.candidates.protected
         else np.zeros(len(turns), int),
         since=np.array([item.since_call for item in found], dtype=int),
         turn=np.array([item.key[0] for item in found], dtype=int),

@@ -169,7 +169,7 @@ def build_unchanged_request(incoming: IncomingRequest, history: History) -> Outg
 def _build_native_request(incoming: IncomingRequest, history: History, log: Log) -> OutgoingRequest:
     """Return the messages unchanged, with the order to clear the longest run of the oldest results that are hidden."""
     sent = build_unchanged_request(incoming, history)
-    kept = set(log.policy.protected)
+    kept = set(log.policy.candidates.protected)
     uses = [key not in kept and _is_cleared(log, key) for key in server_clearing.list_tool_uses(log.state.turns)]
     cleared = server_clearing.count_uses_to_clear(uses)
     held = uses[cleared:].count(True)
@@ -199,7 +199,7 @@ def _is_cleared(log: Log, key: Key | None) -> bool | None:
         return False
     if key in log.state.hidden or key[0] <= log.state.covered_turns:
         return True
-    if key in log.policy.not_shortened:
+    if key in log.policy.candidates.not_shortened:
         return None
     return False
 

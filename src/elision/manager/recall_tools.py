@@ -74,7 +74,7 @@ def names_unread_handles(log: Log, tools: Any) -> bool:
     """Return whether the newest call wrote placeholders with handles, and no tool of the request reads them."""
     if log.newest_call is None or not log.newest_call.decided.masks:
         return False
-    if not log.policy.placeholders.names_handle or log.state.shadow:
+    if not log.policy.candidates.placeholders.names_handle or log.state.shadow:
         return False
     return not defines_recall_tools(tools)
 

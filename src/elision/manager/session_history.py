@@ -22,6 +22,7 @@ from elision.manager.summary_list import SessionSummary, make_entry
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards
+from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.raw import Raw
 from elision.strategies.session_costs import CallBills
@@ -433,7 +434,7 @@ class RecordedDecisions(Raw):
 
     can_hide: ClassVar[bool] = False
 
-    def start_policy(self) -> Policy:
+    def start_policy(self, placeholders: Placeholders | None = None) -> Policy:
         return _RecordedPolicy(self.make_policy_options())
 
 

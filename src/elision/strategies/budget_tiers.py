@@ -56,13 +56,13 @@ def fit_to_budget(
         return _relieve_softly(policy, state, context, plan, usable, budget)
     if strict:
         measure_floor(state, usable, context.count_entering_tokens(hides=True))
-    before = frozenset(policy.pending)
+    before = frozenset(policy.candidates.pending)
     try:
         return _plan_tiers(policy, state, context, budget, usable, summaries=summaries, strict=strict)
     except BudgetError:
         # Pressure made candidates of turns inside the window. No decision settles them, so they would stay candidates,
         # and the schedule would mask them at a later call that has room.
-        policy.drop_candidates(policy.pending.keys() - before)
+        policy.candidates.drop_candidates(policy.candidates.pending.keys() - before)
         raise
 
 
@@ -76,8 +76,9 @@ def _relieve_softly(
     """
     if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
         return plan
-    masks = policy.make_editable_masks(context)
-    if policy.count_editable_tokens(context) < (1 - budget.low) * budget.soft * usable or not masks:
+    masks = policy.candidates.make_masks_after(context.editable_from - 1)
+    freed = policy.candidates.count_tokens_after(context.editable_from - 1)
+    if freed < (1 - budget.low) * budget.soft * usable or not masks:
         return plan
     return Plan(masks=masks, reason="soft threshold")
 
@@ -113,7 +114,7 @@ def _plan_tiers(
         elif left <= target:
             return summarized
     entering = context.count_entering_tokens(hides=True)
-    excess = state.track.tokens - policy.count_editable_tokens(context) + entering - target
+    excess = state.track.tokens - policy.candidates.count_tokens_after(context.editable_from - 1) + entering - target
     _mask_down(policy, state, context, excess, budget.min_window)
     masked = _plan_masks(policy, context)
     if _count_after_plan(policy, state, context, masked) <= target:
@@ -189,13 +190,13 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
         if offer:
             return offer.view_tokens
         return state.track.tokens
-    saved = sum(policy.pending[mask.key].saved_tokens for mask in plan.masks)
+    saved = sum(policy.candidates.pending[mask.key].saved_tokens for mask in plan.masks)
     return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
 
 
 def _plan_masks(policy: Policy, context: DecisionContext) -> Plan:
     """Return a plan that masks everything pending that may be edited."""
-    return Plan(masks=policy.make_editable_masks(context), reason="over budget")
+    return Plan(masks=policy.candidates.make_masks_after(context.editable_from - 1), reason="over budget")
 
 
 def _mask_down(policy: Policy, state: State, context: DecisionContext, excess: int, least: int, after: int = 0) -> None:
@@ -203,13 +204,13 @@ def _mask_down(policy: Policy, state: State, context: DecisionContext, excess: i
 
     least: newest turns that stay unmasked. after: the turn after which observations are added.
     """
-    before = policy.pending_tokens
+    before = policy.candidates.pending_tokens
     first = max(after + 1, context.editable_from)
     keys = sorted(key for key in state.observation_places if first <= key[0] < context.call - least)
     for key in keys:
-        if policy.pending_tokens - before >= excess:
+        if policy.candidates.pending_tokens - before >= excess:
             return
-        policy.add_candidate(state, key, context.call)
+        policy.candidates.add_candidate(state, key, context.call)
 
 
 def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:
@@ -233,7 +234,7 @@ def _list_summary_limits(
 
 def _plan_own_summary(policy: Policy, covers: int, limit: int) -> Plan:
     """Return a plan for a model's summary of turns 1 ... `covers` of at most `limit` tokens, and all masks after it."""
-    masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
+    masks = policy.candidates.make_masks_after(covers)
     short = limit if limit < policy.options.summary_max_tokens else 0
     return Plan(masks=masks, summarize_to=covers, summary_tokens=short, reason="over budget")
 
@@ -247,7 +248,7 @@ def _plan_digest(policy: Policy, state: State, context: DecisionContext, target:
             continue
         offer = policy.estimate_summary(state, context, covers)
         if offer is not None and (offer.view_tokens <= target or tail == least):
-            masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
+            masks = policy.candidates.make_masks_after(covers)
             return Plan(masks=masks, summarize_to=covers, is_model_free=True, reason="over budget")
     return None
 
@@ -270,7 +271,7 @@ def _plan_short_digest(
         SHORTEST_SUMMARY_TOKENS,
     ):
         if limit < most and policy.estimate_summary(state, context, covers, limit) is not None:
-            masks = policy.make_masks(key for key in policy.pending if key[0] > covers)
+            masks = policy.candidates.make_masks_after(covers)
             yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, is_model_free=True, reason="over budget")
 
 
@@ -287,7 +288,7 @@ def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, 
         if tokens <= usable:
             break
         size = state.find_segment(key).tokens
-        handle = make_handle(key) if policy.placeholders.handles else ""
+        handle = make_handle(key) if policy.candidates.placeholders.handles else ""
         text = clip_text(state.find_observation(key).text, size - (tokens - usable), handle, state.sizer)
         if state.sizer.count_text(text) < size:
             clips.append(Clip(key, text))

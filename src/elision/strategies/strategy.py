@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from elision.errors import SpecError
@@ -86,9 +86,12 @@ class Strategy:
         """A fresh trigger for one session; None never summarizes."""
         return None
 
-    def start_policy(self) -> Policy:
-        """Begin a session."""
-        return Policy(self.make_policy_options())
+    def start_policy(self, placeholders: Placeholders | None = None) -> Policy:
+        """Begin a session. placeholders: its own; the strategy's if None."""
+        options = self.make_policy_options()
+        if placeholders is not None:
+            options = replace(options, placeholders=placeholders)
+        return Policy(options)
 
     def make_policy_options(self) -> PolicyOptions:
         """Return what a new session's policy takes from this strategy."""

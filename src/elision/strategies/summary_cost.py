@@ -27,6 +27,15 @@ class SummaryCall:
     fixed_usd: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryOffer:
+    """A summary that may be made now: the newest turn that it covers, the tokens of the view with it, and its cost."""
+
+    covers: int
+    view_tokens: int
+    call: SummaryCall
+
+
 def limit_user_words(user_tokens: int, keep: int, limit: int) -> int:
     """Tokens that the user's `user_tokens` in covered turns take behind a summary, at most: what is beyond `keep` is
     quoted in the block, within `limit` in all."""

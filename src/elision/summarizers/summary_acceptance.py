@@ -156,7 +156,7 @@ def count_replaced_tokens(state: State, covers: int) -> int:
 def _collect_quotes(state: State, policy: Policy, covers: int) -> list[tuple[str, str]]:
     """Return what is protected in turns 1 ... `covers`, by name, in order."""
     quotes = {(turn, 0): (f"turn {turn}", join_assistant_text(state.turns[turn - 1])) for turn in policy.pinned_turns}
-    for key in policy.protected:
+    for key in policy.candidates.protected:
         result = state.find_observation(key)
         quotes[key] = (f"{make_handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))
     return [quotes[key] for key in sorted(quotes) if key[0] <= covers]

@@ -1,0 +1,202 @@
+"""What may be masked now: every observation that became due, with the placeholder that it would get.
+
+A fold over the turns and decisions of one session, as its policy is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.rules import Rule, RuleOutcome, RuleTable
+from elision.strategies.selectors import Selector, Superseded
+from elision.trajectory.events import PassDecided
+from elision.trajectory.plan import Key, Mask
+from elision.trajectory.state import State
+from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.turn import Head, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class MaskCandidate:
+    """An observation that may be replaced by `text` from call `since_call` on, and the tokens that saves."""
+
+    key: Key
+    text: str
+    saved_tokens: int
+    since_call: int
+
+
+class MaskCandidates:
+    """The candidates of one session.
+
+    pending:      what may be masked now, by key. pending_tokens: what masking all of it saves. first_pending: the first
+                  in the view.
+    fresh_turns:  turns that became eligible since the last mask or summary.
+    protected:    observations that a rule keeps. not_shortened: those that are not longer than their placeholder.
+    hidden_tokens: raw tokens of what is masked.
+    """
+
+    def __init__(
+        self, placeholders: Placeholders, selectors: tuple[Selector, ...], rules: tuple[Rule, ...], counter: str
+    ) -> None:
+        """Begin without a turn. selectors: of this session alone. counter: of tokens, for the sizes that decide."""
+        self.placeholders = placeholders
+        self.pending: dict[Key, MaskCandidate] = {}
+        self.pending_tokens = 0
+        self.first_pending: Key | None = None
+        self.fresh_turns: set[int] = set()
+        self.protected: list[Key] = []
+        self.not_shortened: set[Key] = set()
+        self.hidden_tokens = 0
+        self._selectors = selectors
+        self._rules = RuleTable(rules)
+        self._superseded_by_rule = Superseded() if self._rules.has_superseded_rule else None
+        self._text_sizer = Sizer(make_counter(counter))
+        self._known = KnownIdentifiers()
+        self._identified_turns = 0
+        self._learned_call = 0
+        self._rulings: dict[Key, RuleOutcome] = {}
+        self._due_keys: dict[int, list[Key]] = defaultdict(list)
+        self._settled_keys: set[Key] = set()
+        self._open_keys: list[Key] = []
+        self._first_open = 0
+
+    # -- the fold ------------------------------------------------------------------------------------------------
+
+    def set_head(self, head: Head) -> None:
+        self._known.add_head(head)
+
+    def add_turn(self, turn: Turn) -> list[Key]:
+        """Take note when each observation of `turn` becomes due. Return those that a rule keeps."""
+        kept: list[Key] = []
+        for position, observation in enumerate(turn.observations, start=1):
+            key = (turn.index, position)
+            ruling = self._rules.apply_rules(turn, observation)
+            self._rulings[key] = ruling
+            if ruling.keep:
+                kept.append(key)
+                continue
+            self._open_keys.append(key)
+            if ruling.after is not None:
+                self._due_keys[turn.index + ruling.after + 1].append(key)
+        self.protected += kept
+        self._settled_keys.update(kept)
+        for selector in self._selectors:
+            for call, key in selector.find_due_keys(turn):
+                # A rule's `after` replaces the strategy's own notion of age.
+                if not (selector.by_age and self._rulings[key].after):
+                    self._due_keys[max(call, turn.index + 1)].append(key)
+        if self._superseded_by_rule is not None:
+            for call, key in self._superseded_by_rule.find_due_keys(turn):
+                if self._rulings[key].superseded:
+                    self._due_keys[call].append(key)
+        return kept
+
+    def record_decision(self, state: State, event: PassDecided) -> None:
+        """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
+        for mask in event.masks:
+            candidate = self.pending.pop(mask.key, None)
+            self._settled_keys.add(mask.key)
+            if candidate is not None:
+                self.pending_tokens -= candidate.saved_tokens
+            self.hidden_tokens += state.sizer.count_observation(state.find_observation(mask.key))
+        if event.summary is not None:
+            for key in [key for key in self.pending if key[0] <= event.summary.covers]:
+                self.pending_tokens -= self.pending.pop(key).saved_tokens
+            self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
+        if event.masks or event.summary is not None:
+            self.fresh_turns.clear()
+            self.first_pending = min(self.pending, default=None)
+
+    def find_stable_length(self, state: State) -> int | None:
+        """Return the number of segments before the first observation that a later pass may rewrite; None for none."""
+        while self._first_open < len(self._open_keys):
+            key = self._open_keys[self._first_open]
+            if key not in self._settled_keys and key[0] > state.covered_turns:
+                return state.observation_places[key]
+            self._first_open += 1
+        return None
+
+    def collect_due(self, state: State, call: int) -> None:
+        """Add the candidates that are due by call `call`."""
+        # Also what became due at calls that were not made here: an adopted history has turns without calls.
+        for due in range(self._learned_call + 1, call + 1):
+            for key in self._due_keys.pop(due, ()):
+                if self.add_candidate(state, key, due):
+                    self.fresh_turns.add(key[0])
+        self._learned_call = max(self._learned_call, call)
+
+    def add_candidate(self, state: State, key: Key, call: int) -> bool:
+        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
+        if key in self._settled_keys or key in self.pending or key[0] <= state.covered_turns:
+            return False
+        turn = state.turns[key[0] - 1]
+        observation = state.find_observation(key)
+        # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
+        size = self._text_sizer.count_observation(observation)
+        text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
+        if size < self._rulings[key].below:
+            self._settled_keys.add(key)
+            return False
+        if size <= self._text_sizer.count_text(text):
+            self._settled_keys.add(key)
+            self.not_shortened.add(key)
+            return False
+        saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
+        self.pending[key] = MaskCandidate(key, text, saved_tokens, call)
+        self.pending_tokens += saved_tokens
+        if self.first_pending is None:
+            self.first_pending = key
+        else:
+            self.first_pending = min(self.first_pending, key)
+        return True
+
+    def drop_candidates(self, keys: Iterable[Key]) -> None:
+        """Drop the candidates of `keys`; a later pass may add them again."""
+        for key in keys:
+            self.pending_tokens -= self.pending.pop(key).saved_tokens
+        self.first_pending = min(self.pending, default=None)
+
+    def look_ahead(self, state: State) -> Iterator[None]:
+        """Write the placeholders that the next call needs, one a step, with what is known by now.
+
+        The call writes them again, since its turn may add to what is known; what it looks up is in caches then.
+        """
+        for key in list(self._due_keys.get(len(state.turns) + 2, ())):
+            if key not in self._settled_keys and key not in self.pending and key[0] > state.covered_turns:
+                known = self._known_before(state, len(state.turns) + 1)
+                self.placeholders.write_placeholder(key, state.turns[key[0] - 1], state.find_observation(key), known)
+                yield
+
+    def _known_before(self, state: State, call: int) -> KnownIdentifiers:
+        """Return the identifiers known before call `call`. Calls ascend; nothing is read until something is masked."""
+        while self._identified_turns < min(call - 1, len(state.turns)):
+            self._known.add_turn(state.turns[self._identified_turns])
+            self._identified_turns += 1
+        return self._known
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def make_masks(self, keys: Iterable[Key]) -> tuple[Mask, ...]:
+        """Return the candidates of `keys` as masks, in the order of the view."""
+        return tuple(Mask(key, self.pending[key].text) for key in sorted(keys))
+
+    def make_masks_after(self, turn: int) -> tuple[Mask, ...]:
+        """Return the candidates after turn `turn` as masks, in the order of the view."""
+        return self.make_masks(key for key in self.pending if key[0] > turn)
+
+    def count_tokens_after(self, turn: int) -> int:
+        """Return the tokens that masking all candidates after turn `turn` would save."""
+        if turn <= 0:
+            return self.pending_tokens
+        return sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > turn)
+
+    def count_tokens_within(self, turns: int) -> int:
+        """Return the tokens that masking all candidates of turns 1 ... `turns` would save."""
+        if turns >= self._learned_call - 1:
+            return self.pending_tokens
+        return sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] <= turns)
