@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from elision.gateway.error_responses import make_error_response, make_stream_error
@@ -46,18 +47,22 @@ _EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 class GatewayApp:
     """The ASGI application; see the module.
 
-    service: serves requests for providers. admin: the gateway's own pages. listener: gets records of requests that did
-    not reach `service`.
+    service: serves requests for providers. make_admin: makes the gateway's own pages, when one is asked for.
+    listener: gets records of requests that did not reach `service`.
     """
 
     def __init__(
-        self, settings: GatewaySettings, service: RequestService, admin: Asgi, listener: RequestListener
+        self,
+        settings: GatewaySettings,
+        service: RequestService,
+        make_admin: Callable[[], Asgi],
+        listener: RequestListener,
     ) -> None:
         self.limits = AdmissionLimits(settings)
         #: Set when the server begins to stop: readiness says so.
         self.is_draining = False
         self._service = service
-        self._admin = admin
+        self._make_admin = make_admin
         self._listener = listener
         self._exchanges: set[_ClientExchange] = set()
         self._idle = asyncio.Event()
@@ -66,9 +71,14 @@ class GatewayApp:
         if scope["type"] == "lifespan":
             await _handle_lifespan(receive, send)
         elif scope["path"] in OWN_PATHS or scope["path"].startswith(OWN_FOLDER):
-            await self._admin(scope, receive, send)
+            await self.admin(scope, receive, send)
         else:
             await self._handle_proxied(scope, receive, send)
+
+    @cached_property
+    def admin(self) -> Asgi:
+        """Return the gateway's own pages."""
+        return self._make_admin()
 
     @property
     def in_flight(self) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import parent_process
 from typing import Any, Final
 
-from elision.errors import ElisionError, MissingExtra
+from elision.errors import ElisionError, MissingExtra, describe_error
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.worker import Worker
 
@@ -78,11 +78,16 @@ def format_url(listening_socket: socket.socket) -> str:
 class GatewayServer(uvicorn.Server):
     """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
 
-    on_listening: called when it listens. A second signal ends it at once.
+    on_listening: called when it listens. on_warm: called when what the first requests need is loaded.
+    A second signal ends it at once.
     """
 
     def __init__(
-        self, worker: Worker, settings: GatewaySettings, on_listening: Callable[[], None] = lambda: None
+        self,
+        worker: Worker,
+        settings: GatewaySettings,
+        on_listening: Callable[[], None] = lambda: None,
+        on_warm: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -104,6 +109,7 @@ class GatewayServer(uvicorn.Server):
         self._worker = worker
         self._settings = settings
         self._on_listening = on_listening
+        self._on_warm = on_warm
         self._stop_requested = asyncio.Event()
         self._hurry_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,6 +149,14 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
         await self.on_tick(0)
         self._on_listening()
+        self._warm_up = asyncio.get_running_loop().run_in_executor(None, self._worker.warm_up)
+        self._warm_up.add_done_callback(self._note_warm)
+
+    def _note_warm(self, ended: asyncio.Future[None]) -> None:
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            # A request that needs it tries again, and passes unchanged where that fails as well.
+            _log.error("what the first requests need could not be loaded: %s", describe_error(error))
+        self._on_warm()
 
     async def main_loop(self) -> None:
         while not self._stop_requested.is_set():
@@ -244,11 +258,9 @@ def serve_worker(
 
     async def run() -> None:
         worker = Worker(settings)
-        # What is there by now stays, and need not be looked through for garbage again and again.
-        gc.collect()
-        gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_SECONDS)
-        await GatewayServer(worker, settings, on_listening).serve([listening_socket])
+        # What is there by then stays, and need not be looked through for garbage again and again.
+        await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze).serve([listening_socket])
 
     asyncio.run(run())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from elision.errors import MissingExtra
-from elision.gateway.admin import make_admin_app
-from elision.gateway.app import GatewayApp
+from elision.gateway.app import Asgi, GatewayApp
 from elision.gateway.assembly import build_gateway
-from elision.gateway.dashboard.pages import make_routes
 from elision.gateway.health import HealthChecks
 from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_log import RequestLog, choose_form
@@ -29,12 +28,13 @@ _log: Final = logging.getLogger("elision.gateway")
 
 
 class Worker:
-    """One process's gateway. `app` is what a server runs; call `update_gauges` regularly, and `close` at the end.
+    """One process's gateway. `app` is what a server runs; call `warm_up` once, `update_gauges` regularly, then `close`.
 
     Raises StoreError, MissingExtra and SettingError where something that the settings name is missing.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
         # A gateway that only passes on keeps nothing, and needs no place for it.
         self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
         self._metrics_page = _make_metrics_page()
@@ -43,16 +43,28 @@ class Worker:
         health = HealthChecks(
             settings, self.store, lambda: self.app.is_draining, lambda: self.gateway.upstream.is_reached
         )
+        self.app = GatewayApp(settings, self.gateway.proxy, partial(self._make_admin_app, settings, health), listeners)
+
+    def warm_up(self) -> None:
+        """Load what the first requests need: a vocabulary, lists of prices and the own pages take a second of work.
+
+        In a thread of its own, so that requests are served meanwhile.
+        """
+        if not self._settings.off:
+            make_counter(self._settings.library.tokens).count("warm")
+            list_models()
+        _ = self.app.admin
+
+    def _make_admin_app(self, settings: GatewaySettings, health: HealthChecks) -> Asgi:
+        # A tenth of a second to import, which requests to a provider do not need.
+        from elision.gateway.admin import make_admin_app
+        from elision.gateway.dashboard.pages import make_routes
+
         dashboard = make_routes(
             self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._list_busy_sessions
         )
         scraped = None if self._metrics_page is None else self._render_metrics
-        admin = make_admin_app(settings, health, scraped, dashboard)
-        self.app = GatewayApp(settings, self.gateway.proxy, admin, listeners)
-        if not settings.off:
-            # Loading a vocabulary takes a second, and so do lists of prices, which no request should.
-            make_counter(settings.library.tokens).count("warm")
-            list_models()
+        return make_admin_app(settings, health, scraped, dashboard)
 
     def update_gauges(self) -> None:
         """Update the gauges of this worker: any worker may be scraped next."""

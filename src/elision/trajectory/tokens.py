@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Protocol
 
 from elision.errors import SpecError
@@ -53,6 +54,7 @@ class VocabularyCounter:
         self.name = name
         self._load_encoder = load_encoder
         self._encoder: Encoder | None = None
+        self._load_lock = Lock()
         self._known_counts: dict[str | bytes, int] = {}
         self._newest_counts: dict[str, int] = {}
 
@@ -83,9 +85,12 @@ class VocabularyCounter:
         self._known_counts = dict(seen[len(seen) // 2 :])
 
     def _count_text(self, text: str) -> int:
-        if self._encoder is None:
-            self._encoder = self._load_encoder(self.name)
-        return sum(map(self._encoder.count, _split_text(text)))
+        encoder = self._encoder
+        if encoder is None:
+            # A thread may load it ahead: who needs it meanwhile waits for that, instead of loading it once more.
+            with self._load_lock:
+                encoder = self._encoder = self._encoder or self._load_encoder(self.name)
+        return sum(map(encoder.count, _split_text(text)))
 
     @property
     def cached_texts(self) -> int:
