@@ -28,6 +28,7 @@ class CallRecorder:
         self._sent = sent
         self._shared = shared
         self._has_unwritten = False
+        self._is_finishing = False
         self._timer: asyncio.TimerHandle | None = None
         self._save_task: asyncio.Task[None] | None = None
         #: The usage that is not in the log yet.
@@ -38,7 +39,7 @@ class CallRecorder:
         self._has_unwritten = True
         if self._shared:
             self._begin_save()
-        elif self._timer is None:
+        elif self._timer is None and not self._is_finishing:
             self._timer = asyncio.get_running_loop().call_later(SAVE_WAIT_SECONDS, self._begin_save)
 
     async def wait_until_shared(self) -> None:
@@ -80,6 +81,7 @@ class CallRecorder:
         observer:     of the response, complete or not: a response that broke off, or whose client left, is billed, too.
         prepare_task: of a request that was sent before it was prepared; it may log the usage itself.
         """
+        self._is_finishing = True
         if self._timer is not None:
             self._timer.cancel()
         await run_to_end(self._finish(observer, prepare_task))
@@ -96,8 +98,6 @@ class CallRecorder:
             await prepare_task
         if self._save_task is not None:
             await self._save_task
-        if self._timer is not None:
-            self._timer.cancel()
         if self._usage is not None or self._has_unwritten:
             await self._save()
 

@@ -18,7 +18,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from elision.errors import LimitError, SpecError
@@ -156,7 +155,9 @@ class RequestHandler:
     async def _prepare_alongside(self, messages: Sequence[ParsedMessage]) -> None:
         # The lock comes first: the session's next request waits for this one.
         async with self._session.lock:
-            await _wait_at_most(self._prepare_awaited, PREPARE_WAIT_SECONDS)
+            timer = asyncio.get_running_loop().call_later(PREPARE_WAIT_SECONDS, self._prepare_awaited.set)
+            await self._prepare_awaited.wait()
+            timer.cancel()
             if await self._prepare_locked(messages) is None:
                 self._record.how = "failed"
             # Before the session's next request, whose turn gets this bill.
@@ -283,10 +284,3 @@ class RequestHandler:
         if len(shorter.body) < len(out.body):
             return shorter
         return None
-
-
-async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, at most so many seconds."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from elision.gateway.request_record import RequestRecord
@@ -16,6 +17,8 @@ from elision.trajectory.redact import DEFAULT, Redaction
 LOGGER_NAME: Final = "elision.gateway.requests"
 #: Characters of a path or a reason.
 MAX_FACT_CHARS: Final = 300
+#: Redacted facts that are kept for the next lines.
+MAX_REDACTED_FACTS: Final = 4_096
 #: Facts whose text others chose; that of the rest is our own.
 _FOREIGN_FACTS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
 
@@ -30,6 +33,8 @@ class RequestLog:
         self._form = form
         self._redaction = redaction
         self._log = logging.getLogger(LOGGER_NAME)
+        # A session's requests have the same session and model, line after line.
+        self._redact_fact = lru_cache(MAX_REDACTED_FACTS)(self._redact_fact_anew)
 
     def log_request(self, record: RequestRecord) -> None:
         if record.cause or record.status >= 500:
@@ -38,8 +43,13 @@ class RequestLog:
             level = logging.INFO
         if self._log.isEnabledFor(level):
             facts = collect_facts(record)
-            facts |= self._redaction.redact_tree({name: facts[name] for name in _FOREIGN_FACTS if name in facts})
+            for name in _FOREIGN_FACTS:
+                if name in facts:
+                    facts[name] = self._redact_fact(name, facts[name])
             self._log.log(level, "%s", _LogLine(facts, self._form), extra={"elision": facts})
+
+    def _redact_fact_anew(self, name: str, value: str) -> Any:
+        return self._redaction.redact_tree({name: value})[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -94,6 +95,7 @@ class ResponseObserver:
         self._decompressor: StreamDecompressor | None = None
         self._reader: _BodyReader | None = None
         self._is_disabled = False
+        self._facts: ResponseFacts | None = None
 
     @classmethod
     def for_response(cls, api: Api | None, response: UpstreamResponse) -> ResponseObserver:
@@ -127,6 +129,11 @@ class ResponseObserver:
 
     def finish(self) -> ResponseFacts:
         """Return the facts; the body is over, or no more of it will come. A second call returns the same."""
+        if self._facts is None:
+            self._facts = self._find_facts()
+        return self._facts
+
+    def _find_facts(self) -> ResponseFacts:
         try:
             if self._reader is not None:
                 reader = self._reader
@@ -173,15 +180,13 @@ class ResponseObserver:
 def _make_facts(found: ResponseFindings) -> ResponseFacts:
     failure = found.failure
     if failure is not None:
-        told = failure
-    elif found.stop_reason:
-        told = {"stop_reason": found.stop_reason}
+        overflow = signals.parse_overflow(failure)
     else:
-        told = None
+        overflow = _find_overflow(found.stop_reason)
     return ResponseFacts(
         usage=find_usage(found.usage) if found.usage else None,
         is_complete=found.has_ended and failure is None and not found.is_refused,
-        overflow=signals.parse_overflow(told),
+        overflow=overflow,
         cache_miss=found.cache_miss,
         transformations=found.transformations,
         cleared=found.cleared,
@@ -191,6 +196,12 @@ def _make_facts(found: ResponseFindings) -> ResponseFacts:
         model=found.model,
         error=_extract_error(failure),
     )
+
+
+@lru_cache(maxsize=32)
+def _find_overflow(stop_reason: str) -> signals.Overflow | None:
+    """Return what a stop reason says of a prompt that was too long. There are few reasons."""
+    return signals.parse_overflow({"stop_reason": stop_reason} if stop_reason else None)
 
 
 def _extract_error(failure: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -212,12 +212,16 @@ class PreparedCalls:
         """Call the listeners with the diagnostics of `view`, some of them while the model thinks."""
         if self._listeners:
             self._notify_listeners(self._listeners, view)
+        report = partial(self._notify_listeners, self._collectors, view)
         branch = self._preparer.branch
-        pieces: Iterator[None] = iter(())
-        if branch is not None and not self.options.extractors:
-            # The user's extractors are called by calls alone, in the thread of each.
-            pieces = _look_ahead(branch.log, self._summary_runner)
-        self.think_time.begin(partial(self._notify_listeners, self._collectors, view), pieces)
+        # The user's extractors are called by calls alone, in the thread of each.
+        if branch is not None and branch.log.state.turns and not self.options.extractors:
+            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
+        elif self._collectors:
+            self.think_time.begin(report, iter(()))
+        else:
+            # The diagnostics alone are no work for a thread: `record` builds them, after the response.
+            self.think_time.hold(report)
 
     def add_note_once(self, note: str) -> None:
         """Add `note` to the next diagnostics, unless earlier ones had it."""

@@ -59,6 +59,11 @@ class ThinkTime:
         self._job = _Job(report, pieces, weakref.ref(self))
         self._job.start()
 
+    def hold(self, report: Callable[[], None]) -> None:
+        """Have `report` called by `finish`, where it is not worth a thread."""
+        self.finish()
+        self._job = _Job(report, iter(()), weakref.ref(self))
+
     @property
     def is_at_work(self) -> bool:
         """Whether `finish` would wait."""
@@ -99,9 +104,9 @@ class _Job:
         if self._process != os.getpid():
             # The thread is the parent's, which makes the report.
             return
-        if self._future is None or self._thread == threading.get_ident():
+        if self._thread == threading.get_ident():
             return
-        if self._future.cancel():
+        if self._future is None or self._future.cancel():
             self._make_report()
         else:
             # What was raised in the thread is no failure of this call.

@@ -110,10 +110,14 @@ def _join_names(names: list[str]) -> str:
     return "; ".join(names[:MAX_NAMED]) + more
 
 
+#: Made once: `json.dumps` makes one a line.
+_JSON_LINES: Final = json.JSONEncoder(default=str)
+
+
 def format_line(facts: Mapping[str, Any], form: LogForm) -> str:
     """Format facts as one line of ASCII: JSON, or key=value."""
     if form == "json":
-        return json.dumps(facts, default=str)
+        return _JSON_LINES.encode(facts)
     return " ".join(f"{name}={_format_value(value)}" for name, value in facts.items())
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from elision.telemetry import metric_table
 from elision.telemetry.diagnostics import Costs, Diagnostics
@@ -21,8 +21,7 @@ MAX_NAME_LENGTH: Final = 128
 _log: Final = logging.getLogger("elision.telemetry")
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """What one pass says of one metric: the value of a gauge, the growth of a sum, an observation of a histogram."""
 
     metric: Metric
