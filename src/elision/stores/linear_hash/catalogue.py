@@ -214,8 +214,8 @@ class Catalogue:
         session.stored_bytes += header.size
         session.texts += len(header.texts)
         for part, key in enumerate(header.texts):
-            if self.directory.get(key) is None:
-                self.directory.add(key, pack_place(header.place, part))
+            # A record contains a text only where no other one was found that does.
+            self.directory.add(key, pack_place(header.place, part))
 
     # Files
 

@@ -16,6 +16,8 @@ from elision.errors import StoreError
 _RECORD: Final = 1 << 61
 _TURN: Final = 2 << 61
 _WORD: Final = (1 << 64) - 1
+#: 2^64 divided by the golden ratio, made odd.
+_GOLDEN: Final = 0x9E3779B97F4A7C15
 _PACK: Final = struct.Struct("<Q")
 _MASK: Final = struct.Struct("<IQH")
 #: Records of a log, turns, and sessions that a store can have.
@@ -51,13 +53,10 @@ class KeyMaker:
         return blake2b(data, digest_size=8, key=self._secret, person=kind).digest()
 
     def _mix(self, number: int) -> bytes:
-        # The finalizer of MurmurHash3 (A. Appleby, 2011, public domain): each step can be undone, so none collides.
-        number ^= self._number
-        number ^= number >> 33
-        number = number * 0xFF51AFD7ED558CCD & _WORD
-        number ^= number >> 33
-        number = number * 0xC4CEB9FE1A85EC53 & _WORD
-        return _PACK.pack(number ^ number >> 33)
+        # Both steps can be undone, so no two numbers collide: a product with an odd number spreads consecutive numbers
+        # over the high bits (D. Knuth, The Art of Computer Programming 3, 6.4), and these come down to the low ones.
+        number = (number ^ self._number) * _GOLDEN & _WORD
+        return _PACK.pack(number ^ number >> 32)
 
 
 def check_number(number: int, what: str) -> int:

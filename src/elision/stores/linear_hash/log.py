@@ -36,7 +36,7 @@ _MARK: Final = b"\xfa\xce"
 _SECTOR: Final = 512
 #: Bytes that the log grows by: a share of its size within these limits.
 _LEAST_GROWTH: Final = 256 << 10
-_MOST_GROWTH: Final = 4 << 20
+_MOST_GROWTH: Final = 16 << 20
 _PIECE: Final = 1 << 20
 #: Bytes of records that a frame can have.
 MAX_FRAME: Final = (1 << 32) - 1 - len(_MARK)
@@ -232,7 +232,7 @@ class FrameWriter:
         """Let `needed` be before the end mark. Raises OSError."""
         if self._room is not None and self._room >= needed:
             return
-        growth = min(max(needed // 4, _LEAST_GROWTH), _MOST_GROWTH)
+        growth = min(max(needed // 2, _LEAST_GROWTH), _MOST_GROWTH)
         try:
             self._extend(needed + growth)
         except OSError:

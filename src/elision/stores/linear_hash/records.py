@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import zstandard
@@ -29,7 +29,7 @@ BEGIN, EVENT, DELETE = 1, 2, 3
 _HEADER: Final = struct.Struct("<IIIIIIBBHHd")
 HEADER: Final = _HEADER.size
 _MASK: Final = struct.Struct("<IH")
-_U64: Final = struct.Struct("<Q")
+_U32: Final = struct.Struct("<I")
 _KEY: Final = 8
 _MARK: Final = 20
 _HAS_NODE: Final = 1
@@ -84,7 +84,10 @@ class RecordHeader(NamedTuple):
 
 @dataclass(slots=True)
 class DraftRecord:
-    """An event before it has a place. texts: its large texts. mark: of the append that it begins, b"" for none."""
+    """An event before it has a place.
+
+    texts: its large texts. mark: of the append that it begins, b"" for none. raw_bytes: before packing.
+    """
 
     value: bytes
     texts: Sequence[bytes]
@@ -92,10 +95,10 @@ class DraftRecord:
     node: bytes = b""
     masks: tuple[tuple[int, int], ...] = ()
     mark: bytes = b""
+    raw_bytes: int = field(init=False)
 
-    def count_bytes(self) -> int:
-        """Return its size before packing."""
-        return len(self.value) + sum(map(len, self.texts))
+    def __post_init__(self) -> None:
+        self.raw_bytes = len(self.value) + sum(map(len, self.texts))
 
 
 def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
@@ -112,7 +115,7 @@ def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
 
     value, _ = split_texts(event, number_text)
     draft = DraftRecord(encode_json(value), texts)
-    check_number(draft.count_bytes(), "an event of this many bytes:")
+    check_number(draft.raw_bytes, "an event of this many bytes:")
     if isinstance(event, TurnAdded | TurnAmended):
         draft.turn = check_number(event.turn.index, "turn")
         if event.node:
@@ -159,26 +162,14 @@ class RecordPacker:
                 if len(keys) < MOST_PARTS:
                     keys.append(key)
         payload = b"".join((struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes), *parts, draft.value))
-        return self._pack(
-            EVENT,
-            session,
-            number,
-            at,
-            payload,
-            place,
-            raw=draft.count_bytes(),
-            turn=draft.turn,
-            node=draft.node,
-            mark=draft.mark,
-            texts=tuple(keys),
-            masks=draft.masks,
-        )
+        return self._pack(EVENT, session, number, at, payload, place, draft, tuple(keys))
 
     def pack_session(
         self, kind: int, session: int, at: float, facts: Sequence[Any], place: int
     ) -> tuple[RecordHeader, bytes]:
         """Return a record that begins or deletes a session, and its header."""
-        return self._pack(kind, session, 0, at, json.dumps(facts, separators=(",", ":")).encode(), place)
+        payload = json.dumps(facts, separators=(",", ":")).encode()
+        return self._pack(kind, session, 0, at, payload, place, DraftRecord(b"", ()), ())
 
     def _pack(
         self,
@@ -188,44 +179,33 @@ class RecordPacker:
         at: float,
         payload: bytes,
         place: int,
-        *,
-        raw: int = 0,
-        turn: int = 0,
-        node: bytes = b"",
-        mark: bytes = b"",
-        texts: tuple[bytes, ...] = (),
-        masks: tuple[tuple[int, int], ...] = (),
+        draft: DraftRecord,
+        texts: tuple[bytes, ...],
     ) -> tuple[RecordHeader, bytes]:
+        """Return a record and its header. texts: keys of the large texts that the payload contains."""
         packed = self._compress(payload)
-        flags = 0
-        if len(packed) >= len(payload):
+        is_plain = len(packed) >= len(payload)
+        if is_plain:
             packed = payload
-            flags = _IS_PLAIN
-        if node:
+        flags = 0
+        if draft.node:
             flags |= _HAS_NODE
-        if mark:
+        if is_plain:
+            flags |= _IS_PLAIN
+        if draft.mark:
             flags |= _HAS_MARK
-        fields = b"".join((node, mark, *texts, *[_MASK.pack(*mask) for mask in masks]))
-        size = HEADER + len(fields) + len(packed)
+        masks = draft.masks
+        fields = b"".join((draft.node, draft.mark, *texts, *[_MASK.pack(*mask) for mask in masks]))
+        start = HEADER + len(fields)
+        size = start + len(packed)
+        turn = draft.turn
+        raw = draft.raw_bytes
         head = _HEADER.pack(0, size, session, number, turn, raw, kind, flags, len(texts), len(masks), at)
         rest = b"".join((head[4:], fields, packed))
         header = RecordHeader(
-            place,
-            size,
-            session,
-            number,
-            turn,
-            raw,
-            kind,
-            at,
-            node,
-            mark,
-            texts,
-            masks,
-            HEADER + len(fields),
-            bool(flags & _IS_PLAIN),
+            place, size, session, number, turn, raw, kind, at, draft.node, draft.mark, texts, masks, start, is_plain
         )
-        return header, struct.pack("<I", zlib.crc32(rest)) + rest
+        return header, _U32.pack(zlib.crc32(rest)) + rest
 
     def unpack_facts(self, header: RecordHeader, data: bytes) -> list[Any]:
         """Return what `pack_session` was given. Raises CorruptError."""
