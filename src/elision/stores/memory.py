@@ -7,21 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
-from elision.stores.excerpts import split_words
 from elision.stores.packing import measure_event
-from elision.stores.store import Finding, Footprint, Hit, NewSession, PurgeResult, SessionInfo
+from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
+from elision.stores.store_base import StoreBase
 from elision.stores.store_errors import (
     closed_store_error,
-    missing_observation_error,
     missing_session_error,
     session_exists_error,
     short_parent_error,
     stale_writer_error,
 )
-from elision.stores.text_search import find_hits
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
-from elision.trajectory.plan import Key
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Turn
 
 
 @dataclass(slots=True)
@@ -31,33 +28,73 @@ class _MemoryLog:
     events: list[Event] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     turns: dict[int, Turn] = field(default_factory=dict)
+    #: Turn -> the name of its history.
     nodes: dict[int, str] = field(default_factory=dict)
     #: Number of an append's first record -> what is kept of its id.
     marks: dict[int, bytes] = field(default_factory=dict)
 
+    def has_append(self, events: Sequence[Event], after: int, batch: bytes) -> bool:
+        """Return whether the append `batch` wrote `events` after record `after`. Raises StoreError for others."""
+        mark = self.marks.get(after + 1)
+        return recognize_append(self.new.key, batch, mark, events, lambda: self.events[after : after + len(events)])
 
-class MemoryStore:
+    def info(self) -> SessionInfo:
+        return SessionInfo(
+            key=self.new.key,
+            family=self.new.family,
+            parent=self.new.parent,
+            relation=self.new.relation,
+            begun=self.new.at,
+            changed=self.changed,
+            records=len(self.events),
+            turns=max(self.turns, default=0),
+            raw_bytes=sum(self.sizes),
+        )
+
+
+class _HistoryIndex:
+    """The sessions and turns that the names of histories name, by family."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
+
+    def add(self, log: _MemoryLog, turn: int, node: str) -> None:
+        log.nodes[turn] = node
+        if node:
+            self._places.setdefault((log.new.family, node), set()).add((log.new.key, turn))
+
+    def remove(self, log: _MemoryLog, turn: int) -> None:
+        """What the turn was named before names nothing any more."""
+        name = (log.new.family, log.nodes.get(turn, ""))
+        places = self._places.get(name, set())
+        places.discard((log.new.key, turn))
+        if not places:
+            self._places.pop(name, None)
+
+    def find(self, family: str, node: str) -> set[tuple[str, int]]:
+        return self._places.get((family, node), set())
+
+
+class MemoryStore(StoreBase):
     """Keeps everything in this process alone."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _MemoryLog] = {}
-        #: (family, node) -> the sessions and turns that it names.
-        self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
+        self._histories = _HistoryIndex()
         self._lock = threading.RLock()
         self._closed = False
-
-    def create(self, session: NewSession) -> None:
-        with self._lock:
-            self._create_log(session)
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
         sizes = list(map(measure_event, events))
         with self._lock:
             self._check_open()
-            if self._is_written(session.key, events, session.shared, batch):
-                return session.shared + len(events)
-            return self._write_events(self._create_log(session), events, sizes, at, batch)
+            log = self._logs.get(session.key)
+            if log is None:
+                return self._write_events(self._create_log(session), events, sizes, at, batch)
+            if not log.has_append(events, session.shared, batch):
+                raise session_exists_error(session)
+            return session.shared + len(events)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
@@ -66,7 +103,7 @@ class MemoryStore:
             log = self._find_log(session)
             if len(log.events) == after:
                 return self._write_events(log, events, sizes, at, batch)
-            if not self._is_written(session, events, after, batch):
+            if not log.has_append(events, after, batch):
                 raise stale_writer_error(session, len(log.events), after)
             return after + len(events)
 
@@ -86,55 +123,35 @@ class MemoryStore:
             kept = self._find_log(session).turns
             return [kept[index] for index in sorted(kept) if first <= index and (last is None or index <= last)]
 
-    def observation(self, session: str, key: Key) -> Observation:
-        with self._lock:
-            turn = self._find_log(session).turns.get(key[0])
-            if turn is None or not 1 <= key[1] <= len(turn.observations):
-                raise missing_observation_error(session, key)
-            return turn.observations[key[1] - 1]
-
-    def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = split_words(query)
-        if not words or limit < 1:
-            self._find_log(session)
-            return []
-        hits: list[Hit] = []
-        for turn in reversed(self.turns(session)):
-            hits.extend(find_hits(session, turn, words))
-            if len(hits) >= limit:
-                break
-        return hits[:limit]
-
     def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
         with self._lock:
             self._check_open()
             for node in filter(None, reversed(nodes)):
-                places = self._places.get((family, node))
+                places = self._histories.find(family, node)
                 if places:
                     return max(places, key=lambda place: (self._logs[place[0]].changed, *place))
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        if changed_since is None:
-            since = float("-inf")
-        else:
-            since = changed_since
+        since = float("-inf") if changed_since is None else changed_since
         with self._lock:
-            return [
-                _describe_log(log)
-                for log in self._list_newest_first()
+            self._check_open()
+            found = [
+                log.info()
+                for log in self._logs.values()
                 if log.changed >= since and log.new.family.startswith(family_prefix)
             ]
+        return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
     def info(self, session: str) -> SessionInfo:
         with self._lock:
-            return _describe_log(self._find_log(session))
+            return self._find_log(session).info()
 
     def delete(self, session: str) -> None:
         with self._lock:
             log = self._find_log(session)
             for turn in log.nodes:
-                self._forget_node(log, turn)
+                self._histories.remove(log, turn)
             del self._logs[session]
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
@@ -171,13 +188,10 @@ class MemoryStore:
     def close(self) -> None:
         with self._lock:
             self._logs.clear()
-            self._places.clear()
+            self._histories = _HistoryIndex()
             self._closed = True
 
     def _create_log(self, session: NewSession) -> _MemoryLog:
-        self._check_open()
-        if session.key in self._logs:
-            raise session_exists_error(session)
         log = _MemoryLog(session, session.at)
         if session.shared:
             parent = self._find_log(session.parent)
@@ -186,14 +200,6 @@ class MemoryStore:
             self._add_events(log, parent.events[: session.shared], parent.sizes[: session.shared])
         self._logs[session.key] = log
         return log
-
-    def _is_written(self, session: str, events: Sequence[Event], after: int, batch: bytes) -> bool:
-        """Return whether an earlier call wrote `events` as `batch`. Raises StoreError if it wrote others."""
-        log = self._logs.get(session)
-        if log is None:
-            return False
-        mark = log.marks.get(after + 1)
-        return recognize_append(session, batch, mark, events, lambda: log.events[after : after + len(events)])
 
     def _write_events(
         self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int], at: float, batch: bytes
@@ -212,26 +218,13 @@ class MemoryStore:
         for event in events:
             if isinstance(event, TurnAdded | TurnAmended):
                 turn = event.turn.index
-                self._forget_node(log, turn)
-                log.turns[turn], log.nodes[turn] = event.turn, event.node
-                if event.node:
-                    self._places.setdefault((log.new.family, event.node), set()).add((log.new.key, turn))
-
-    def _forget_node(self, log: _MemoryLog, turn: int) -> None:
-        """What the turn was named before names nothing any more."""
-        name = (log.new.family, log.nodes.get(turn, ""))
-        if (places := self._places.get(name)) is not None:
-            places.discard((log.new.key, turn))
-            if not places:
-                del self._places[name]
+                self._histories.remove(log, turn)
+                log.turns[turn] = event.turn
+                self._histories.add(log, turn, event.node)
 
     def _count_bytes(self) -> int:
         self._check_open()
         return sum(sum(log.sizes) for log in self._logs.values())
-
-    def _list_newest_first(self) -> list[_MemoryLog]:
-        self._check_open()
-        return sorted(self._logs.values(), key=lambda log: (log.changed, log.new.key), reverse=True)
 
     def _find_log(self, session: str) -> _MemoryLog:
         self._check_open()
@@ -242,17 +235,3 @@ class MemoryStore:
     def _check_open(self) -> None:
         if self._closed:
             raise closed_store_error("memory")
-
-
-def _describe_log(log: _MemoryLog) -> SessionInfo:
-    return SessionInfo(
-        key=log.new.key,
-        family=log.new.family,
-        parent=log.new.parent,
-        relation=log.new.relation,
-        begun=log.new.at,
-        changed=log.changed,
-        records=len(log.events),
-        turns=max(log.turns, default=0),
-        raw_bytes=sum(log.sizes),
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from elision.errors import CorruptError
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.event_json import decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.turn import Turn
 
 #: Characters from which on a text is kept apart.
 LARGE = 512
@@ -148,6 +150,24 @@ def _restore_part(part: Mapping[str, Any], fetch: Callable[[str], bytes]) -> Map
     if kind == "data":
         return {**rest, "data": json.loads(text)}
     return {**rest, "text": text}
+
+
+_THREADS: Final = threading.local()
+
+
+def get_packer() -> Packer:
+    """Return this thread's packer."""
+    packer: Packer | None = getattr(_THREADS, "packer", None)
+    if packer is None:
+        packer = _THREADS.packer = Packer()
+    return packer
+
+
+def extract_turn(event: Event) -> Turn:
+    """Return the turn that `event` adds or amends. Raises CorruptError."""
+    if not isinstance(event, TurnAdded | TurnAmended):
+        raise CorruptError(f"a record that should hold a turn holds {type(event).__name__}")
+    return event.turn
 
 
 def measure_event(event: Event) -> int:

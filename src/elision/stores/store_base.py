@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from elision.stores.excerpts import split_words
 from elision.stores.store import Hit, NewSession, SessionInfo
-from elision.stores.store_errors import missing_observation_error
+from elision.stores.store_errors import missing_observation_error, stale_writer_error
 from elision.stores.text_search import find_hits
 from elision.trajectory.events import Event
 from elision.trajectory.plan import Key
@@ -30,12 +30,12 @@ class StoreBase(ABC):
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         """Return raw turns."""
 
-    @abstractmethod
     def open_newest_turns(self, session: str, words: Sequence[str]) -> AbstractContextManager[Iterator[Turn]]:
         """Return turns of a session, the newest first, as long as the block lasts.
 
         words: those that do not contain all of these may be left out. Raises UnknownHandle.
         """
+        return nullcontext(reversed(self.turns(session)))
 
     def create(self, session: NewSession) -> None:
         self.create_with_events(session, (), at=session.at)
@@ -50,7 +50,7 @@ class StoreBase(ABC):
         return turns[0].observations[key[1] - 1]
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        words = split_words(query)
+        words = list(dict.fromkeys(split_words(query)))
         if not words or limit < 1:
             self.length(session)
             return []
@@ -61,3 +61,10 @@ class StoreBase(ABC):
                 if len(hits) >= limit:
                     break
         return hits[:limit]
+
+    def check_length(self, session: str, after: int) -> int:
+        """Return the length of a log. Raises ConflictError if it is not `after`."""
+        records = self.length(session)
+        if records != after:
+            raise stale_writer_error(session, records, after)
+        return records

@@ -1,0 +1,97 @@
+"""Reads the records of a SQLite store, and keeps its search index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from elision.errors import CorruptError, StoreError
+from elision.stores import sqlite_rows as rows
+from elision.stores import sqlite_search
+from elision.stores.packing import extract_turn, get_packer
+from elision.stores.sqlite_file import SqliteFile
+from elision.stores.store_errors import missing_session_error
+from elision.trajectory.events import Event
+from elision.trajectory.turn import Turn
+
+#: Records read at a time where a whole log is read.
+_CHUNK: Final = 256
+#: Records indexed in one transaction.
+_INDEXED_AT_ONCE: Final = 1_024
+
+
+class SqliteRecords:
+    """The records in `file`; their ids are those of `sqlite_rows`."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        with file.use_connection() as connection:
+            self._can_index = sqlite_search.can_index(connection)
+
+    def iterate_events(self, session: str, first: int, last: int) -> Iterator[Event]:
+        """Yield the events of records first ... last, a chunk a transaction."""
+        for start in range(first, last + 1, _CHUNK):
+            chunk = self._read_chunk(session, start, min(start + _CHUNK - 1, last))
+            yield from (event for _, event in chunk)
+
+    def read_turn(self, connection: sqlite3.Connection, record: int) -> Turn:
+        """Return the turn that a record adds or amends. Raises CorruptError."""
+        row = connection.execute(rows.BODY, (record,)).fetchone()
+        if row is None:
+            raise self._file.make_corrupt_error(f"record {record % rows.SPAN} of a session is missing")
+        event = self.unpack_event(connection, row[0])
+        try:
+            return extract_turn(event)
+        except CorruptError as error:
+            raise self._file.make_corrupt_error(str(error)) from error
+
+    def unpack_event(self, connection: sqlite3.Connection, body: bytes) -> Event:
+        """Return the event of a record. Raises CorruptError, StoreError."""
+
+        def fetch(address: bytes) -> bytes:
+            text: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
+            return text
+
+        try:
+            return get_packer().unpack(body, fetch)
+        except CorruptError as error:
+            raise self._file.make_corrupt_error(str(error)) from error
+        except StoreError as error:
+            raise StoreError(f"{self._file.path}: {error}") from error
+
+    def index_session(self, session: str) -> None:
+        """Bring the search index up to a log, where that is worth it and possible. Raises CorruptError."""
+        try:
+            self._update_index(session)
+        except CorruptError:
+            raise
+        except StoreError:
+            # Locked, full or read-only: what can still be read is scanned instead, which finds the same.
+            return
+
+    def _update_index(self, session: str) -> None:
+        with self._file.read_transaction() as connection:
+            identity, records, indexed = rows.find_session(connection, session)
+        if records - indexed <= sqlite_search.SCANNED or not self._can_index:
+            return
+        while indexed < records:
+            covered = min(indexed + _INDEXED_AT_ONCE, records)
+            chunk = self._read_chunk(session, rows.record_id(identity, indexed + 1), rows.record_id(identity, covered))
+            entries = sqlite_search.build_entries(chunk)
+            with self._file.write_transaction() as connection:
+                now, _, indexed_now = rows.find_session(connection, session)
+                if (now, indexed_now) != (identity, indexed):
+                    return
+                sqlite_search.add_entries(connection, identity, entries, covered)
+            indexed = covered
+
+    def _read_chunk(self, session: str, first: int, last: int) -> list[tuple[int, Event]]:
+        """Return the records first ... last, each with its id."""
+        with self._file.read_transaction() as connection:
+            bodies = connection.execute(rows.BODIES, (first, last)).fetchall()
+            if len(bodies) <= last - first:
+                if rows.find_session(connection, session)[0] != rows.session_of_record(first):
+                    raise missing_session_error(session)
+                raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
+            return [(record, self.unpack_event(connection, body)) for record, body in bodies]
