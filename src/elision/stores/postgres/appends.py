@@ -1,0 +1,132 @@
+"""Appends: written in one transaction, and recognized when they are repeated."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elision.errors import StoreError
+from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
+from elision.stores.packing import Blob, PackedEvent, get_packer
+from elision.stores.postgres.connection import Cursor
+from elision.stores.postgres.readable_tables import find_words_apart, list_changes
+from elision.stores.postgres.statements import find_statement
+from elision.stores.postgres.text_escapes import escape_name
+from elision.trajectory.events import Event
+
+#: Commits that survive a crash of the server.
+_DURABLE = frozenset({"on", "remote_apply"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresAppend:
+    """One append as it is written and recognized. token: its id, or a new one for this call."""
+
+    session: str
+    events: Sequence[Event]
+    packed: Sequence[PackedEvent]
+    after: int
+    at: float
+    token: uuid.UUID
+
+    @property
+    def length(self) -> int:
+        return self.after + len(self.packed)
+
+
+def make_append(session: str, events: Sequence[Event], after: int, at: float, batch: bytes) -> PostgresAppend:
+    """Return an append to `session`, packed. Raises StoreError for an id that is none."""
+    check_batch_id(batch)
+    packer = get_packer()
+    return PostgresAppend(
+        session=session,
+        events=events,
+        packed=[packer.pack(event) for event in events],
+        after=after,
+        at=at,
+        token=uuid.UUID(bytes=batch) if batch else uuid.uuid4(),
+    )
+
+
+def write_append(cursor: Cursor, append: PostgresAppend, place: str, *, shows_whole: bool) -> bool:
+    """Write an append; return False where the log does not end at its place.
+
+    place: the database's name. shows_whole: whether rows for people have whole texts. Raises StoreError.
+    """
+    claim = {
+        "session": escape_name(append.session),
+        "after": append.after,
+        "added": len(append.packed),
+        "at": append.at,
+        "turn": max(record.turn for record in append.packed),
+        "size": sum(record.size for record in append.packed),
+    }
+    row = cursor.execute(find_statement("claim"), claim).fetchone()
+    if row is None:
+        return False
+    _check_durability(row[1], place)
+    _write_records(cursor, row[0], append, shows_whole=shows_whole)
+    return True
+
+
+def has_append(cursor: Cursor, append: PostgresAppend) -> bool:
+    """Return whether an earlier try of this append, whose answer was lost, was committed.
+
+    Raises StoreError if it wrote other records.
+    """
+    if not append.packed:
+        return False
+    place = {
+        "session": escape_name(append.session),
+        "after": append.after,
+        "added": len(append.packed),
+        "token": append.token,
+    }
+    rows = cursor.execute(find_statement("claimed"), place).fetchall()
+    if not rows or rows[0][0] != append.after + 1:
+        return False
+    batch = append.token.bytes
+    decompress = get_packer().decompress
+    given = [decompress(record.body) for record in append.packed]
+    stored = [decompress(body) for _, body in rows]
+    return recognize_append(append.session, batch, pack_batch_mark(batch, len(rows)), given, lambda: stored)
+
+
+def _write_records(cursor: Cursor, session: int, append: PostgresAppend, *, shows_whole: bool) -> None:
+    """Write everything of an append but its claim."""
+    for blob, words in _collect_texts(append.events, append.packed):
+        cursor.execute(find_statement("add_text"), (blob.address, blob.size, blob.packed, words))
+        if words:
+            cursor.execute(find_statement("add_words_of_text"), (words, blob.address))
+        cursor.execute(find_statement("add_use"), (blob.address, session))
+    pairs = zip(append.events, append.packed, strict=True)
+    for position, (event, record) in enumerate(pairs, start=append.after + 1):
+        addresses = [blob.address for blob in record.blobs]
+        row = (session, position, record.kind, record.turn, record.size, append.token, addresses, record.body)
+        cursor.execute(find_statement("add_record"), row)
+        changes = list_changes(event, session=session, record=position, at=append.at, shows_whole=shows_whole)
+        for change in changes:
+            cursor.execute(find_statement(change.statement), change.parameters)
+
+
+def _collect_texts(events: Sequence[Event], packed: Sequence[PackedEvent]) -> list[tuple[Blob, str]]:
+    """Return each large text once, with its words.
+
+    All writers take them in one order, so that no two of them wait for each other.
+    """
+    blobs: dict[bytes, Blob] = {}
+    for record in packed:
+        blobs.update((blob.address, blob) for blob in record.blobs)
+    words: dict[bytes, str] = {}
+    for event in events:
+        words.update(find_words_apart(event))
+    return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]
+
+
+def _check_durability(setting: str, place: str) -> None:
+    if setting not in _DURABLE:
+        raise StoreError(
+            f"{place}: synchronous_commit is {setting!r} in the middle of a session; something between here and the "
+            "server (a pooler?) changes settings: give Elision a connection of its own"
+        )
