@@ -147,7 +147,7 @@ class OneOfTwo(UnreliableStore):
     def __init__(self, other: UnreliableStore | None = None) -> None:
         super().__init__()
         if other is not None:
-            self._logs, self._places, self._lock = other._logs, other._places, other._lock
+            self._logs, self._histories, self._lock = other._logs, other._histories, other._lock
 
 
 @given(

@@ -58,13 +58,15 @@ class _HistoryIndex:
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], set[tuple[str, int]]] = {}
 
-    def add(self, log: _MemoryLog, turn: int, node: str) -> None:
+    def put(self, log: _MemoryLog, turn: int, node: str) -> None:
+        """Let `node` name a turn, and what named it before nothing."""
+        self.remove(log, turn)
         log.nodes[turn] = node
         if node:
             self._places.setdefault((log.new.family, node), set()).add((log.new.key, turn))
 
     def remove(self, log: _MemoryLog, turn: int) -> None:
-        """What the turn was named before names nothing any more."""
+        """Let nothing name a turn."""
         name = (log.new.family, log.nodes.get(turn, ""))
         places = self._places.get(name, set())
         places.discard((log.new.key, turn))
@@ -89,12 +91,20 @@ class MemoryStore(StoreBase):
         sizes = list(map(measure_event, events))
         with self._lock:
             self._check_open()
-            log = self._logs.get(session.key)
-            if log is None:
-                return self._write_events(self._create_log(session), events, sizes, at, batch)
-            if not log.has_append(events, session.shared, batch):
-                raise session_exists_error(session)
-            return session.shared + len(events)
+            known = self._logs.get(session.key)
+            if known is not None:
+                if not known.has_append(events, session.shared, batch):
+                    raise session_exists_error(session)
+                return session.shared + len(events)
+            log = _MemoryLog(session, session.at)
+            if session.shared:
+                parent = self._find_log(session.parent)
+                if session.shared > len(parent.events):
+                    raise short_parent_error(session, len(parent.events))
+                shared = slice(session.shared)
+                self._add_events(log, parent.events[shared], parent.sizes[shared], session.at, b"")
+            self._logs[session.key] = log
+            return self._add_events(log, events, sizes, at, batch)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
@@ -102,7 +112,7 @@ class MemoryStore(StoreBase):
         with self._lock:
             log = self._find_log(session)
             if len(log.events) == after:
-                return self._write_events(log, events, sizes, at, batch)
+                return self._add_events(log, events, sizes, at, batch)
             if not log.has_append(events, after, batch):
                 raise stale_writer_error(session, len(log.events), after)
             return after + len(events)
@@ -191,36 +201,21 @@ class MemoryStore(StoreBase):
             self._histories = _HistoryIndex()
             self._closed = True
 
-    def _create_log(self, session: NewSession) -> _MemoryLog:
-        log = _MemoryLog(session, session.at)
-        if session.shared:
-            parent = self._find_log(session.parent)
-            if session.shared > len(parent.events):
-                raise short_parent_error(session, len(parent.events))
-            self._add_events(log, parent.events[: session.shared], parent.sizes[: session.shared])
-        self._logs[session.key] = log
-        return log
-
-    def _write_events(
+    def _add_events(
         self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int], at: float, batch: bytes
     ) -> int:
         """Append `events`; return the new length."""
         if events:
             if batch:
                 log.marks[len(log.events) + 1] = pack_batch_mark(batch, len(events))
-            self._add_events(log, events, sizes)
             log.changed = at
-        return len(log.events)
-
-    def _add_events(self, log: _MemoryLog, events: Sequence[Event], sizes: Sequence[int]) -> None:
         log.events.extend(events)
         log.sizes.extend(sizes)
         for event in events:
             if isinstance(event, TurnAdded | TurnAmended):
-                turn = event.turn.index
-                self._histories.remove(log, turn)
-                log.turns[turn] = event.turn
-                self._histories.add(log, turn, event.node)
+                log.turns[event.turn.index] = event.turn
+                self._histories.put(log, event.turn.index, event.node)
+        return len(log.events)
 
     def _count_bytes(self) -> int:
         self._check_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Final
 
@@ -14,8 +15,11 @@ from elision.stores.linear_hash.open_log import OpenLog, make_empty_log
 from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
-from elision.stores.store_errors import closed_store_error
+from elision.stores.store_errors import closed_store_error, missing_session_error
+from elision.trajectory.events import Event
 
+#: Records that are read at once.
+_CHUNK: Final = 64
 #: Share of unused bytes from which on a compaction is worth it, and from which on a new session begins with one.
 _WASTE: Final = 0.02
 _TOO_MUCH_WASTE: Final = 0.5
@@ -75,6 +79,17 @@ class LogAccess:
             if begins_session and log_bytes > _WORTH_COMPACTING and unused > log_bytes * _TOO_MUCH_WASTE:
                 self._compact_log(self._writer)
             return self._writer
+
+    def iterate_events(self, key: str, number: int, first: int, last: int) -> Iterator[Event]:
+        """Yield records first … last of the session `key`, whose number that is. Raises UnknownHandle, CorruptError."""
+        for start in range(first, last + 1, _CHUNK):
+            with self as log:
+                session = log.catalogue.find_number(number)
+                if session is None:
+                    raise missing_session_error(key)
+                numbers = range(start, min(start + _CHUNK, last + 1))
+                chunk = [log.view.read_event(log.find_record(session, each)) for each in numbers]
+            yield from chunk
 
     def is_above(self, limit: int) -> bool:
         """Return whether more than `limit` bytes are stored, once those that nothing uses are given back."""

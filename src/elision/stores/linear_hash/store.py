@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores.batch_ids import check_batch_id
@@ -21,14 +20,11 @@ from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_base import StoreBase
-from elision.stores.store_errors import missing_observation_error, missing_session_error
+from elision.stores.store_errors import missing_observation_error
 from elision.trajectory.event_json import decode_observation
 from elision.trajectory.events import Event, PassDecided
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
-
-#: Records that `events` reads at once.
-_CHUNK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ class LinearHashStore(StoreBase):
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._access as log:
             found = log.find_session(session)
-            return self._iterate_events(found.number, session, max(0, after) + 1, found.records)
+            return self._access.iterate_events(session, found.number, max(0, after) + 1, found.records)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         with self._access as log:
@@ -192,13 +188,3 @@ class LinearHashStore(StoreBase):
         """Return the sizes of the directory and the work of lookups in this process."""
         with self._access as log:
             return measure_log(log)
-
-    def _iterate_events(self, number: int, key: str, first: int, last: int) -> Iterator[Event]:
-        for start in range(first, last + 1, _CHUNK):
-            with self._access as log:
-                session = log.catalogue.find_number(number)
-                if session is None:
-                    raise missing_session_error(key)
-                numbers = range(start, min(start + _CHUNK, last + 1))
-                chunk = [log.view.read_event(log.find_record(session, each)) for each in numbers]
-            yield from chunk

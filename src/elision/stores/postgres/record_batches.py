@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from elision.errors import CorruptError
-from elision.stores.packing import Packer
+from elision.stores.packing import Packer, get_packer
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.statements import find_statement
 from elision.trajectory.events import Event
@@ -52,6 +52,14 @@ def read_batches(
             raise CorruptError(f"{database.name}: record {after + 1} of a log of {last} is not there")
         yield batch
         after = batch.bodies[-1][0]
+
+
+def iterate_events(
+    database: PostgresDatabase, find_session: Callable[[Cursor], int], after: int, last: int
+) -> Iterator[Event]:
+    """Yield the events of `read_batches`."""
+    for batch in read_batches(database, find_session, after, last):
+        yield from (event for _, event in batch.unpack_events(get_packer()))
 
 
 def read_batch(cursor: Cursor, session: int, after: int, last: int) -> RecordBatch:

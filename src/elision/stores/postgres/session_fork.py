@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from elision.stores.packing import Packer
+import uuid
+
+from elision.stores.packing import Packer, get_packer
 from elision.stores.postgres.connection import Cursor
 from elision.stores.postgres.readable_tables import list_changes
 from elision.stores.postgres.record_batches import read_records
 from elision.stores.postgres.statements import find_statement
 from elision.stores.postgres.text_escapes import escape_name
 from elision.stores.store import NewSession
-from elision.stores.store_errors import missing_session_error, short_parent_error
+from elision.stores.store_errors import missing_session_error, session_exists_error, short_parent_error
 
 
-def copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer, *, shows_whole: bool) -> None:
+def create_session(cursor: Cursor, session: NewSession, token: uuid.UUID, *, shows_whole: bool) -> None:
+    """Begin a session, with a copy of what it shares, unless the call with `token` did. Raises ConflictError."""
+    names = {"session": escape_name(session.key), "token": token}
+    origin = {
+        "family": escape_name(session.family),
+        "parent": escape_name(session.parent),
+        "relation": session.relation,
+    }
+    row = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
+    if row is None:
+        if cursor.execute(find_statement("created"), names).fetchone() is None:
+            raise session_exists_error(session)
+    elif session.shared:
+        _copy_records(cursor, session, row[0], get_packer(), shows_whole=shows_whole)
+
+
+def _copy_records(cursor: Cursor, session: NewSession, id: int, packer: Packer, *, shows_whole: bool) -> None:
     """Fill session `id`, new and empty, with what `session` shares with its parent.
 
     shows_whole: whether turns that have to be made again show whole texts.

@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from elision.stores.batch_ids import check_batch_id
 from elision.stores.packing import extract_turn, get_packer
 from elision.stores.postgres.address import parse_address
-from elision.stores.postgres.appends import PostgresAppend, has_append, make_append, write_append
+from elision.stores.postgres.appends import has_append, make_append, write_append
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.damage_check import find_damage
-from elision.stores.postgres.record_batches import RecordBatch, read_batches, read_records
+from elision.stores.postgres.record_batches import RecordBatch, iterate_events, read_records
 from elision.stores.postgres.schema import ensure_tables
-from elision.stores.postgres.session_fork import copy_records
+from elision.stores.postgres.session_fork import create_session
 from elision.stores.postgres.session_rows import (
     delete_session,
     find_session_id,
@@ -33,7 +33,7 @@ from elision.stores.postgres.text_escapes import escape_name, unescape_name
 from elision.stores.postgres.whole_turns import show_whole_turns
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_base import StoreBase
-from elision.stores.store_errors import missing_session_error, session_exists_error, stale_writer_error
+from elision.stores.store_errors import missing_session_error, stale_writer_error
 from elision.trajectory.events import Event
 from elision.trajectory.turn import Turn
 
@@ -68,9 +68,9 @@ class PostgresStore(StoreBase):
 
         def work(cursor: Cursor) -> int:
             if not has_append(cursor, append):
-                self._create_session(cursor, session, creation)
+                create_session(cursor, session, creation, shows_whole=self._shows_whole)
                 if append.packed:
-                    self._write_append(cursor, append)
+                    write_append(cursor, append, self._database.name, shows_whole=self._shows_whole)
             return append.length
 
         return self._database.write(work, patient=session.shared > 0)
@@ -82,7 +82,8 @@ class PostgresStore(StoreBase):
         append = make_append(session, events, after, at, batch)
 
         def work(cursor: Cursor) -> int:
-            if not self._write_append(cursor, append) and not has_append(cursor, append):
+            written = write_append(cursor, append, self._database.name, shows_whole=self._shows_whole)
+            if not written and not has_append(cursor, append):
                 raise stale_writer_error(session, find_session_row(cursor, session)[7], after)
             return append.length
 
@@ -90,7 +91,7 @@ class PostgresStore(StoreBase):
 
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         last = self.length(session)
-        return self._iterate_events(session, after, last)
+        return iterate_events(self._database, lambda cursor: find_session_id(cursor, session), after, last)
 
     def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
         def work(cursor: Cursor) -> RecordBatch:
@@ -188,28 +189,6 @@ class PostgresStore(StoreBase):
 
     def close(self) -> None:
         self._database.close()
-
-    def _create_session(self, cursor: Cursor, session: NewSession, token: uuid.UUID) -> None:
-        """Begin a session, with a copy of what it shares, unless the call with `token` did. Raises ConflictError."""
-        names = {"session": escape_name(session.key), "token": token}
-        origin = {
-            "family": escape_name(session.family),
-            "parent": escape_name(session.parent),
-            "relation": session.relation,
-        }
-        row = cursor.execute(find_statement("create"), {**names, **origin, "at": session.at}).fetchone()
-        if row is None:
-            if cursor.execute(find_statement("created"), names).fetchone() is None:
-                raise session_exists_error(session)
-        elif session.shared:
-            copy_records(cursor, session, row[0], get_packer(), shows_whole=self._shows_whole)
-
-    def _write_append(self, cursor: Cursor, append: PostgresAppend) -> bool:
-        return write_append(cursor, append, self._database.name, shows_whole=self._shows_whole)
-
-    def _iterate_events(self, session: str, after: int, last: int) -> Iterator[Event]:
-        for batch in read_batches(self._database, lambda cursor: find_session_id(cursor, session), after, last):
-            yield from (event for _, event in batch.unpack_events(get_packer()))
 
     def _iterate_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Turn]:
         before: int | None = None
