@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.agent.model import Json, Shape
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
-from elision.providers.shared.base_renderer import ViewRenderer
+from elision.providers.anthropic.render import CONTINUE_TEXT
+from elision.providers.provider_table import PROVIDERS
 from elision.stores.store import SessionInfo, Store
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
-
-_RENDERERS: Final[Mapping[Shape, Callable[[], ViewRenderer]]] = {
-    "openai": render_openai_chat.OpenAIChatRenderer,
-    "anthropic": render_anthropic.AnthropicRenderer,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +32,7 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
         return None
     newest = max(branches, key=lambda info: info.changed)
     view = State(Sizer(make_counter())).fold_events(store.events(newest.key)).make_raw_view()
-    renderer = _RENDERERS[shape]()
+    renderer = PROVIDERS[shape].make_renderer()
     messages = renderer.render_unmarked(view)
     if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:
         messages.pop()
@@ -48,7 +42,7 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
 
 
 #: What Anthropic's renderer puts behind an assistant message that is the last; the next task takes its place.
-_FILLER: Final = [{"type": "text", "text": render_anthropic.CONTINUE_TEXT}]
+_FILLER: Final = [{"type": "text", "text": CONTINUE_TEXT}]
 
 
 def _is_branch_of(info: SessionInfo, session: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from elision.config import TypedOption, load_settings
 from elision.config.effective_settings import Settings
 from elision.errors import ElisionError, SettingError
 from elision.manager import ContextManager
+from elision.providers.provider_table import PROVIDERS
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 
@@ -29,18 +29,9 @@ from elision.stores.store_urls import open_store
 MAX_TURNS = 250
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Api:
-    """A kind of server. home: where it is. key: the environment variable that holds its key."""
-
-    model: type[OpenAIModel] | type[AnthropicModel]
-    home: str
-    key: str
-
-
-_APIS: Final[Mapping[str, _Api]] = {
-    "openai": _Api(model=OpenAIModel, home="https://api.openai.com/v1", key="OPENAI_API_KEY"),
-    "anthropic": _Api(model=AnthropicModel, home="https://api.anthropic.com", key="ANTHROPIC_API_KEY"),
+#: Name of an API -> the model behind it.
+_MODELS: Final[Mapping[str, type[OpenAIModel] | type[AnthropicModel]]] = {
+    model.shape: model for model in (OpenAIModel, AnthropicModel)
 }
 
 
@@ -143,14 +134,16 @@ def _open_model(name: str, api: str, base_url: str | None) -> Model:
         kind = "anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai"
     else:
         kind = api
-    if kind not in _APIS:
-        raise SettingError(f"--api {api}: give auto, {' or '.join(_APIS)}")
-    chosen = _APIS[kind]
-    url = base_url or chosen.home
-    key = os.environ.get(chosen.key, "")
+    if kind not in _MODELS:
+        raise SettingError(f"--api {api}: give auto, {' or '.join(_MODELS)}")
+    host = PROVIDERS[kind].host
+    url = base_url or host.url
+    key = os.environ.get(host.key_variable, "")
     if not key and not _is_loopback_url(url):
-        raise SettingError(f"{chosen.key} is not set, and {url} wants a key; no other place is looked at for one")
-    return chosen.model(name, key=key, base_url=url)
+        raise SettingError(
+            f"{host.key_variable} is not set, and {url} wants a key; no other place is looked at for one"
+        )
+    return _MODELS[kind](name, key=key, base_url=url)
 
 
 def _is_loopback_url(url: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError, SpecError
+from elision.providers.provider_table import PROVIDERS
 from elision.strategies.schedules import HindsightSchedule, Schedule
 from elision.strategies.spec import parse_schedule
 from elision.trajectory.price_lookup import find_prices
@@ -257,14 +258,14 @@ def prices(value: object) -> str:
 
 
 #: Who can be asked for a summary.
-PROVIDERS: Final = ("anthropic", "openai", "openai-responses", "litellm")
+SUMMARY_PROVIDERS: Final = (*sorted(PROVIDERS), "litellm")
 
 
 def summarizer(value: object) -> str:
     """ "digest", which needs no model, or provider:model."""
     spec = str(value).strip()
     provider, _, model = spec.partition(":")
-    if not isinstance(value, str) or (spec != "digest" and not (provider in PROVIDERS and model.strip())):
+    if not isinstance(value, str) or (spec != "digest" and not (provider in SUMMARY_PROVIDERS and model.strip())):
         raise ValueError(f"give digest, or one of {', '.join(f'{name}:MODEL' for name in PROVIDERS)}")
     return spec
 
