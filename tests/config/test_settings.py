@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from elision.config import Settings, effective_settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import KEYS, PREFIX
-from elision.config.setting_readers import PROVIDERS, STORES
+from elision.config.setting_readers import STORES, SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.context_options import Options
 from elision.stores import store_urls
@@ -593,7 +593,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_summarizers_and_stores_are_those_that_exist() -> None:
     """What may be given is what the library can make."""
-    assert set(KINDS) == {"digest", *PROVIDERS}
+    assert set(KINDS) == {"digest", *SUMMARY_PROVIDERS}
     assert tuple(STORES.values()) == store_urls._FORMS
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext, ReportingContext
 from elision.agent.environment import ActionResult, Environment
-from elision.agent.message_shapes import MESSAGE_SHAPES, make_user_message
+from elision.agent.message_shapes import make_user_message, render_results, render_tool, split_system
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
 from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.agent.result import Ending, RunResult
@@ -70,9 +70,10 @@ class _Agent:
         self.context = context
         self.retry = retry
         self.report = report
-        self.shape = MESSAGE_SHAPES[llm.shape]
-        self.opening_messages, self.system = self.shape.split_system(system)
-        self.tools = [*map(self.shape.render_tool, environment.tools), *context.tool_definitions(llm.shape)]
+        self.shape = llm.shape
+        self.opening_messages, self.system = split_system(self.shape, system)
+        own_tools = [render_tool(self.shape, tool) for tool in environment.tools]
+        self.tools = [*own_tools, *context.tool_definitions(llm.shape)]
         self.messages: list[Json] = []
 
     def take_turn(self, max_turns: int, watch: Callable[[Step], None]) -> tuple[Ending, str, str] | None:
@@ -136,7 +137,7 @@ class _Agent:
         finally:
             pairs += [(call, INTERRUPTED_RESULT) for call in calls[len(pairs) :]]
             if pairs:
-                self.messages += self.shape.render_results(pairs)
+                self.messages += render_results(self.shape, pairs)
             else:
                 self.messages += []
         return pairs

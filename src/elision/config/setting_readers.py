@@ -266,7 +266,7 @@ def summarizer(value: object) -> str:
     spec = str(value).strip()
     provider, _, model = spec.partition(":")
     if not isinstance(value, str) or (spec != "digest" and not (provider in SUMMARY_PROVIDERS and model.strip())):
-        raise ValueError(f"give digest, or one of {', '.join(f'{name}:MODEL' for name in PROVIDERS)}")
+        raise ValueError(f"give digest, or one of {', '.join(f'{name}:MODEL' for name in SUMMARY_PROVIDERS)}")
     return spec
 
 
