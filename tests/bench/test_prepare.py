@@ -57,6 +57,15 @@ def test_a_session_is_measured_call_by_call(short: Chat, tmp_path: Path, shape: 
     assert found.disk > 0
 
 
+def test_deferred_work_is_waited_for(short: Chat, tmp_path: Path) -> None:
+    """With time between the calls the session is the same; only the measured part is another."""
+    (tmp_path / "waits").mkdir()
+    back_to_back = measure(short, tmp_path, OPENAI)
+    critical_path = measure(short, tmp_path / "waits", OPENAI, waits=True)
+    assert len(critical_path.seconds) == 40
+    assert (critical_path.sent, critical_path.masked) == (back_to_back.sent, back_to_back.masked)
+
+
 def test_messages_read_anew_are_other_objects(short: Chat) -> None:
     """The client that reads its messages from JSON passes equal ones, none the same object."""
     first, second = list(renewed(short))[3:5]

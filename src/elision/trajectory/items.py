@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Final
 
@@ -20,7 +20,7 @@ LONGEST_ITEM = 80
 #: Words whose items are kept, some 10 MB of them.
 _WORDS_KEPT: Final = 1 << 16
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
-_SHORT_TEXTS_KEPT = 512
+_SHORT_TEXTS_KEPT = 256
 _LONG_TEXTS_KEPT = 8
 LONG_TEXT = 50_000
 
@@ -52,10 +52,14 @@ def _is_item(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TextScan:
-    """What was found in a text: words that hold items, each once; what is an item because it is in quotes; all."""
+    """What was found in a text: all items, each once.
 
-    words: tuple[str, ...]
-    quoted: frozenset[str]
+    words:  the words of a line that hold items, by its number from 0; only lines with such words.
+    quoted: what is an item of a line because it is in quotes, likewise.
+    """
+
+    words: Mapping[int, tuple[str, ...]]
+    quoted: Mapping[int, list[str]]
     items: tuple[str, ...]
 
 
@@ -76,14 +80,24 @@ def scan_text(text: str) -> TextScan:
 
 
 def _scan_uncached(text: str) -> TextScan:
-    every: dict[str, None] = {}
-    found: list[str] = []
+    words: dict[int, tuple[str, ...]] = {}
+    quoted: dict[int, list[str]] = {}
+    number = 0
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     for piece in _split_pieces(text):
-        every |= dict.fromkeys(_separate_words(piece).split())
-        found += _find_quoted(piece)
-    words = tuple(filter(_WORD_CACHE.__getitem__, every))
-    return TextScan(words, frozenset(found), _collect_items(words, found))
+        lines = _separate_words(piece).split("\n")
+        kept = map(tuple, map(_KEEP_WORDS_WITH_ITEMS, map(str.split, lines)))
+        # A piece may begin within a line.
+        begun = words.get(number, ())
+        words |= {place: found for place, found in enumerate(kept, start=number) if found}
+        if begun:
+            words[number] = begun + words.get(number, ())
+        for place, word in _find_quoted(piece):
+            quoted.setdefault(number + place, []).append(word)
+        number += len(lines) - 1
+    return TextScan(
+        words, quoted, _collect_items(chain.from_iterable(words.values()), chain.from_iterable(quoted.values()))
+    )
 
 
 def _split_pieces(text: str) -> Iterator[str]:
@@ -104,30 +118,31 @@ _scan_long: Final = lru_cache(maxsize=_LONG_TEXTS_KEPT)(_scan_uncached)
 
 
 def find_items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """(number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
+    """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
         return
-    known = scan_text(text)
-    # Nine lines in ten have none, and need no other look than at their words.
-    holding = {word for word in known.words if not wanted.isdisjoint(_WORD_CACHE[word])}
-    # What is a word as well is found as one: there is nothing else between its quotes.
-    in_quotes = (wanted & known.quoted) - holding
+    scan = scan_text(text)
     lines = text.split("\n")
-    parted = _separate_words(text).split("\n")
-    for number, has_none in enumerate(map(holding.isdisjoint, map(str.split, parted))):
-        if has_none and (not in_quotes or in_quotes.isdisjoint(_find_quoted(lines[number]))):
-            continue
-        line = lines[number]
-        quoted = _find_quoted(line) if known.quoted else ()
-        yield number, line, _collect_items(parted[number].split(), quoted)
+    for number in sorted(scan.words.keys() | scan.quoted):
+        items = _collect_items(scan.words.get(number, ()), scan.quoted.get(number, ()))
+        if not wanted.isdisjoint(items):
+            yield number, lines[number], items
 
 
 def _collect_items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain(chain.from_iterable(map(_WORD_CACHE.__getitem__, words)), quoted)))
 
 
-def _find_quoted(text: str) -> Iterator[str]:
-    return (word for _, word in _QUOTED.findall(text) if any(map(str.isalpha, word)))
+def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line, from 0, and the text of what is an item because it is in quotes."""
+    line = 0
+    seen = 0
+    for match in _QUOTED.finditer(text):
+        word = match[2]
+        if any(map(str.isalpha, word)):
+            line += text.count("\n", seen, match.start())
+            seen = match.start()
+            yield line, word
 
 
 def _separate_words(text: str) -> str:
@@ -157,6 +172,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 _WORD_CACHE: Final = _WordCache()
+_KEEP_WORDS_WITH_ITEMS: Final = partial(filter, _WORD_CACHE.__getitem__)
 
 
 def _trim_word(word: str) -> str:
