@@ -57,8 +57,8 @@ PARTS: tuple[Part, ...] = (
     ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
     ("messages with gaps, breakpoints", prepared_calls, "build_request"),
-    ("view and listeners", prepared_calls.PreparedCalls, "make_view"),
-    ("beginning deferred work", prepared_calls.PreparedCalls, "finish_call"),
+    ("diagnostics", prepared_calls.PreparedCalls, "make_view"),
+    ("listeners, the log line", prepared_calls.PreparedCalls, "finish_call"),
 )
 
 
