@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key, Summary
+from elision.trajectory.segments import (
+    Edits,
+    edit_segment,
+    insert_recall_tools,
+    make_head_segments,
+    make_summary_segments,
+    make_turn_segments,
+    make_word_segments,
+)
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Message, Observation, Turn
 from elision.trajectory.view import Segment, Track, View
@@ -123,9 +130,12 @@ class State:
         """
         last = self.last_view
         if self._takes_words_back:
-            return self._count_kept_segments()
+            # What precedes the words after the newest turn stays if the client removes the words.
+            if not self.turns or len(self.turns) not in self.turn_places:
+                return self.head_length
+            return self.turn_places[len(self.turns)] + 1 + len(self.turns[-1].observations)
         if last is None or last.track is not self.track:
-            return self._count_common_segments(last)
+            return self.unchanged_length
         if last.length < len(self.track.segments):
             return last.length
         return self._shared_length
@@ -138,7 +148,7 @@ class State:
         # They differ where the head or the newest turn changed between two passes.
         if self.last_view.track is self.track:
             return self.last_view.length
-        return self._count_common_segments(self.last_view)
+        return View(call=0, epoch=0, track=self.track, length=len(self.track.segments)).count_common(self.last_view)
 
     def make_raw_view(self) -> View:
         """Return the view that would be sent if nothing were ever hidden."""
@@ -155,25 +165,15 @@ class State:
             return self.raw_track.count_tokens_before(self.raw_turn_places[turn - 1])
         return self.raw_track.tokens
 
-    def _count_kept_segments(self) -> int:
-        """Return the segments before the words after the newest turn: they stay if the client removes the words."""
-        if not self.turns or len(self.turns) not in self.turn_places:
-            return self.head_length
-        return self.turn_places[len(self.turns)] + 1 + len(self.turns[-1].observations)
-
-    def _count_common_segments(self, last: View | None) -> int:
-        return View(call=0, epoch=0, track=self.track, length=len(self.track.segments)).count_common(last)
-
     def _set_head(self, head: Head) -> None:
-        segments = list(self._make_head_segments(head))
+        segments = make_head_segments(head, self.sizer)
         behind = self.head_length - self.has_recall_tools
         length = len(segments)
         self.head = head
         self.head_length = length + self.has_recall_tools
         self.task_tokens = sum(each.tokens for each in segments if _is_task(each))
         if not self.track.segments:
-            for segment in segments:
-                self._append_segment(segment)
+            self._append_segments(segments)
             return
         # A changed head precedes everything: it begins an epoch, and the raw bill pays for it as well.
         raw = Track()
@@ -182,54 +182,26 @@ class State:
         self.raw_track = raw
         self.raw_last_length = 0
         self.raw_turn_places = [place + length - behind for place in self.raw_turn_places]
+        ours = segments
         if self.has_recall_tools:
-            ours = self._insert_recall(segments)
-        else:
-            ours = segments
+            ours = insert_recall_tools(segments, self.recall_tools, self.sizer)
         self._rebuild_track(0, [*ours, *self.track.segments[behind + self.has_recall_tools :]])
-
-    def _add_recall_tools(self) -> None:
-        """Add the recall tools after the client's own: before all messages, which are new to the cache then."""
-        segments = list(self._make_head_segments(self.head))
-        self._rebuild_track(0, [*self._insert_recall(segments), *self.track.segments[self.head_length :]])
-        self.has_recall_tools = True
-        self.head_length += 1
-
-    def _insert_recall(self, segments: list[Segment]) -> list[Segment]:
-        """The head's segments with the recall tools in their place."""
-        text = json.dumps(list(self.recall_tools), ensure_ascii=False, default=dict)
-        place = sum(segment.kind in ("hidden", "tools") for segment in segments)
-        return [*segments[:place], Segment(kind="recall", tokens=self.recall_tokens, text=text), *segments[place:]]
 
     @property
     def recall_tokens(self) -> int:
         """What the recall tools take up in every request that holds them."""
         return self.sizer.count_tools(Head(tools=self.recall_tools))
 
-    def _make_head_segments(self, head: Head) -> Iterator[Segment]:
-        if head.hidden_tokens:
-            yield Segment(kind="hidden", tokens=head.hidden_tokens)
-        if head.tools:
-            yield Segment(kind="tools", tokens=self.sizer.count_tools(head))
-        for position, message in enumerate(head.messages, start=1):
-            yield Segment(kind="head", tokens=self.sizer.count_message(message), index=position, source=message)
-
     def _add_turn(self, turn: Turn) -> None:
         if turn.index != len(self.turns) + 1:
             raise ValueError(f"turn {turn.index} was added where turn {len(self.turns) + 1} belongs")
         self.turns.append(turn)
-        self.turn_places[turn.index] = len(self.track.segments)
+        place = len(self.track.segments)
+        self.turn_places[turn.index] = place
+        for position in range(1, len(turn.observations) + 1):
+            self.observation_places[turn.index, position] = place + position
         self.raw_turn_places.append(len(self.raw_track.segments))
-        self._append_segment(
-            Segment(kind="assistant", tokens=self.sizer.count_assistant(turn), turn=turn.index, source=turn)
-        )
-        for position, observation in enumerate(turn.observations, start=1):
-            self.observation_places[turn.index, position] = len(self.track.segments)
-            tokens = self.sizer.count_observation(observation)
-            self._append_segment(
-                Segment(kind="observation", tokens=tokens, turn=turn.index, index=position, source=observation)
-            )
-        self._add_words(turn)
+        self._append_segments(make_turn_segments(turn, self.sizer))
 
     def _amend_turn(self, turn: Turn) -> None:
         """Replace the newest turn: its old segments go, even if they were sent already."""
@@ -258,23 +230,21 @@ class State:
         # The client's own doing is no rewrite of ours.
         self._sent_length = min(self._sent_length, place)
         self._rebuild_track(place, [])
-        self._add_words(turn)
+        self._append_segments(make_word_segments(turn, self.sizer))
 
-    def _add_words(self, turn: Turn) -> None:
-        for position, message in enumerate(turn.interjections, start=1):
-            tokens = self.sizer.count_message(message)
-            self._append_segment(
-                Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message)
-            )
-
-    def _append_segment(self, segment: Segment) -> None:
-        self.track.append(segment)
-        self.raw_track.append(segment)
+    def _append_segments(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self.track.append(segment)
+            self.raw_track.append(segment)
 
     def _apply_decision(self, event: PassDecided) -> None:
         if event.offers:
-            self._add_recall_tools()
-        edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
+            # After the client's own: before all messages, which are new to the cache then.
+            head = insert_recall_tools(make_head_segments(self.head, self.sizer), self.recall_tools, self.sizer)
+            self._rebuild_track(0, [*head, *self.track.segments[self.head_length :]])
+            self.has_recall_tools = True
+            self.head_length += 1
+        edits: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         edits |= {clip.key: ("clipped", clip.text) for clip in event.clips}
         if not edits and event.summary is None:
             return
@@ -283,40 +253,23 @@ class State:
         behind = first
         opening: list[Segment] = []
         if event.summary is not None:
-            first, behind, opening = self._make_opening(event.summary)
-        rest = [self._edit_segment(segment, edits) for segment in self.track.segments[behind:]]
+            self.summary = event.summary
+            self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
+            first = self.head_length
+            behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
+            opening = make_summary_segments(event.summary, self.turns, self.sizer)
+        rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
 
-    def _edit_segment(self, segment: Segment, edits: dict[Key, tuple[str, str]]) -> Segment:
-        if segment.kind not in ("observation", "clipped"):
-            return segment
-        kind, text = edits.get((segment.turn, segment.index), ("", ""))
-        if not kind:
-            return segment
-        return replace(segment, kind=kind, text=text, tokens=self.sizer.count_text(text))  # type: ignore[arg-type]
-
-    def _make_opening(self, summary: Summary) -> tuple[int, int, list[Segment]]:
-        """Return where a summary is put, where the uncovered turns begin, and the segments of the summary."""
-        self.summary = summary
-        self.hidden = {key: text for key, text in self.hidden.items() if key[0] > summary.covers}
-        opening = [Segment(kind="summary", tokens=self.sizer.count_text(summary.block), text=summary.block)]
-        for index in summary.interjections:
-            for position, message in enumerate(self.turns[index - 1].interjections, start=1):
-                tokens = self.sizer.count_message(message)
-                opening.append(Segment(kind="interjection", tokens=tokens, turn=index, index=position, source=message))
-        return self.head_length, self.turn_places.get(summary.covers + 1, len(self.track.segments)), opening
-
     def _rebuild_track(self, first: int, segments: list[Segment]) -> None:
+        """Put `segments` in place of all from `first` on."""
         if first < self._sent_length:
             self.epoch += 1
             self._sent_length = 0
         self.track = self.track.fork(first)
         for segment in segments:
             self.track.append(segment)
-        self._index_segments(first)
-
-    def _index_segments(self, first: int) -> None:
-        """Look-up tables for the segments from `first` on; those of covered turns are dropped."""
+        # The places of the segments from `first` on; those of covered turns are dropped.
         covered = self.covered_turns
         self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covered}
         self.turn_places = {turn: place for turn, place in self.turn_places.items() if turn > covered}

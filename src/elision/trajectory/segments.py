@@ -1,0 +1,69 @@
+"""Make the segments of a view: of a head, a turn, the user's words, a summary, and of what is hidden."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from elision.trajectory.plan import Key, Summary
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.view import Segment
+
+#: Observations that are shown as another text: how, and the text.
+Edits = dict[Key, tuple[Literal["placeholder", "clipped"], str]]
+
+
+def make_head_segments(head: Head, sizer: Sizer) -> list[Segment]:
+    """Return the segments of the client's head, without the recall tools."""
+    segments = []
+    if head.hidden_tokens:
+        segments.append(Segment(kind="hidden", tokens=head.hidden_tokens))
+    if head.tools:
+        segments.append(Segment(kind="tools", tokens=sizer.count_tools(head)))
+    for position, message in enumerate(head.messages, start=1):
+        segments.append(Segment(kind="head", tokens=sizer.count_message(message), index=position, source=message))
+    return segments
+
+
+def insert_recall_tools(segments: list[Segment], tools: Sequence[Mapping[str, Any]], sizer: Sizer) -> list[Segment]:
+    """Return the segments of a head with those of the recall tools after the client's own."""
+    text = json.dumps(list(tools), ensure_ascii=False, default=dict)
+    tokens = sizer.count_tools(Head(tools=tuple(tools)))
+    place = sum(segment.kind in ("hidden", "tools") for segment in segments)
+    return [*segments[:place], Segment(kind="recall", tokens=tokens, text=text), *segments[place:]]
+
+
+def make_turn_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:
+    """Yield the segments of a turn: the assistant's message, the observations, the user's words."""
+    yield Segment(kind="assistant", tokens=sizer.count_assistant(turn), turn=turn.index, source=turn)
+    for position, observation in enumerate(turn.observations, start=1):
+        tokens = sizer.count_observation(observation)
+        yield Segment(kind="observation", tokens=tokens, turn=turn.index, index=position, source=observation)
+    yield from make_word_segments(turn, sizer)
+
+
+def make_word_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:
+    """Yield the segments of the user's words after a turn."""
+    for position, message in enumerate(turn.interjections, start=1):
+        tokens = sizer.count_message(message)
+        yield Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message)
+
+
+def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer) -> list[Segment]:
+    """Return the segments that replace the turns that `summary` covers: its block, and the user's words that stay."""
+    segments = [Segment(kind="summary", tokens=sizer.count_text(summary.block), text=summary.block)]
+    for index in summary.interjections:
+        segments.extend(make_word_segments(turns[index - 1], sizer))
+    return segments
+
+
+def edit_segment(segment: Segment, edits: Edits, sizer: Sizer) -> Segment:
+    """Return the segment as it is shown after `edits`."""
+    key = (segment.turn, segment.index)
+    if segment.kind not in ("observation", "clipped") or key not in edits:
+        return segment
+    kind, text = edits[key]
+    return replace(segment, kind=kind, text=text, tokens=sizer.count_text(text))
