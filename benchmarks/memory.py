@@ -46,10 +46,10 @@ def main() -> None:
 def measure_gateway(turns: int, calls: int, sessions: int, folder: Path) -> tuple[int, int]:
     """Return the bytes of the newest requests of these sessions, and of the memory that goes with the sessions."""
     registry = make_registry(folder)
-    asyncio.run(send_requests(registry, chat(3, 3 * TURN_BYTES), 1, ""))
+    asyncio.run(send_requests(registry, chat(3, 3 * TURN_BYTES), 1, "key"))
     found = chat(turns, turns * TURN_BYTES)
     tracemalloc.start()
-    size = sum(asyncio.run(send_requests(registry, found, calls, f"Agent {number}. ")) for number in range(sessions))
+    size = sum(asyncio.run(send_requests(registry, found, calls, f"key {number}")) for number in range(sessions))
     gc.collect()
     held, _ = tracemalloc.get_traced_memory()
     asyncio.run(registry.close())
@@ -67,14 +67,18 @@ def make_registry(folder: Path) -> SessionRegistry:
     return SessionRegistry(make_context, max_sessions=2 * IDLE_SESSIONS, memory_bytes=1 << 40, idle_seconds=1e9)
 
 
-async def send_requests(registry: SessionRegistry, found: Chat, calls: int, task: str) -> int:
-    """Do with a session's requests what the gateway does; return the bytes of the newest."""
+async def send_requests(registry: SessionRegistry, found: Chat, calls: int, key: str) -> int:
+    """Do with a session's requests what the gateway does; return the bytes of the newest.
+
+    key: the client's, so that its sessions are its own.
+    """
     size = 0
-    for raw in write_bodies(found, calls, task):
+    headers = {"authorization": f"Bearer {key}"}
+    for raw in write_bodies(found, calls):
         size = len(raw)
-        continued = registry.find_continued(derive_namespace({}, _SECRET), "openai", raw)
+        continued = registry.find_continued(derive_namespace(headers, _SECRET), "openai", raw)
         body = RequestBody.parse(raw, "openai", continued.previous_body if continued is not None else None)
-        who = identify_client("openai", {}, body, _SECRET)
+        who = identify_client("openai", headers, body, _SECRET)
         session = registry.claim_session(who, "openai", body, before=continued)
         messages = session.hidden_rounds.expand_messages(session.conversation.copy())
         view = session.context.prepare(messages, tools=body.get_field("tools"), model=MODEL)
@@ -86,10 +90,9 @@ async def send_requests(registry: SessionRegistry, found: Chat, calls: int, task
     return size
 
 
-def write_bodies(found: Chat, calls: int, task: str) -> Iterator[bytes]:
-    """Yield the bodies of a session's requests. task: what its task begins with, so that it is a session of its own."""
-    system, first = found.head
-    messages = [system, {**first, "content": task + first["content"]}]
+def write_bodies(found: Chat, calls: int) -> Iterator[bytes]:
+    """Yield the bodies of a session's requests."""
+    messages = list(found.head)
     step = max(1, len(found.turns) // calls)
     for number, turn in enumerate(found.turns, start=1):
         messages.extend(turn)

@@ -31,11 +31,11 @@ class _GrowingTurn:
 
     first_message: int
     draft: TurnBuilder = field(default_factory=TurnBuilder)
-    assistant: list[Location] = field(default_factory=list)
-    results: list[Location] = field(default_factory=list)
+    assistant: tuple[Location, ...] = ()
+    results: tuple[Location, ...] = ()
     users: list[Location] = field(default_factory=list)
     #: Ids given to calls that came without one, in order: results without an id answer them.
-    unnamed: list[str] = field(default_factory=list)
+    unnamed: tuple[str, ...] = ()
 
 
 class LiveConversation:
@@ -102,8 +102,8 @@ class LiveConversation:
         users = list(zip(live.draft.users, live.users, strict=True))
         answers = [spot for message, spot in users if id(message) not in kept]
         return turn, TurnSources(
-            assistant=tuple(live.assistant),
-            observations=(*live.results, *answers)[: len(turn.observations)],
+            assistant=live.assistant,
+            observations=(live.results + tuple(answers))[: len(turn.observations)],
             interjections=tuple(spot for message, spot in users if id(message) in kept),
         )
 
@@ -168,7 +168,7 @@ class LiveConversation:
         draft.actions += actions
         if piece.tags or piece.call_tags:
             draft.add_tags(piece.tags, actions, dict(piece.call_tags))
-        live.assistant.append(piece.location)
+        live.assistant += (piece.location,)
 
     def _is_open(self, live: _GrowingTurn) -> bool:
         return not live.results and not live.users
@@ -178,7 +178,7 @@ class LiveConversation:
         for action in actions:
             if not action.id:
                 action = replace(action, id=f"call_{len(self._growing)}_{len(known) + 1}")
-                live.unnamed.append(action.id)
+                live.unnamed += (action.id,)
             if action.id not in known:
                 known.add(action.id)
                 yield action
@@ -193,7 +193,8 @@ class LiveConversation:
             return
         id = result.action_id
         if not id and live.unnamed:
-            id = live.unnamed.pop(0)
+            id, *rest = live.unnamed
+            live.unnamed = tuple(rest)
         actions = {action.id: action for action in live.draft.actions}
         action = actions.get(id)
         if action is None or any(known.action_id == id for known in live.draft.results):
@@ -208,7 +209,7 @@ class LiveConversation:
                 tags=result.tags | piece.tags,
             )
         )
-        live.results.append(piece.location)
+        live.results += (piece.location,)
 
     def _add_stray_result(self, piece: Piece) -> None:
         assert piece.result is not None

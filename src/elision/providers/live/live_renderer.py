@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from elision.providers.live.conversation import TurnSources
@@ -29,12 +29,12 @@ class _MessageGroup:
     """What of one client message is sent. index: its index, or ours.
 
     whole: the message in other words; None for the client's own. blocks: which of its blocks, with another in their
-    place or None; empty where the message goes as a whole.
+    place or None; None where the message goes as a whole.
     """
 
     index: int
     whole: dict[str, Any] | None = None
-    blocks: list[tuple[int, dict[str, Any] | None]] = field(default_factory=list)
+    blocks: list[tuple[int, dict[str, Any] | None]] | None = None
 
 
 class LiveRenderer:
@@ -100,7 +100,7 @@ class LiveRenderer:
         settled = len(self._groups)
         for segment in view.track.segments[len(self._ends) : view.length]:
             self._add_segment(segment)
-            blocks = len(self._groups[-1].blocks) if self._groups else 0
+            blocks = len(self._groups[-1].blocks or ()) if self._groups else 0
             self._ends.append((len(self._groups), blocks))
         self._build_entries(settled)
         return self._entries.copy()
@@ -134,7 +134,8 @@ class LiveRenderer:
             groups, blocks = self._ends[-1]
         del self._groups[groups:]
         if self._groups:
-            del self._groups[-1].blocks[blocks:]
+            group = self._groups[-1]
+            group.blocks = group.blocks[:blocks] if group.blocks else None
         self._drop_entries(groups)
 
     # -- segments ------------------------------------------------------------------------------------------------
@@ -167,13 +168,15 @@ class LiveRenderer:
         if not self._groups or self._groups[-1].index != location.message:
             self._groups.append(_MessageGroup(location.message))
         group = self._groups[-1]
+        kept = group.blocks or []
+        group.blocks = kept
         if text is None:
-            group.blocks += [(number, None) for number in location.blocks]
+            kept += [(number, None) for number in location.blocks]
             return
         blocks = self.dialect.list_blocks(message) or []
         # Of several blocks that were one observation (a text protocol) the first has the text for them all.
         for number in location.blocks[:1]:
-            group.blocks.append((number, self.dialect.replace_result(blocks[number], text)))
+            kept.append((number, self.dialect.replace_result(blocks[number], text)))
 
     def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
         """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
