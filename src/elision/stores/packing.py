@@ -13,7 +13,6 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -43,8 +42,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=simplify_foreign)
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(msgspec.Struct, frozen=True):
     """A large text: its SHA-256 (32 bytes), packed bytes, and size before packing in bytes."""
 
     address: bytes
@@ -52,8 +50,7 @@ class Blob:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedEvent:
+class PackedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One record of a log.
 
     kind: the event's name. turn: index of the turn it adds, 0 for none. node: of that turn. size: bytes before packing,
