@@ -143,22 +143,14 @@ class _MessageFeeder:
         is_resumed = is_response and self._holds_server_tools
         is_same = earlier is not None and is_same_response(earlier, fragment, is_adjacent=self._assembler.is_unanswered)
         self._holds_server_tools = _holds_server_tools(message)
-        if is_same and not is_resumed:
+        continues = is_same and not is_resumed
+        if continues:
             self._newest = _join_fragments(earlier, fragment)
-            self._assembler.amend_assistant(
-                content=said.content,
-                reasoning=said.reasoning,
-                actions=said.actions,
-                usage=fragment.usage,
-                model=fragment.model,
-            )
-            return
-        if said.summary is not None:
+        elif said.summary is not None:
             self._assembler.add_compaction(summary=said.summary)
-        self._assembler.add_assistant(
-            said.content,
-            reasoning=said.reasoning,
-            actions=said.actions,
+        self._assembler.take_assistant(
+            said,
+            continues=continues,
             usage=fragment.usage,
             at=parse_timestamp(message.get("ts")),
             model=fragment.model,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from elision.providers.shared.json_reading import join_lines
+from elision.providers.shared.json_reading import AssistantMessage, join_lines
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
@@ -107,6 +107,26 @@ class Assembler:
         self._drafts.append(draft)
         for key in unique:
             self._calls[key] = draft
+
+    def take_assistant(
+        self,
+        said: AssistantMessage,
+        *,
+        continues: bool = False,
+        usage: Usage | None = None,
+        at: float | None = None,
+        model: str = "",
+        line: int | None = None,
+    ) -> None:
+        """Add an assistant message as a provider's parser read it; with `continues` to the newest one."""
+        if continues:
+            self.amend_assistant(
+                content=said.content, reasoning=said.reasoning, actions=said.actions, usage=usage, model=model
+            )
+            return
+        self.add_assistant(
+            said.content, reasoning=said.reasoning, actions=said.actions, usage=usage, at=at, model=model, line=line
+        )
 
     def tag_assistant(self, tags: MessageTags, actions: Sequence[Action] | None = None) -> None:
         """Add tags of the newest assistant message: they are of the results of its calls, or of its turn.

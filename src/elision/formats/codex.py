@@ -271,7 +271,7 @@ class _Rollout:
 
     def _add_output(self, item: Json, line: JsonLine) -> None:
         said = openai_responses.parse_item(item)
-        self.assembler.amend_assistant(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        self.assembler.take_assistant(said, continues=True)
         if result := openai_responses.parse_inline_result(item):
             self.assembler.add_result(result.action_id, result.content, error=result.error, line=line.number)
 

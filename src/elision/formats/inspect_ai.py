@@ -249,10 +249,8 @@ class _SampleFeeder:
             tokens_before = call.tokens_before_compaction
             self._assembler.add_compaction(tokens_before=None if tokens_before < 0 else tokens_before)
         said = _parse_assistant(message)
-        self._assembler.add_assistant(
-            said.content,
-            reasoning=said.reasoning,
-            actions=said.actions,
+        self._assembler.take_assistant(
+            said,
             usage=call.usage if call else None,
             at=call.at if call else None,
             model=text_in(message.get("model")),

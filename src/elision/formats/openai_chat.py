@@ -113,19 +113,9 @@ class ChatMessageFeeder:
         fragment = _read_fragment(message, response)
         is_same = self._continues_newest(said, fragment)
         self._newest = (said, fragment)
-        if is_same:
-            self._assembler.amend_assistant(
-                content=said.content,
-                reasoning=said.reasoning,
-                actions=said.actions,
-                usage=fragment.usage,
-                model=fragment.model,
-            )
-            return
-        self._assembler.add_assistant(
-            said.content,
-            reasoning=said.reasoning,
-            actions=said.actions,
+        self._assembler.take_assistant(
+            said,
+            continues=is_same,
             usage=fragment.usage,
             at=number_in(response.get("created")) or number_in(message.get("created")),
             model=fragment.model,

@@ -157,7 +157,7 @@ class _ItemFeeder:
         said = openai_responses.parse_item(item)
         if not self._is_open:
             self._begin_message(line)
-        self._assembler.amend_assistant(content=said.content, reasoning=said.reasoning, actions=said.actions)
+        self._assembler.take_assistant(said, continues=True)
         if self._tags is not None:
             self._assembler.tag_assistant(self._tags, said.actions)
         if result := openai_responses.parse_inline_result(item):
