@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from elision.errors import SpecError
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
-from elision.manager.drivers import Steps
+from elision.manager.drivers import LeaveLoop, Steps
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.prepared_calls import make_incoming_request
@@ -150,7 +151,7 @@ class Calls(OpenedSession):
         follower = self._preparer.follower
         # Trailing messages of the assistant are the end of the run, and not the beginning of an answer.
         call = replace(follower.read_call(incoming, ""), request=incoming)
-        yield from follower.leave_loop(incoming)
+        yield LeaveLoop(partial(follower.choose_place, incoming))
         yield from follower.load_news()
         found = yield from follower.follow_history(call)
         yield from self._preparer.writer.write_branch(found.branch)

@@ -30,8 +30,8 @@ class StoreCall:
 class ComputeOn(Enum):
     """Where a pass is to be computed from now on. Without an event loop there is one thread.
 
-    ASIDE: beside the loop, for there is much to do. ALONE: there, and behind all other work that is as large. HERE: in
-    the thread of whoever waits for it, for what comes is theirs.
+    WORKER: beside the loop, for there is much to do. LARGE_WORKER: there, and after all other work that is as large.
+    CALLER: in the thread of the caller, whose functions are called next.
     """
 
     WORKER = auto()
@@ -39,8 +39,15 @@ class ComputeOn(Enum):
     CALLER = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveLoop:
+    """Compute where `choose` says from now on, or go on where it says None. It is asked where there is a loop."""
+
+    choose: Callable[[], ComputeOn | None]
+
+
 #: What a pass yields, and what it is a part of: yields what takes time, and returns a `_T`.
-Effect: TypeAlias = StoreCall | SummaryRequest | ComputeOn
+Effect: TypeAlias = StoreCall | SummaryRequest | ComputeOn | LeaveLoop
 Steps: TypeAlias = Generator[Effect, Any, _T]
 
 
@@ -69,7 +76,7 @@ def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
 
 
 def _perform_effect(effect: Effect, scribe: SummaryRunner) -> Any:
-    if isinstance(effect, ComputeOn):
+    if isinstance(effect, ComputeOn | LeaveLoop):
         return None
     if isinstance(effect, StoreCall):
         return effect.call()
@@ -94,7 +101,10 @@ async def run_steps_async(steps: Steps[_T], scribe: SummaryRunner) -> _T:
             move = steps.send
             value = None
             try:
-                if isinstance(effect, ComputeOn):
+                if isinstance(effect, LeaveLoop):
+                    place = effect.choose()
+                    aside = aside if place is None else _choose_executor(place)
+                elif isinstance(effect, ComputeOn):
                     aside = _choose_executor(effect)
                 elif isinstance(effect, StoreCall):
                     value = await run_off_loop(effect.call)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from elision.manager.branch import session_name
-from elision.manager.drivers import Steps, StoreCall
+from elision.manager.drivers import LeaveLoop, Steps, StoreCall
 from elision.manager.history import History
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
@@ -71,7 +72,7 @@ class Exchanges(OpenedSession):
     def _find_stored_exchanges(self, incoming: IncomingRequest) -> Steps[list[RecallExchanged]]:
         follower = self._preparer.follower
         call = follower.read_call(incoming, "")
-        yield from follower.leave_loop(call.request)
+        yield LeaveLoop(partial(follower.choose_place, call.request))
         history = follower.read_history(call)
         family = self.options.family or self._preparer.session
         found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._store, family, history))

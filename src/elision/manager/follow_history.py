@@ -144,8 +144,8 @@ class HistoryFollower:
         history.extend(call.body)
         return history
 
-    def leave_loop(self, request: IncomingRequest) -> Steps[None]:
-        """Have the rest computed off the event loop where there is much to read, or much to look through."""
+    def choose_place(self, request: IncomingRequest) -> ComputeOn | None:
+        """Return where to compute off the event loop: where there is much to read, or much to look through."""
         history = None
         tokens = 0
         if self.branch is not None:
@@ -160,9 +160,10 @@ class HistoryFollower:
                 new += beside
         size = estimate_size(LARGE_BYTES, new)
         if size >= LARGE_BYTES:
-            yield ComputeOn.LARGE_WORKER
-        elif size > INLINE_BYTES or tokens > LONG_HISTORY_TOKENS:
-            yield ComputeOn.WORKER
+            return ComputeOn.LARGE_WORKER
+        if size > INLINE_BYTES or tokens > LONG_HISTORY_TOKENS:
+            return ComputeOn.WORKER
+        return None
 
     # -- the branch ----------------------------------------------------------------------------------------------
 

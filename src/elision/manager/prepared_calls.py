@@ -21,7 +21,7 @@ from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.context_options import Listener
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
-from elision.manager.drivers import ComputeOn, Steps
+from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import FollowedHistory, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
 from elision.manager.outgoing_request import (
@@ -119,7 +119,7 @@ class PreparedCalls:
             try:
                 follower = self._preparer.follower
                 call = follower.read_call(incoming, model)
-                yield from follower.leave_loop(call.request)
+                yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
                 found = yield from follower.follow_history(call)
                 if admit is not None:
