@@ -252,6 +252,19 @@ def test_one_request_is_recorded_once(strategy: str, plan: list[str], lost_at: i
     assert manager(strategy, store=store).prepare(make_history("openai", 11)).messages == view.messages
 
 
+@pytest.mark.parametrize("plan", [["down"], ["lost"], ["down", "down"]], ids=str)
+def test_compact_holds_until_it_can_be_done(plan: list[str]) -> None:
+    """A call during which the store fails hides nothing; the next one that can does what was asked for."""
+    store = UnreliableStore()
+    context = manager("masking(window=2, schedule=batched(50))", store=store)
+    context.prepare(make_history("openai", 6))
+    context.compact()
+    for steps, outcome in enumerate(plan, start=7):
+        store.plan = [outcome]
+        assert not any(is_masked(context.prepare(make_history("openai", steps))))
+    assert any(is_masked(context.prepare(make_history("openai", 10))))
+
+
 LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {
     "close": lambda context, messages: None,
     "settle": lambda context, messages: context.settle(),
