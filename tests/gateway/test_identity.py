@@ -30,7 +30,7 @@ class Body:
 
 
 def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> ClientIdentity:
-    return identify_client(api, headers, Body(**fields), SECRET)
+    return identify_client(api, headers, Body(**fields), derive_namespace(headers, SECRET))
 
 
 # -- namespaces ------------------------------------------------------------------------------------------------------
@@ -245,6 +245,6 @@ def test_odd_bodies_name_no_session_and_break_nothing(fields: dict[str, Any], ap
 
 def test_a_request_without_a_body() -> None:
     """What has no readable body is known by its headers."""
-    assert identify_client(None, {"x-session-id": "s"}, None, SECRET) == ClientIdentity(
+    assert identify_client(None, {"x-session-id": "s"}, None, ANONYMOUS) == ClientIdentity(
         namespace=ANONYMOUS, session="s"
     )

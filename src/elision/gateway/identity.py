@@ -133,10 +133,10 @@ _SESSION_FIELDS: Final = (
 )
 
 
-def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, secret: bytes) -> ClientIdentity:
-    """Identify the client. headers: names in lower case, repeated fields joined. secret: the key of the hash."""
+def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, namespace: str) -> ClientIdentity:
+    """Identify the client of a namespace. headers: names in lower case, repeated fields joined."""
     session = _add_agent_id(_find_session_id(api, headers, body), headers.get("x-claude-code-agent-id", ""))
-    return ClientIdentity(namespace=derive_namespace(headers, secret), session=_bound_length(session))
+    return ClientIdentity(namespace=namespace, session=_bound_length(session))
 
 
 def derive_namespace(headers: _Headers, secret: bytes) -> str:

@@ -235,23 +235,20 @@ class Proxy:
             raw = request.body
             coding = headers.get("content-encoding", "")
             if coding:
-                most = self.settings.max_read_bytes
-                # Several times as large when it is decompressed.
-                raw = await run_off_loop(
-                    partial(decompress_body, raw, coding, most), choose_executor(_DECOMPRESSION_FACTOR * len(raw))
-                )
-            session = self.sessions.find_continued(derive_namespace(headers, self._secret), route.api, raw)
+                raw = await self._decompress_body(raw, coding)
+            namespace = derive_namespace(headers, self._secret)
+            session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
                 raw, route.api, session.previous_body if session is not None else None, max_new_bytes=INLINE_BYTES
             )
             if body is not None:
-                model_request = _build_model_request(route, headers, body, self._secret)
+                model_request = _build_model_request(route, headers, body, namespace)
             else:
                 if session is not None:
                     before, known = (session.previous_body, session.conversation.copy())
                 else:
                     before, known = (None, None)
-                read = partial(_parse_large_request, route, headers, raw, self._secret, before, known)
+                read = partial(_parse_large_request, route, headers, raw, namespace, before, known)
                 model_request = await run_off_loop(read, choose_executor(len(raw)))
             return model_request and replace(model_request, previous=session)
         except UnreadableBody as error:
@@ -274,10 +271,7 @@ class Proxy:
         try:
             raw = request.body
             if coding:
-                most = self.settings.max_read_bytes
-                raw = await run_off_loop(
-                    partial(decompress_body, raw, coding, most), choose_executor(_DECOMPRESSION_FACTOR * len(raw))
-                )
+                raw = await self._decompress_body(raw, coding)
             bare = await run_off_loop(partial(remove_body_tags, raw, route.api), choose_executor(len(raw)))
         except UnreadableBody:
             return request
@@ -289,6 +283,13 @@ class Proxy:
         return replace(
             request, body=bare, headers=[pair for pair in request.headers if pair[0].lower() not in BODY_FIELDS]
         )
+
+    async def _decompress_body(self, raw: bytes, coding: str) -> bytes:
+        """Decompress a body, beside the event loop. Raises UnreadableBody."""
+        # Several times as large when it is decompressed.
+        size = _DECOMPRESSION_FACTOR * len(raw)
+        decompress = partial(decompress_body, raw, coding, self.settings.max_read_bytes)
+        return await run_off_loop(decompress, choose_executor(size))
 
     def _is_off(self, request: ClientRequest) -> bool:
         return self.settings.off or (request.header(OFF_HEADER) or b"").strip().lower() == b"off"
@@ -326,7 +327,7 @@ async def _refuse(writer: ReplyWriter, record: RequestRecord, status: int, why: 
 
 
 def _build_model_request(
-    route: Route, headers: Mapping[str, str], body: RequestBody, secret: bytes
+    route: Route, headers: Mapping[str, str], body: RequestBody, namespace: str
 ) -> _ModelRequest | None:
     """Return the parsed request; None where the gateway does not decide on it. Raises UnreadableBody."""
     if any(body.get_field(name) for name in (*_STATEFUL_FIELDS, _BACKGROUND_FIELD)) or body.get_field("n") not in (
@@ -337,14 +338,14 @@ def _build_model_request(
     for name in READ_FIELDS:
         # What cannot be decoded is the provider's to refuse.
         body.get_field(name)
-    return _ModelRequest(route, body, identify_client(route.api, headers, body, secret))
+    return _ModelRequest(route, body, identify_client(route.api, headers, body, namespace))
 
 
 def _parse_large_request(
     route: Route,
     headers: Mapping[str, str],
     raw: bytes,
-    secret: bytes,
+    namespace: str,
     before: PreviousBody | None,
     known: Conversation | None,
 ) -> _ModelRequest | None:
@@ -360,7 +361,7 @@ def _parse_large_request(
         before.check_size(raw)
     body = RequestBody.parse(raw, route.api, previous=before)
     body.locate_messages()
-    model_request = _build_model_request(route, headers, body, secret)
+    model_request = _build_model_request(route, headers, body, namespace)
     if model_request is None:
         return None
     arrived = IncomingMessages(PROVIDERS[route.api].live, body.messages)
