@@ -26,11 +26,19 @@ from elision.gateway.call_recorder import CallRecorder
 from elision.gateway.recall_rounds import RecallRounds
 from elision.gateway.refusals import bypass_session, read_refusal, relay_refusal
 from elision.gateway.reply_writer import ReplyWriter
-from elision.gateway.request_encoding import UpstreamRequest, encode_after_recall, encode_own_request, encode_view
+from elision.gateway.request_encoding import (
+    MAX_INLINE_BYTES,
+    UpstreamRequest,
+    encode_after_recall,
+    encode_own_request,
+    encode_view,
+)
 from elision.gateway.response_observer import ResponseFacts, ResponseObserver
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.manager.context_view import ContextView, SessionStatus
+from elision.manager.drivers import run_off_loop
+from elision.manager.offload import choose_executor
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider_table import PROVIDERS
 
@@ -196,6 +204,9 @@ class RequestHandler:
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._sent.log_fault("prepare", error)
             return None
+        if len(body.raw) > MAX_INLINE_BYTES:
+            # They count what is new, which may be large.
+            await run_off_loop(view.deferred.read, choose_executor(0))
         session.newest_diagnostics = view.diagnostics
         self._record.step_diagnostics.append(view.diagnostics)
         self._record.session = view.diagnostics.branch or session.name
