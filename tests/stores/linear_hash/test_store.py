@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.stores.linear_hash.log_access import LogAccess
 from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Mask
@@ -145,6 +147,22 @@ def test_a_store_does_not_grow_where_as_much_goes_as_comes(tmp_path: Path) -> No
     store.compact()
     store.close()
     assert (tmp_path / "values").stat().st_size < 3_000
+
+
+def test_a_reader_maps_a_directory_that_was_written_anew(tmp_path: Path) -> None:
+    """It sees every append at once, and keeps in memory what was written since the last checkpoint only."""
+    writer = LinearHashStore(tmp_path, WriterLimits(log_bytes=20_000))
+    begin_session(writer, "s")
+    reader = LogAccess(StoreFolder(tmp_path), WriterLimits())
+    offsets = set()
+    for index in range(1, 60):
+        writer.append("s", [add_turn(index, noise(index, 2_000))], after=index - 1, at=1.0)
+        with reader as log:
+            assert log.find_session("s").records == index
+            offsets.add(log.directory_offset)
+    assert len(offsets) > 2
+    reader.close()
+    writer.close()
 
 
 def test_a_compaction_keeps_the_ids_of_appends(tmp_path: Path) -> None:
