@@ -18,6 +18,7 @@ from elision.manager.history import History
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.stores.store_urls import open_store
+from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.policy import Policy
 from elision.trajectory.events import Event, SessionOpened
 from elision.trajectory.state import State
@@ -438,7 +439,7 @@ def test_a_call_costs_what_is_new(shape: str, reminded: bool, monkeypatch: pytes
 
     counted(State, "fold_event")
     counted(Policy, "add_turn")
-    counted(Policy, "add_candidate")
+    counted(MaskCandidates, "add_candidate")
     counted(History, "append_message")
     counted(History, "_is_same_message")
     context = manager(MemoryStore(), strategy="masking(window=2)", prices="uncached")
