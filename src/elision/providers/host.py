@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-HostName: TypeAlias = Literal["openai", "anthropic"]
+HostName: TypeAlias = Literal["openai", "anthropic", "gemini"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

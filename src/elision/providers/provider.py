@@ -19,7 +19,7 @@ from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.trajectory.usage import Usage
 
 #: Names of APIs, as settings, logs and stores have them; "openai" is chat completions.
-Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
+Api: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
 #: What a request asks for: an answer of the model, or the number of its tokens.
 Purpose: TypeAlias = Literal["complete", "count"]
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from elision.errors import SpecError
 from elision.providers.anthropic.record import ANTHROPIC
+from elision.providers.gemini.record import GEMINI
 from elision.providers.host import Host
 from elision.providers.openai_chat.record import OPENAI_CHAT
 from elision.providers.openai_responses.record import OPENAI_RESPONSES
@@ -14,7 +15,7 @@ from elision.providers.provider import Provider
 
 #: Name -> what is known of the API, in the order in which signs of them are looked for.
 PROVIDERS: Final[Mapping[str, Provider]] = {
-    provider.name: provider for provider in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
+    provider.name: provider for provider in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI)
 }
 #: Name -> who serves APIs.
 HOSTS: Final[Mapping[str, Host]] = {provider.host.name: provider.host for provider in PROVIDERS.values()}

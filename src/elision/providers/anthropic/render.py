@@ -6,12 +6,18 @@ blocks go back as they were recorded. Each mark of the view puts a cache breakpo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-from elision.providers.shared.base_renderer import BaseRenderer, JsonMessage, TurnCalls, describe_part, find_image
+from elision.providers.shared.base_renderer import (
+    BaseRenderer,
+    JsonMessage,
+    TurnCalls,
+    describe_part,
+    find_image,
+    parse_input,
+)
 from elision.trajectory.content import Content, Opaque, Part, Text
 from elision.trajectory.turn import Action, Message
 from elision.trajectory.view import View
@@ -233,21 +239,4 @@ def _render_image(part: Opaque) -> JsonMessage | None:
 
 def _render_call(id: str, action: Action) -> JsonMessage:
     name = _FORBIDDEN.sub("_", action.name) or "unknown"
-    return {"type": "tool_use", "id": id, "name": name, "input": _parse_input(action.arguments)}
-
-
-def _parse_input(arguments: str) -> dict[str, Any]:
-    """Return arguments as the object that this API requires; anything else is put under "arguments"."""
-    if not arguments.strip():
-        return {}
-    try:
-        value = json.loads(arguments, parse_constant=_reject_constant)
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        return value
-    return {"arguments": arguments}
-
-
-def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    return {"type": "tool_use", "id": id, "name": name, "input": parse_input(action.arguments)}

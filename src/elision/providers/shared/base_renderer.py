@@ -14,11 +14,12 @@ A recording may hold what a provider rejects. The renderer repairs it, always in
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from elision.providers.shared.json_reading import MEDIA, Json, dump_json, mapping_in, text_in
 from elision.trajectory.content import Content, Opaque, make_content
@@ -92,6 +93,8 @@ class BaseRenderer(ABC):
 
     #: Letters that the provider forbids in call ids.
     forbidden_letters: re.Pattern[str] | None = None
+    #: Field of a message that holds its blocks.
+    blocks_field = "content"
 
     def __init__(self, *, no_result_text: str = NO_RESULT_TEXT) -> None:
         self.no_result_text = no_result_text
@@ -141,7 +144,7 @@ class BaseRenderer(ABC):
         for place in range(len(self._ends), view.length):
             for message in self._render_segment(segments, place):
                 self._append_message(message)
-            self._ends.append((len(self._messages), _count_blocks(self._messages)))
+            self._ends.append((len(self._messages), self._count_blocks()))
         self._view = view
 
     def _rewind_to(self, place: int) -> None:
@@ -152,12 +155,19 @@ class BaseRenderer(ABC):
         else:
             count, blocks = (0, 0)
         del self._messages[count:]
-        if count and _count_blocks(self._messages) > blocks:
+        if count and self._count_blocks() > blocks:
             last = self._messages[-1]
-            self._messages[-1] = {**last, "content": last["content"][:blocks]}
+            self._messages[-1] = {**last, self.blocks_field: last[self.blocks_field][:blocks]}
         while self._turn_calls and self._turn_calls[-1][0] >= place:
             _, exchange = self._turn_calls.pop()
             self._used_ids.difference_update(id for id, _ in exchange.calls)
+
+    def _count_blocks(self) -> int:
+        """Count the blocks of the last message; 0 if its content is a text."""
+        parts = self._messages[-1].get(self.blocks_field) if self._messages else None
+        if isinstance(parts, list):
+            return len(parts)
+        return 0
 
     def _render_segment(self, segments: list[Segment], place: int) -> list[JsonMessage]:
         segment = segments[place]
@@ -217,12 +227,21 @@ class BaseRenderer(ABC):
         return id
 
 
-def _count_blocks(messages: list[JsonMessage]) -> int:
-    """Count the blocks of the last message; 0 if its content is a text."""
-    parts = messages[-1].get("content") if messages else None
-    if isinstance(parts, list):
-        return len(parts)
-    return 0
+def parse_input(arguments: str) -> dict[str, Any]:
+    """Return a call's arguments as an object, for APIs that require one; anything else is put under "arguments"."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = json.loads(arguments, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return value
+    return {"arguments": arguments}
+
+
+def _reject_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _get_content(segment: Segment) -> Content:

@@ -1,0 +1,197 @@
+"""Gemini's generateContent: contents, function calls, function responses and usage read into values.
+
+A content is one message: a role and a list of parts. The API takes the names of fields in both of its spellings
+(`functionCall`, `function_call`), and its Python package writes the second where an object is dumped, so both are read.
+Shapes: https://ai.google.dev/api/caching#Content and the types of google-genai 3.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from elision.providers.shared.json_reading import (
+    AssistantMessage,
+    Json,
+    ToolResult,
+    count_in,
+    dump_arguments,
+    dump_json,
+    join_contents,
+    join_lines,
+    make_opaque,
+    make_sealed,
+    mapping_in,
+    mappings_in,
+    parse_content,
+    text_in,
+)
+from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, make_content
+from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
+
+#: Fields of a part that holds bytes, or says where they are.
+_MEDIA: Final = ("inlineData", "fileData")
+#: Fields of a response that hold a text alone: the API names `output` and `error`, its package `result`.
+_TEXT_FIELDS: Final = ("output", "result", "error", "content")
+_WORD_START: Final = re.compile(r"(?=[A-Z])")
+
+
+def get_field(value: Json, name: str) -> Any:
+    """Return the field `name` of an object, in whichever spelling it has it; None if it has none."""
+    if name in value:
+        return value[name]
+    return value.get(_spell_snake(name))
+
+
+def spell_field(value: Json, name: str) -> str:
+    """Return how `value` spells the field `name`."""
+    snake = _spell_snake(name)
+    return snake if snake in value else name
+
+
+def _spell_snake(name: str) -> str:
+    return _WORD_START.sub("_", name).lower()
+
+
+def defines_tool(definition: Json) -> bool:
+    """Return whether a tool's definition is of this API: a list of functions, or a tool of Google's own."""
+    own = ("functionDeclarations", "googleSearch", "codeExecution", "urlContext", "googleMaps", "computerUse")
+    return any(get_field(definition, name) is not None for name in own)
+
+
+def has_own_signs(messages: Iterable[Json], request: Json) -> bool:
+    """Return whether a conversation bears a sign of this API: messages of parts, or its lists of functions.
+
+    request: the object that holds the messages.
+    """
+    if any(map(defines_tool, mappings_in(request.get("tools")))):
+        return True
+    return any(_is_content(message) for message in messages)
+
+
+def _is_content(message: Json) -> bool:
+    parts = message.get("parts")
+    if not isinstance(parts, list) or "content" in message:
+        return False
+    # Parts with a type, or a kind, are those of other packages.
+    return all(isinstance(part, dict) and not part.keys() & {"type", "part_kind"} for part in parts)
+
+
+def list_parts(value: object) -> list[Json]:
+    """Return the parts of a content, of a list of parts, or of a text."""
+    if isinstance(value, str):
+        return [{"text": value}]
+    if isinstance(value, list):
+        return [each if isinstance(each, dict) else {"text": dump_json(each)} for each in value]
+    content = mapping_in(value)
+    if "parts" in content:
+        return list_parts(content["parts"])
+    return [content] if content else []
+
+
+def parse_assistant(message: Json) -> AssistantMessage:
+    """Read a message of the model. A function call without an id gets its function's name as id."""
+    parts = list_parts(message)
+    return AssistantMessage(
+        content=join_contents(map(_parse_model_part, parts)),
+        reasoning=join_lines(text_in(part.get("text")) for part in parts if part.get("thought") is True),
+        actions=tuple(_parse_action(call) for part in parts if (call := mapping_in(get_field(part, "functionCall")))),
+    )
+
+
+def _parse_model_part(part: Json) -> Content:
+    """Return what a part of the model adds to the content of its message: nothing where it is a thought or a call."""
+    if mapping_in(get_field(part, "functionCall")) or part.get("thought") is True:
+        return _keep_signature(part)
+    return parse_part(part) + _keep_signature(part)
+
+
+def _keep_signature(part: Json) -> Content:
+    """Keep the sealed thought that a part bears: it is part of the prompt and billed."""
+    signature = text_in(get_field(part, "thoughtSignature"))
+    if not signature:
+        return ()
+    return (make_sealed("thinking", {"thoughtSignature": signature}, signature),)
+
+
+def _parse_action(call: Json) -> Action:
+    name = text_in(call.get("name"))
+    return Action(id=text_in(call.get("id")) or name, name=name, arguments=dump_arguments(call.get("args")))
+
+
+def parse_part(part: Json) -> Content:
+    """Read a part that is neither a call nor a response."""
+    text = part.get("text")
+    if isinstance(text, str):
+        return make_content(text)
+    for name in _MEDIA:
+        media = mapping_in(get_field(part, name))
+        if media:
+            return (Opaque(_name_media(text_in(get_field(media, "mimeType"))), IMAGE_TOKENS, part),)
+    kind = next(iter(part), "unknown")
+    return (make_opaque(kind, part),) if part else ()
+
+
+def _name_media(mime_type: str) -> str:
+    kind = mime_type.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "document"
+
+
+def is_response(part: object) -> bool:
+    """Return whether a part answers a function call."""
+    return bool(mapping_in(get_field(mapping_in(part), "functionResponse")))
+
+
+def parse_response(part: Json) -> ToolResult:
+    """Read a part that answers a function call."""
+    answer = mapping_in(get_field(part, "functionResponse"))
+    name = text_in(answer.get("name"))
+    response = answer.get("response")
+    field = find_text_field(response)
+    words = make_content(mapping_in(response)[field]) if field else parse_content(_dump_response(response))
+    media = join_contents(parse_part(each) for each in mappings_in(answer.get("parts")))
+    return ToolResult(
+        action_id=text_in(answer.get("id")) or name,
+        content=words + media,
+        tool=name,
+        error=True if field == "error" else None,
+    )
+
+
+def find_text_field(response: object) -> str:
+    """Return the field of a response that holds all that it says, as a text; "" if it says more, or otherwise."""
+    fields = mapping_in(response)
+    if len(fields) != 1:
+        return ""
+    (name,) = fields
+    return name if name in _TEXT_FIELDS and isinstance(fields[name], str) else ""
+
+
+def _dump_response(response: object) -> str:
+    return "" if response is None else dump_json(response)
+
+
+def parse_words(parts: Iterable[Json]) -> Content:
+    """Read the parts of a user, or of a system instruction."""
+    return join_contents(map(parse_part, parts))
+
+
+def parse_usage(value: object) -> Usage | None:
+    """Read a `usageMetadata` object; None if there is none. `promptTokenCount` includes what was read from a cache.
+
+    Thoughts and the candidates are output; what tools of Google's own put into the prompt is input.
+    """
+    counts = mapping_in(value)
+    if get_field(counts, "promptTokenCount") is None:
+        return None
+    tools = count_in(get_field(counts, "toolUsePromptTokenCount"))
+    thoughts = count_in(get_field(counts, "thoughtsTokenCount"))
+    return Usage.from_inclusive(
+        prompt=count_in(get_field(counts, "promptTokenCount")) + tools,
+        output=count_in(get_field(counts, "candidatesTokenCount")) + thoughts,
+        cache_read=count_in(get_field(counts, "cachedContentTokenCount")),
+        cache_write=0,
+        played=counts.get("played") is True,
+    )
