@@ -77,7 +77,7 @@ def build_request(
     entries = history.splice.render_entries(view)
     own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
-    if mark and history.dialect.has_blocks:
+    if mark and history.dialect.takes_breakpoints:
         read = [get_entry_json(entry, history.messages) for entry in entries]
         messages = _add_breakpoints(messages, read, incoming, history, view)
     sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
@@ -210,7 +210,7 @@ def build_live_prefix(incoming: IncomingRequest, history: History, view: View, m
     mark: whether to set breakpoints, so that the prefix is read from the cache of the call before.
     """
     read: list[Json] = [get_entry_json(entry, history.messages) for entry in history.splice.render_entries(view)]
-    if mark and history.dialect.has_blocks:
+    if mark and history.dialect.takes_breakpoints:
         read = _add_breakpoints(list(read), read, replace(incoming, messages=(), end=0), history, view)
     return LivePrefix(
         dialect=history.dialect.name,

@@ -83,7 +83,7 @@ class CallPreparer:
     def make_terms(self, branch: SessionBranch, history: History, call: IncomingCall) -> CallTerms:
         """Return the terms of a call for messages."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
-        if history.dialect.has_blocks:
+        if history.dialect.takes_breakpoints:
             client = find_client_breakpoints(call.request)
         hour_turn = None
         if client.hour_messages is not None:

@@ -20,6 +20,9 @@ class LiveAnthropic:
     name = "anthropic"
     joins_assistant_messages = True
     has_blocks = True
+    alternates_roles = True
+    content_field = "content"
+    takes_breakpoints = True
 
     def split_message(self, message: Json, index: int) -> list[Piece]:
         role = text_in(message.get("role"))
@@ -56,10 +59,13 @@ class LiveAnthropic:
     def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         if part.get("type") == "tool_result":
             return {**part, "content": text}
+        return self.make_block(text)
+
+    def make_block(self, text: str) -> dict[str, Any]:
         return {"type": "text", "text": text}
 
     def make_user_message(self, text: str) -> dict[str, Any]:
-        return {"role": "user", "content": [{"type": "text", "text": text}]}
+        return {"role": "user", "content": [self.make_block(text)]}
 
 
 def _split_user_blocks(blocks: list[Any], message_index: int) -> list[Piece]:

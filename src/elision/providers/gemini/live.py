@@ -16,7 +16,10 @@ class LiveGemini:
     name = "gemini"
     joins_assistant_messages = True
     has_blocks = True
-    blocks_field = "parts"
+    # Words of the user between responses would not be a turn of their own.
+    alternates_roles = False
+    content_field = "parts"
+    takes_breakpoints = False
 
     def split_message(self, message: Json, index: int) -> list[Piece]:
         if text_in(message.get("role")) == "model":

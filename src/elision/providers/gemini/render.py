@@ -42,7 +42,7 @@ def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
 class GeminiRenderer(BaseRenderer):
     """One session's contents."""
 
-    blocks_field = "parts"
+    content_field = "parts"
 
     def __init__(self, *, no_result_text: str = NO_RESULT_TEXT) -> None:
         super().__init__(no_result_text=no_result_text)

@@ -1,6 +1,6 @@
 """Recognize messages of no provider: those of agent frameworks, which are refused, and those of no known shape.
 
-Nothing that OpenAI or Anthropic accept is among them.
+Nothing that a provider of the table accepts is among them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final
 from elision.providers.shared.json_reading import Json, mapping_in, mappings_in
 
 _ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_GEMINI_ROLES: Final = frozenset(("user", "model", "function"))
 _LANGCHAIN_TYPES: Final = frozenset(("human", "ai", "system", "tool", "function", "chat"))
 
 _LANGCHAIN: Final = (
@@ -18,8 +19,8 @@ _LANGCHAIN: Final = (
 )
 _PYDANTIC_AI: Final = "a Pydantic AI message; send the agent's requests through the gateway (`elision serve`)"
 _PARTS: Final = (
-    "a message of parts (Gemini, AI SDK); give OpenAI chat messages, Responses items or Anthropic messages, into which "
-    "their packages convert it"
+    "a message of the AI SDK's parts; give OpenAI chat messages, Responses items or Anthropic messages, into which its "
+    "packages convert it"
 )
 _CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them"
 
@@ -34,7 +35,7 @@ def describe_foreign(message: Json) -> str:
     parts = mappings_in(message.get("parts"))
     if any("part_kind" in part for part in parts):
         return _PYDANTIC_AI
-    if parts and "content" not in message:
+    if "content" not in message and any("type" in part for part in parts):
         return _PARTS
     blocks = mappings_in(message.get("content"))
     if any("type" not in block and mapping_in(block.get("toolUse") or block.get("toolResult")) for block in blocks):
@@ -44,6 +45,8 @@ def describe_foreign(message: Json) -> str:
 
 def is_known(message: Json, *, has_items: bool) -> bool:
     """Return whether a message has a known role. has_items: whether an item without a role is known by its type."""
+    if "parts" in message:
+        return message.get("role", "user") in _GEMINI_ROLES
     role = message.get("role")
     if isinstance(role, str) and role in _ROLES:
         return True

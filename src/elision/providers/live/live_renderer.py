@@ -181,7 +181,7 @@ class LiveRenderer:
     def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
         """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
         if self.dialect.has_blocks:
-            return {**message, "content": [{"type": "text", "text": text}]}
+            return {**message, self.dialect.content_field: [self.dialect.make_block(text)]}
         return self.dialect.replace_result(message, text)
 
     # -- messages ------------------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ class LiveRenderer:
         if len(kept) == len(blocks) and all(replacement is None for _, replacement in kept):
             return group.index
         content = [blocks[number] if replacement is None else replacement for number, replacement in kept]
-        return {**message, "content": content}
+        return {**message, self.dialect.content_field: content}
 
     def _must_join(self, last: Entry, entry: Entry) -> bool:
         """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""
-        if not self.dialect.has_blocks or (isinstance(last, int) and isinstance(entry, int)):
+        if not self.dialect.alternates_roles or (isinstance(last, int) and isinstance(entry, int)):
             return False
         return (
             get_entry_json(last, self._messages).get("role")
@@ -240,13 +240,15 @@ class LiveRenderer:
     def _join_entries(self, last: Entry, entry: Entry) -> dict[str, Any]:
         one = get_entry_json(last, self._messages)
         other = get_entry_json(entry, self._messages)
-        return {**one, "content": [*_to_blocks(one.get("content")), *_to_blocks(other.get("content"))]}
+        field = self.dialect.content_field
+        return {**one, field: [*self._list_blocks(one), *self._list_blocks(other)]}
 
-
-def _to_blocks(content: object) -> list[Any]:
-    if isinstance(content, list):
-        return content
-    return [{"type": "text", "text": content}]
+    def _list_blocks(self, message: Json) -> list[Any]:
+        """Return the content blocks of a message; a text is one."""
+        content = message.get(self.dialect.content_field)
+        if isinstance(content, list):
+            return content
+        return [self.dialect.make_block(str(content))]
 
 
 def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:

@@ -55,8 +55,14 @@ class LiveDialect(Protocol):
     name: str
     #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
     joins_assistant_messages: bool
-    #: Whether content comes in blocks, and roles take turns.
+    #: Whether content comes in blocks.
     has_blocks: bool
+    #: Whether roles must take turns.
+    alternates_roles: bool
+    #: Field of a message that holds its content.
+    content_field: str
+    #: Whether a client may mark where entries of the prompt cache end.
+    takes_breakpoints: bool
 
     def split_message(self, message: Json, index: int) -> list[Piece]:
         """Return the pieces of message `index`, in order; each block belongs to one."""
@@ -72,6 +78,10 @@ class LiveDialect(Protocol):
 
     def replace_result(self, part: Json, text: str) -> dict[str, Any]:
         """Return a result (a message, or one block of it) with `text` in place of its content."""
+        ...
+
+    def make_block(self, text: str) -> dict[str, Any]:
+        """Return a block that says `text`, where content comes in blocks."""
         ...
 
     def make_user_message(self, text: str) -> dict[str, Any]:

@@ -13,6 +13,9 @@ class WholeMessageDialect:
     """A dialect whose messages are hidden as a whole or not at all."""
 
     has_blocks = False
+    alternates_roles = False
+    content_field = "content"
+    takes_breakpoints = False
 
     def parse_system(self, value: object) -> list[Message]:
         words = parse_content(value)
@@ -22,6 +25,9 @@ class WholeMessageDialect:
 
     def list_blocks(self, message: Json) -> list[Any] | None:
         return None
+
+    def make_block(self, text: str) -> dict[str, Any]:
+        return {"type": "text", "text": text}
 
     def make_user_message(self, text: str) -> dict[str, Any]:
         return {"role": "user", "content": text}

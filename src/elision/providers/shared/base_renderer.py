@@ -94,7 +94,7 @@ class BaseRenderer(ABC):
     #: Letters that the provider forbids in call ids.
     forbidden_letters: re.Pattern[str] | None = None
     #: Field of a message that holds its blocks.
-    blocks_field = "content"
+    content_field = "content"
 
     def __init__(self, *, no_result_text: str = NO_RESULT_TEXT) -> None:
         self.no_result_text = no_result_text
@@ -157,14 +157,14 @@ class BaseRenderer(ABC):
         del self._messages[count:]
         if count and self._count_blocks() > blocks:
             last = self._messages[-1]
-            self._messages[-1] = {**last, self.blocks_field: last[self.blocks_field][:blocks]}
+            self._messages[-1] = {**last, self.content_field: last[self.content_field][:blocks]}
         while self._turn_calls and self._turn_calls[-1][0] >= place:
             _, exchange = self._turn_calls.pop()
             self._used_ids.difference_update(id for id, _ in exchange.calls)
 
     def _count_blocks(self) -> int:
         """Count the blocks of the last message; 0 if its content is a text."""
-        parts = self._messages[-1].get(self.blocks_field) if self._messages else None
+        parts = self._messages[-1].get(self.content_field) if self._messages else None
         if isinstance(parts, list):
             return len(parts)
         return 0
