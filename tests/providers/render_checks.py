@@ -6,10 +6,12 @@ little more than what is accepted; that is checked here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from anthropic.types import MessageParam, TextBlockParam
+from google.genai.types import Content
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
@@ -56,6 +58,19 @@ def check_anthropic(messages: Sequence[dict[str, Any]], system: Sequence[dict[st
     assert all(isinstance(message["content"], list) for message in messages)
     results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
     assert all(block.get("content", ...) for block in results), "an empty result that has content"
+
+
+def check_contents(contents: Sequence[dict[str, Any]]) -> None:
+    """Against the types of Google's package, which know no further fields; bytes are base64 there."""
+    for content in contents:
+        Content.model_validate_json(json.dumps(content), strict=True)
+
+
+def check_gemini(contents: Sequence[dict[str, Any]]) -> None:
+    """And the user speaks first."""
+    check_contents(contents)
+    assert list_violations("gemini", {"contents": contents}) == []
+    assert contents[0]["role"] == "user"
 
 
 def validate_elements(value: Any) -> None:

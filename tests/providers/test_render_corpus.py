@@ -32,7 +32,7 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
-from tests.providers.render_checks import validate_elements
+from tests.providers.render_checks import check_contents, validate_elements
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -82,14 +82,22 @@ class Checked:
             self._marked(self._body(self.renderer.render_unmarked(view), system))
 
     def _body(self, messages: list[JsonMessage], system: list[JsonMessage]) -> dict[str, Any]:
-        return {"input": messages} if self.dialect == "openai-responses" else {"messages": messages, "system": system}
+        provider = PROVIDERS[self.dialect]
+        return {provider.list_field: messages, provider.system_field or "system": system}
 
     def _typed(self, messages: list[JsonMessage], system: list[JsonMessage]) -> None:
         for message in messages:
-            if self.seen.get(id(message)) is not message:
+            if self.seen.get(id(message)) is message:
+                continue
+            if self.dialect == "gemini":
+                check_contents([message])
+            else:
                 validate_elements(TYPES[self.dialect].validate_python(message, strict=True))
-                self.seen[id(message)] = message
-        validate_elements(SYSTEM.validate_python(system, strict=True))
+            self.seen[id(message)] = message
+        if self.dialect == "gemini":
+            check_contents([{"parts": system}] if system else [])
+        else:
+            validate_elements(SYSTEM.validate_python(system, strict=True))
 
     def _marked(self, body: dict[str, Any]) -> None:
         """Breakpoints of ours in messages that came without: at the end, in the middle and at the beginning."""

@@ -26,9 +26,11 @@ def find_usage(value: Any) -> Usage | None:
     if isinstance(counts.get("response"), dict):
         # The last event of a stream of the Responses API.
         counts = counts["response"]
-    if isinstance(counts.get("usage"), dict):
-        counts = counts["usage"]
     for provider in PROVIDERS.values():
-        if provider.usage_sign in counts:
+        for name in provider.usage_fields:
+            if isinstance(counts.get(name), dict):
+                return find_usage(counts[name])
+    for provider in PROVIDERS.values():
+        if not provider.usage_signs.isdisjoint(counts):
             return provider.parse_usage(counts)
     return None

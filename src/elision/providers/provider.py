@@ -45,7 +45,8 @@ class Provider:
     observer:      reads what a response reports on its way by.
     make_stream_error: returns the event that ends an incomplete stream, of an error's body and the event's number.
     client:        how a model is asked by this API, for summaries and by the agent.
-    usage_sign:    a field that only this API's usage has, as seen from the first of the table to the last.
+    usage_fields:  fields of an answer that hold its usage. usage_signs: fields that only this API's usage has, as seen
+                   from the first of the table to the last.
     parse_usage:   reads a usage object; None if it is none.
     """
 
@@ -71,5 +72,6 @@ class Provider:
     observer: ApiObserver
     make_stream_error: Callable[[Mapping[str, Any], int], bytes]
     client: ClientFormat
-    usage_sign: str
+    usage_fields: tuple[str, ...] = ("usage",)
+    usage_signs: frozenset[str]
     parse_usage: Callable[[object], Usage | None]

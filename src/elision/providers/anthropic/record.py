@@ -51,6 +51,6 @@ ANTHROPIC: Final = Provider(
     observer=OBSERVER,
     make_stream_error=make_stream_error,
     client=CLIENT,
-    usage_sign="input_tokens",
+    usage_signs=frozenset(("input_tokens",)),
     parse_usage=parse_usage,
 )

@@ -41,6 +41,7 @@ GEMINI: Final = Provider(
     checks_thinking=False,
     rules=RULES,
     read_for_rules=lambda request: request,
-    usage_sign="promptTokenCount",
+    usage_fields=("usageMetadata", "usage_metadata"),
+    usage_signs=frozenset(("promptTokenCount", "prompt_token_count")),
     parse_usage=parse_usage,
 )

@@ -41,6 +41,6 @@ OPENAI_CHAT: Final = Provider(
     observer=OBSERVER,
     make_stream_error=make_stream_error,
     client=CLIENT,
-    usage_sign="prompt_tokens",
+    usage_signs=frozenset(("prompt_tokens",)),
     parse_usage=parse_usage,
 )

@@ -40,6 +40,6 @@ OPENAI_RESPONSES: Final = Provider(
     observer=OBSERVER,
     make_stream_error=make_stream_error,
     client=CLIENT,
-    usage_sign="input_tokens_details",
+    usage_signs=frozenset(("input_tokens_details",)),
     parse_usage=parse_usage,
 )
