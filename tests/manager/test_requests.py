@@ -56,6 +56,7 @@ MODELS: dict[Api, tuple[str, ...]] = {
     "openai": ("gpt-5",),
     "openai-responses": ("gpt-5",),
     "anthropic": ("claude-sonnet-4-5", "claude-opus-5-5"),
+    "gemini": ("gemini-3-pro-preview",),
 }
 APIS: tuple[Api, ...] = get_args(Api)
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
@@ -84,11 +85,15 @@ class Client:
 
     def __init__(self, run: Trajectory, api: Api) -> None:
         self.run, self.api = run, api
-        field = "input" if api == "openai-responses" else "messages"
+        field = find_provider(api).list_field
         tools = [*(defined(api, tool) for tool in run.head.tools), *define_recall_tools(api)]
         self.requests: list[Json] = []
         for sent in list_views(run, Raw(), find_price_set("anthropic"), SIZER, find_provider(api).make_renderer()):
-            apart = {"system": sent.system} if sent.system else {}
+            apart = {}
+            if sent.system:
+                apart["systemInstruction" if api == "gemini" else "system"] = (
+                    {"parts": sent.system} if api == "gemini" else sent.system
+                )
             self.requests.append({field: sent.plain, **apart, "tools": tools})
         self._sound: dict[int, bool] = {}
 
@@ -104,6 +109,9 @@ def defined(api: Api, tool: Json) -> Json:
     inner = mapping_in(tool.get("function")) or tool
     name, said = inner.get("name") or "tool", inner.get("description") or ""
     schema = mapping_in(inner.get("parameters") or inner.get("input_schema")) or {"type": "object", "properties": {}}
+    if api == "gemini":
+        function = {"name": name, "description": said, "parametersJsonSchema": dict(schema)}
+        return {"functionDeclarations": [function]}
     if api == "anthropic":
         return {"name": name, "description": said, "input_schema": {"type": "object", **schema}}
     function = {"name": name, "description": said, "parameters": dict(schema)}
@@ -164,8 +172,9 @@ def follow(client: Client, model: str, spec: str) -> None:
 
 
 def prepared(context: ContextManager, request: Json) -> ContextView | None:
-    messages = request.get("input") or request.get("messages") or []
+    messages = request.get("input") or request.get("messages") or request.get("contents") or []
+    system = request.get("system") or request.get("systemInstruction")
     try:
-        return context.prepare(messages, system=request.get("system"), tools=request["tools"])
+        return context.prepare(messages, system=system, tools=request["tools"])
     except BudgetError:
         return None  # Said, with numbers (I7): there is no request.

@@ -1,12 +1,13 @@
 """Check a request as its provider would: its JSON against the provider's own types, its history against the rules.
 
-The types are those of the `openai` and `anthropic` packages if they are installed. Without them only the few fields are
+The types are those of the `openai`, `anthropic` and `google-genai` packages if they are installed. Without them only the few fields are
 checked that every request must have.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -26,7 +27,17 @@ _REQUIRED_FIELDS: Final[Mapping[Api, Mapping[str, type | tuple[type, ...]]]] = {
     "openai": {"model": str, "messages": list},
     "openai-responses": {"model": str, "input": (str, list)},
     "anthropic": {"model": str, "messages": list, "max_tokens": int},
+    # The model is part of the path.
+    "gemini": {"contents": list},
 }
+#: Field of Gemini's body -> name of its type. The package has none for the whole body.
+_GEMINI_FIELDS: Final[Mapping[str, str]] = {
+    "systemInstruction": "Content",
+    "toolConfig": "ToolConfig",
+    "generationConfig": "GenerationConfig",
+}
+#: The same for lists: name of the type of an element.
+_GEMINI_LISTS: Final[Mapping[str, str]] = {"contents": "Content", "tools": "Tool", "safetySettings": "SafetySetting"}
 #: Problems of one request that are reported; the others are left out.
 MAX_PROBLEMS = 5
 
@@ -79,6 +90,8 @@ def _relax_tools(name: str, value: Any) -> Any:
 @cache
 def _load_validator(api: Api) -> Callable[[Any], list[str]] | None:
     """Return a check of values against the type of `api`'s package; None if the package is not installed."""
+    if api == "gemini":
+        return _load_gemini_validator()
     module, name = _TYPES[api]
     try:
         pydantic = importlib.import_module("pydantic")
@@ -93,6 +106,32 @@ def _load_validator(api: Api) -> Callable[[Any], list[str]] | None:
             return [*_check_elements(adapter.validate_python(value, strict=True), (), failure)]
         except failure as error:
             return _list_errors((), error.errors())
+
+    return validate
+
+
+def _load_gemini_validator() -> Callable[[Any], list[str]] | None:
+    """Return a check of Gemini's bodies, field by field; None if Google's package is not installed."""
+    try:
+        pydantic = importlib.import_module("pydantic")
+        types = importlib.import_module("google.genai.types")
+    except ImportError:
+        return None
+    kinds = {name: getattr(types, kind) for name, kind in _GEMINI_FIELDS.items()}
+    kinds |= {name: list[getattr(types, kind)] for name, kind in _GEMINI_LISTS.items()}  # type: ignore[misc]
+    adapters = {name: pydantic.TypeAdapter(kind) for name, kind in kinds.items()}
+
+    def validate(value: Any) -> list[str]:
+        problems: list[str] = []
+        for name, field in value.items():
+            if name not in adapters:
+                continue
+            try:
+                # As JSON: bytes are base64 there.
+                adapters[name].validate_json(json.dumps(field), strict=True)
+            except pydantic.ValidationError as error:
+                problems += _list_errors((name,), error.errors())
+        return problems
 
     return validate
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from elision.providers.gemini.render import GeminiRenderer
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.trajectory.content import Opaque, make_content
@@ -48,7 +50,7 @@ def test_a_whole_conversation() -> None:
 
 def test_a_call_without_a_result_is_answered() -> None:
     """The API wants as many responses as calls."""
-    assert sent(turn(1, CALL))[-1] == {"role": "user", "parts": [answer(NO_RESULT_TEXT)]}
+    assert sent(replace(turn(1), actions=(CALL,)))[-1] == {"role": "user", "parts": [answer(NO_RESULT_TEXT)]}
 
 
 def test_an_image_has_its_bytes() -> None:

@@ -19,14 +19,14 @@ FOREIGN: list[tuple[str, Json]] = [
     ("LangChain", {"type": "human", "content": "hi"}),
     ("Pydantic AI", {"kind": "request", "parts": [{"content": "hi", "part_kind": "user-prompt"}]}),
     ("Pydantic AI", {"kind": "response", "parts": [{"content": "x", "part_kind": "text"}], "usage": {}}),
-    ("parts (Gemini", {"role": "user", "parts": [{"text": "hi"}]}),
-    ("parts (Gemini", {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}),
-    ("parts (Gemini", {"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}),
+    ("AI SDK", {"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}),
     ("Converse", {"role": "assistant", "content": [{"text": "x"}, {"toolUse": {"toolUseId": "t", "name": "f"}}]}),
     ("Converse", {"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": [{"text": "r"}]}}]}),
 ]
 #: What providers take, and clients' own additions to it.
 OWN: list[Json] = [
+    {"role": "user", "parts": [{"text": "hi"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
     {"role": "user", "content": "hi"},
     {"role": "user", "content": "hi", "additional_kwargs": {}, "parts": [{"text": "hi"}]},
     {"role": "assistant", "content": None, "tool_calls": []},

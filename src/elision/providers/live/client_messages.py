@@ -30,7 +30,7 @@ def copy_structure(value: Any) -> Any:
 
 def outline_message(message: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the role, the answered call and the lengths of the contents of a message, without reading its texts."""
-    content = message.get("content") or message.get("output") or message.get("arguments")
+    content = message.get("content") or message.get("output") or message.get("arguments") or message.get("parts")
     if type(content) is list:
         lengths: object = [_count_block(block) for block in content]
     elif type(content) is str:
@@ -44,6 +44,9 @@ def _count_block(block: Any) -> object:
     """Return the length of a content block's text, and the call that it answers or makes."""
     if type(block) is not dict:
         return type(block)
+    answer = block.get("functionResponse")
+    if type(answer) is dict and type(answer.get("response")) is dict:
+        return answer.get("id"), [len(each) for each in answer["response"].values() if type(each) is str]
     text = block.get("text") or block.get("content") or block.get("input")
     if type(text) is str or type(text) is list or type(text) is dict:
         return len(text), block.get("tool_use_id") or block.get("id")
