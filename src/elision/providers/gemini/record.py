@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from elision.providers.gemini.errors import make_stream_error
 from elision.providers.gemini.live import LiveGemini
+from elision.providers.gemini.observe import OBSERVER
 from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.gemini.render import GeminiRenderer, render_tool
 from elision.providers.gemini.rules import RULES
+from elision.providers.gemini.stream import GeminiFormat, GeminiStream
 from elision.providers.host import Host
 from elision.providers.provider import Provider
 
@@ -41,6 +44,11 @@ GEMINI: Final = Provider(
     checks_thinking=False,
     rules=RULES,
     read_for_rules=lambda request: request,
+    response_format=GeminiFormat(),
+    unstored_format=GeminiFormat(),
+    make_stream=GeminiStream,
+    observer=OBSERVER,
+    make_stream_error=make_stream_error,
     usage_fields=("usageMetadata", "usage_metadata"),
     usage_signs=frozenset(("promptTokenCount", "prompt_token_count")),
     parse_usage=parse_usage,

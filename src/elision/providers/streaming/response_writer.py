@@ -17,6 +17,7 @@ class RoundEnd:
     """One upstream response, at its end.
 
     output:       bytes that the client can get at once. id: the response's own id.
+    usage:        its counts, where `usage` is not the field that has them.
     content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
     is_truncated: whether the model was stopped early, so that its last call may be incomplete.
     has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
@@ -25,6 +26,7 @@ class RoundEnd:
 
     output: bytes = b""
     id: str = ""
+    usage: object = None
     content: Any = None
     is_truncated: bool = False
     has_failed: bool = False
@@ -129,8 +131,8 @@ class JsonResponse:
             return RoundEnd(output=raw, has_failed=True)
         self._first = self._first or body
         self._last = body
-        self._usage.update_round(body.get("usage"))
-        return replace(end, id=str(body.get("id") or ""))
+        self._usage.update_round(body.get("usage") if end.usage is None else end.usage)
+        return replace(end, id=end.id or str(body.get("id") or ""))
 
     def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
         if another_follows:

@@ -1,0 +1,235 @@
+"""Responses of generateContent that call a recall tool, as one body and as chunks.
+
+A chunk is a whole response with some of the parts; a function call comes whole, in one part. Limits: only the candidate
+with index 0 is read. The others pass unchanged in the first round, and are dropped in later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from elision.providers.shared.json_reading import Json as AnyJson
+from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.replacement import find_message_replacement
+from elision.providers.streaming.response_writer import RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.streamed_response import StreamedResponse
+
+#: Fields of every chunk that identify the response.
+_IDENTITY = ("responseId", "modelVersion", "createTime")
+_USAGE = "usageMetadata"
+
+
+class GeminiFormat:
+    """The format of a whole response."""
+
+    def read_body(self, body: Json) -> RoundEnd:
+        candidate = _first_candidate(body)
+        if candidate is None or not isinstance(candidate.get("content"), dict):
+            return RoundEnd(has_failed=True)
+        return RoundEnd(
+            id=text_in(body.get("responseId")),
+            usage=body.get(_USAGE),
+            content=candidate["content"],
+            is_truncated=_is_truncated(candidate.get("finishReason")),
+        )
+
+    def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
+        parts = mappings_in(mapping_in(content).get("parts"))
+        recalls = [_get_call(part) for part in parts if text_in(_get_call(part).get("name")) in names]
+        visible = _make_content([part for part in parts if text_in(_get_call(part).get("name")) not in names])
+        sent_back = visible if truncated else _make_content(parts)
+        return AnswerRound(
+            messages=(sent_back,) if sent_back["parts"] else (),
+            visible=(visible,),
+            hides_calls=bool(recalls),
+            recall_calls=() if truncated else tuple(map(_parse_call, recalls)),
+            has_client_calls=any(map(_get_call, visible["parts"])),
+        )
+
+    def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        parts = self._render_parts(pairs)
+        return ({"role": "user", "parts": [*parts]},) if parts else ()
+
+    def _render_parts(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        return tuple({"functionResponse": _make_response(call, text)} for call, text in pairs)
+
+    def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
+        parts: list[Json] = []
+        for round_ in rounds:
+            for message in round_.visible:
+                parts += message["parts"]
+        return (_make_content(parts),)
+
+    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
+        visible = self.render_visible(rounds)[0]
+        return find_message_replacement(rounds, visible, self.render_results, self._render_parts, _drop_calls)
+
+    def merge_bodies(
+        self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
+    ) -> Json:
+        candidate = dict(_first_candidate(last) or _first_candidate(first) or {})
+        candidate["content"] = self.render_visible(rounds)[0]
+        if ended:
+            candidate["finishReason"] = "STOP"
+        others = [each for each in mappings_in(first.get("candidates")) if int_in(each.get("index"))]
+        merged = {**last, "candidates": [candidate, *others]}
+        merged |= {name: first[name] for name in _IDENTITY if name in first}
+        if usage is not None:
+            merged[_USAGE] = usage
+        return merged
+
+
+class GeminiStream(StreamedResponse):
+    """A response as chunks."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names)
+        self._identity: Json = {}
+        self.reset_round(())
+
+    def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
+        self._parts: list[Json] = []
+        self._finish_reason: object = None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read_event(self, event: Json) -> None:
+        self.usage.update_round(event.get(_USAGE))
+        self.response_id = self.response_id or text_in(event.get("responseId"))
+        if not self.is_later_round:
+            for name in _IDENTITY:
+                self._identity[name] = self._identity.get(name) or event.get(name)
+        candidate = _first_candidate(event)
+        if candidate is None:
+            # A prompt that was blocked has no candidates: nothing follows.
+            self.has_ended = self.has_ended or "promptFeedback" in event
+            return
+        parts = _list_parts(candidate)
+        self._parts += parts
+        self.is_holding = self.is_holding or any(map(self._is_recall, parts))
+        self._finish_reason = candidate.get("finishReason") or self._finish_reason
+        self.has_ended = self.has_ended or self._finish_reason is not None
+
+    def _is_recall(self, part: Json) -> bool:
+        return text_in(_get_call(part).get("name")) in self.names
+
+    def may_pass_held(self, event: Json) -> bool:
+        candidates = mappings_in(event.get("candidates"))
+        is_other = bool(candidates) and all(int_in(each.get("index")) for each in candidates)
+        return is_other and not self.is_later_round
+
+    def is_error(self, event: Json) -> bool:
+        return bool(event.get("error"))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def rewrite_event(self, event: Json) -> Json | None:
+        candidate = _first_candidate(event)
+        others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
+        changed = dict(event)
+        if self.is_later_round:
+            changed |= {name: value for name, value in self._identity.items() if name in event and value}
+            others = []
+        if self.usage.earlier is not None and event.get(_USAGE) is not None:
+            changed[_USAGE] = self.usage.total()
+        if candidate is not None:
+            parts = [part for part in _list_parts(candidate) if not self._is_recall(part)]
+            if not parts and not others and _list_parts(candidate) and candidate.get("finishReason") is None:
+                return None
+            changed["candidates"] = [_with_parts(candidate, parts), *others]
+        elif self.is_later_round and "candidates" in event:
+            return None
+        return event if changed == event else changed
+
+    def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
+        candidate = _first_candidate(event)
+        if candidate is None:
+            return event, None
+        if candidate.get("finishReason") is None:
+            return event, None
+        others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
+        if not others and not _list_parts(candidate):
+            return None, event
+        begun = {name: value for name, value in candidate.items() if name != "finishReason"}
+        content = {name: value for name, value in event.items() if name != _USAGE}
+        return {**content, "candidates": [begun, *others]}, {**event, "candidates": [_with_parts(candidate, [])]}
+
+    def mark_stopped(self, event: Json) -> Json:
+        candidates = [{**each, "finishReason": "STOP"} for each in mappings_in(event.get("candidates"))]
+        return {**event, "candidates": candidates}
+
+    def collect_content(self) -> Json:
+        return _make_content(_join_texts(self._parts))
+
+    def is_truncated(self) -> bool:
+        return _is_truncated(self._finish_reason)
+
+
+def _is_truncated(reason: object) -> bool:
+    """Return whether a response ended otherwise than by the model's own decision."""
+    return text_in(reason) not in ("", "STOP", "FINISH_REASON_UNSPECIFIED")
+
+
+def _first_candidate(body: Json) -> Json | None:
+    """Return the candidate with index 0, which may leave its index out."""
+    for candidate in mappings_in(body.get("candidates")):
+        if not int_in(candidate.get("index")):
+            return dict(candidate) if not isinstance(candidate, dict) else candidate
+    return None
+
+
+def _list_parts(candidate: AnyJson) -> list[Any]:
+    return [dict(part) for part in mappings_in(mapping_in(candidate.get("content")).get("parts"))]
+
+
+def _with_parts(candidate: Json, parts: Sequence[AnyJson]) -> Json:
+    """Return the candidate with these parts; it is unchanged where it has them."""
+    if _list_parts(candidate) == [*parts]:
+        return candidate
+    return {**candidate, "content": {**mapping_in(candidate.get("content")), "parts": [*parts]}}
+
+
+def _make_content(parts: Sequence[AnyJson]) -> Json:
+    return {"role": "model", "parts": [*parts]}
+
+
+def _get_call(part: AnyJson) -> AnyJson:
+    return mapping_in(part.get("functionCall"))
+
+
+def _parse_call(call: AnyJson) -> RecallCall:
+    return RecallCall(
+        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=mapping_in(call.get("args"))
+    )
+
+
+def _make_response(call: RecallCall, text: str) -> Json:
+    """Return the response to a call. It has an id where the call has one."""
+    named = {"id": call.id} if call.id else {}
+    return {**named, "name": call.name, "response": {"output": text}}
+
+
+def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+    """Return the message without these calls, which got no result; () if nothing is left."""
+    dropped = {(call.id, call.name) for call in calls}
+    kept = []
+    for part in mappings_in(message.get("parts")):
+        call = _get_call(part)
+        if not call or (text_in(call.get("id")), text_in(call.get("name"))) not in dropped:
+            kept.append(part)
+    return (_make_content(kept),) if kept else ()
+
+
+def _join_texts(parts: Sequence[Json]) -> list[Json]:
+    """Return the parts with texts that follow each other as one, as a body has them. A signed part stays as it is."""
+    joined: list[Json] = []
+    for part in parts:
+        is_text = part.keys() <= {"text", "thought"} and isinstance(part.get("text"), str)
+        last = joined[-1] if joined else {}
+        if is_text and last.keys() == part.keys() and last.get("thought") == part.get("thought"):
+            joined[-1] = {**last, "text": last["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
