@@ -21,6 +21,7 @@ _HOST: Final = Host(
     key_variable="GEMINI_API_KEY",
     url_variable="GOOGLE_GEMINI_BASE_URL",
     make_key_headers=lambda key: {"x-goog-api-key": key},
+    make_error_body=make_error_body,
     own_headers=("x-goog-api-key", "x-goog-api-client"),
     own_paths=(b"/models/",),
 )

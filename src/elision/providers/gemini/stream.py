@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from elision.providers.shared.json_reading import Json as AnyJson
-from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
+from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.replacement import find_message_replacement
 from elision.providers.streaming.response_writer import RoundEnd
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
@@ -174,9 +174,9 @@ def _is_truncated(reason: object) -> bool:
 
 def _first_candidate(body: Json) -> Json | None:
     """Return the candidate with index 0, which may leave its index out."""
-    for candidate in mappings_in(body.get("candidates")):
-        if not int_in(candidate.get("index")):
-            return dict(candidate) if not isinstance(candidate, dict) else candidate
+    for candidate in list_in(body.get("candidates")):
+        if isinstance(candidate, dict) and not int_in(candidate.get("index")):
+            return candidate
     return None
 
 
