@@ -30,6 +30,9 @@ def serve(
     upstream_anthropic: Annotated[
         str | None, typer.Option("--upstream-anthropic", help="Where Anthropic's requests are forwarded to, or none.")
     ] = None,
+    upstream_gemini: Annotated[
+        str | None, typer.Option("--upstream-gemini", help="Where Gemini's requests are forwarded to, or none.")
+    ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
         str | None, typer.Option("--strategy", "-s", help="What may be hidden, e.g. 'masking(window=20)'.")
@@ -75,6 +78,7 @@ def serve(
     given = {
         "gateway_upstream_openai": TypedOption("--upstream-openai", upstream_openai),
         "gateway_upstream_anthropic": TypedOption("--upstream-anthropic", upstream_anthropic),
+        "gateway_upstream_gemini": TypedOption("--upstream-gemini", upstream_gemini),
         "store": TypedOption("--store", store),
         "strategy": TypedOption("--strategy", strategy),
         "model": TypedOption("--model", model),

@@ -76,6 +76,12 @@ _UPSTREAM: Final = (
         "https://api.anthropic.com",
         "where requests in Anthropic's shape go on to",
     ),
+    _key(
+        "upstream_gemini",
+        optional(setting_readers.upstream),
+        "https://generativelanguage.googleapis.com",
+        "where requests in Gemini's shape go on to",
+    ),
     _key("connect_seconds", setting_readers.seconds, 10.0, "seconds until a connection to the provider stands"),
     _key("read_seconds", setting_readers.seconds, 600.0, "seconds that the provider may be silent"),
     _key(

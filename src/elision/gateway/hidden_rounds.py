@@ -121,11 +121,11 @@ class HiddenRounds:
             return (*self._parse_messages(pending), own)
         results = [json.loads(text) for text in pending]
         if own.json.get("role") != "user":
-            message = {"role": "user", "content": results}
+            message = {"role": "user", self.dialect.content_field: results}
             return (self.make_message(message, encode_json(message)), own)
-        content = own.json.get("content")
-        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        message = {**own.json, "content": [*results, *blocks]}
+        content = own.json.get(self.dialect.content_field)
+        blocks = content if isinstance(content, list) else [self.dialect.make_block(str(content))]
+        message = {**own.json, self.dialect.content_field: [*results, *blocks]}
         return (self.make_message(message, patch_json(own.raw, own.json, message)),)
 
     def _adopt_call_ids(self, own: Mapping[str, Any], recorded: ParsedMessage) -> ParsedMessage:

@@ -239,7 +239,11 @@ class Proxy:
             namespace = derive_namespace(headers, self._secret)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
-                raw, route.api, session.previous_body if session is not None else None, max_new_bytes=INLINE_BYTES
+                raw,
+                route.api,
+                session.previous_body if session is not None else None,
+                max_new_bytes=INLINE_BYTES,
+                target=route.target,
             )
             if body is not None:
                 model_request = _build_model_request(route, headers, body, namespace)
@@ -359,7 +363,7 @@ def _parse_large_request(
         json_spans.check_size(raw)
     else:
         before.check_size(raw)
-    body = RequestBody.parse(raw, route.api, previous=before)
+    body = RequestBody.parse(raw, route.api, previous=before, target=route.target)
     body.locate_messages()
     model_request = _build_model_request(route, headers, body, namespace)
     if model_request is None:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
 from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
-from elision.providers.provider import Api
+from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
 
@@ -91,7 +91,9 @@ class RequestBody:
         "stream",
     )
 
-    def __init__(self, raw: bytes, api: Api, parts: _BodyParts, previous: PreviousBody | None) -> None:
+    def __init__(
+        self, raw: bytes, api: Api, parts: _BodyParts, previous: PreviousBody | None, target: Target | None
+    ) -> None:
         self.raw = raw
         self.api = api
         self._parts = parts
@@ -102,16 +104,22 @@ class RequestBody:
         if parts.list_field is not None and not parts.is_text and raw.startswith(b"[", parts.list_field.start):
             self._array = JsonArray(raw, parts.list_field.start, parts.values, parts.layout)
         self._decoded: dict[str, Any] = previous.keep_decoded(self) if previous is not None else {}
-        self.model = text_in(self.get_field("model"))
-        self.stream = self.get_field("stream") is True
+        if target is None:
+            target = Target(model=text_in(self.get_field("model")), stream=self.get_field("stream") is True)
+        self.model = target.model
+        self.stream = target.stream
 
     @classmethod
-    def parse(cls, raw: bytes, api: Api, previous: PreviousBody | None = None) -> RequestBody:
+    def parse(
+        cls, raw: bytes, api: Api, previous: PreviousBody | None = None, *, target: Target | None = None
+    ) -> RequestBody:
         """Parse `raw` in one pass, and with `previous` only from the first byte that differs.
 
-        previous: an earlier body, preferably of the same conversation; the result is the same without it. Raises
-        UnreadableBody where `raw` is no JSON object or its messages are no list of objects. Strings and numbers inside
-        are not checked: one that cannot be decoded raises when it is read.
+        previous: an earlier body, preferably of the same conversation; the result is the same without it.
+        target: what the path says of the request; None where the body says it.
+
+        Raises UnreadableBody where `raw` is no JSON object or its messages are no list of objects. Strings and numbers
+        inside are not checked: one that cannot be decoded raises when it is read.
         """
         name = PROVIDERS[api].list_field
         if previous is not None and previous.api != api:
@@ -124,24 +132,24 @@ class RequestBody:
             parts = parts or _parse_at_once(raw, name) or _parse_by_fields(raw, name)
             if len(parts.fields) > json_spans.MAX_FIELDS:
                 raise UnreadableBody(f"an object has more than {json_spans.MAX_FIELDS} fields")
-            return cls(raw, api, parts, previous)
+            return cls(raw, api, parts, previous, target)
         except (ValueError, RecursionError) as error:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
 
     @classmethod
     def parse_if_small(
-        cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int
+        cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int, *, target: Target | None = None
     ) -> RequestBody | None:
         """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
         if len(raw) <= max_new_bytes:
-            return cls.parse(raw, api, previous)
+            return cls.parse(raw, api, previous, target=target)
         if previous is None or previous.api != api or len(raw) - previous.find_shared_end(raw) > max_new_bytes:
             return None
         try:
             parts = previous.parse_continued(raw, PROVIDERS[api].list_field)
             if parts is None or len(parts.fields) > json_spans.MAX_FIELDS:
                 return None
-            return cls(raw, api, parts, previous)
+            return cls(raw, api, parts, previous, target)
         except (ValueError, RecursionError) as error:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 from elision.providers.host import Host, HostName
-from elision.providers.provider import Api
+from elision.providers.provider import Api, Provider, Target
 from elision.providers.provider_table import DEFAULT_PROVIDER, HOSTS, PROVIDERS
 
 #: Answered by the model; counted only; none of our business.
@@ -30,6 +30,7 @@ class Route:
     kind:     what it asks for.
     path:     as the client wrote it, without `/v1` (or, where `is_rooted`, from the provider's root).
     query:    as the client wrote it, without the "?".
+    target:   what the path says of the request; None where the body says it.
     """
 
     api: Api | None
@@ -38,10 +39,21 @@ class Route:
     path: bytes
     query: bytes = b""
     is_rooted: bool = False
+    target: Target | None = None
 
 
-#: First segment -> the provider that it names; None: whichever the rest of the request speaks to.
-_PREFIXES: Final[Mapping[bytes, Host | None]] = {b"v1": None, **{name.encode(): host for name, host in HOSTS.items()}}
+def _map_versions() -> dict[bytes, Host | None]:
+    """Return each version of an API -> who serves it; None where several do."""
+    found: dict[bytes, Host | None] = {}
+    for host in HOSTS.values():
+        for version in host.versions:
+            found[version] = None if version in found else host
+    return found
+
+
+#: First segment of a path -> the provider that it names.
+_PREFIXES: Final[Mapping[bytes, Host]] = {name.encode(): host for name, host in HOSTS.items()}
+_VERSIONS: Final[Mapping[bytes, Host | None]] = _map_versions()
 #: Behind a provider's prefix: what stands beside `/v1`, not below it. Other versions; Claude Code's `/api/...`; Azure's
 #: `/openai/deployments/...`.
 _ROOTED: Final = re.compile(rb"/(?:v\d\w*|api|deployments)(?:/|$)")
@@ -54,23 +66,48 @@ _SAFE: Final = "!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
     """Return where a request goes; None if it is for no provider. headers: their names, in lower case."""
     first, slash, rest = raw_path[1:].partition(b"/")
-    if raw_path[:1] != b"/" or first not in _PREFIXES or _has_dot_segment(raw_path):
+    if raw_path[:1] != b"/" or not (first in _PREFIXES or first in _VERSIONS) or _has_dot_segment(raw_path):
         return None
-    named = _PREFIXES[first]
     rest = slash + rest
-    if named and (rest + b"/").startswith(b"/v1/"):
-        rest = rest[len(b"/v1") :]
-    elif named and _ROOTED.match(rest):
-        return Route(api=None, upstream=named.name, kind="pass", path=rest, query=query, is_rooted=True)
+    named = _PREFIXES.get(first) or _VERSIONS.get(first)
+    version = b"" if first in _PREFIXES else first
+    if named and not version:
+        own = next((each for each in named.versions if (rest + b"/").startswith(b"/%b/" % each)), b"")
+        if own:
+            version = own
+            rest = rest[1 + len(own) :]
+        elif _ROOTED.match(rest):
+            return Route(api=None, upstream=named.name, kind="pass", path=rest, query=query, is_rooted=True)
     meant = _normalize_path(rest)
-    if method == "POST":
-        for provider in PROVIDERS.values():
-            for pattern, purpose in provider.paths.items():
-                if pattern.fullmatch(meant):
-                    host = named or provider.host
-                    return Route(api=provider.name, upstream=host.name, kind=purpose, path=rest, query=query)
-    host = named or _guess_host(meant, headers)
-    return Route(api=None, upstream=host.name, kind="pass", path=rest, query=query)
+    provider, purpose = _find_api(meant) if method == "POST" else (None, "pass")
+    target = None
+    if provider is not None and provider.read_target is not None and purpose == "complete":
+        target = provider.read_target(meant, query)
+        if target is None:
+            named = named or provider.host
+            provider, purpose = None, "pass"
+    host = named or (provider.host if provider else _guess_host(meant, headers))
+    is_rooted = len(host.versions) > 1
+    if is_rooted:
+        rest = b"/" + (version or host.versions[0]) + rest
+    return Route(
+        api=provider.name if provider else None,
+        upstream=host.name,
+        kind=purpose,
+        path=rest,
+        query=query,
+        is_rooted=is_rooted,
+        target=target,
+    )
+
+
+def _find_api(meant: bytes) -> tuple[Provider | None, RequestKind]:
+    """Return whose API a POST to a path below the version speaks, and what it asks for."""
+    for provider in PROVIDERS.values():
+        for pattern, purpose in provider.paths.items():
+            if pattern.fullmatch(meant):
+                return provider, purpose
+    return None, "pass"
 
 
 def build_url(base: str, route: Route) -> str:

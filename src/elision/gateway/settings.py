@@ -32,6 +32,7 @@ class GatewaySettings:
     log: Literal["auto", "none", "text", "json"]
     upstream_openai: str | None
     upstream_anthropic: str | None
+    upstream_gemini: str | None
     connect_seconds: float
     read_seconds: float
     proxy_env: bool

@@ -22,6 +22,7 @@ class Host:
     headers:       those that every request needs.
     own_headers:   names that only requests to it carry. own_paths: beginnings of paths that only it has, below the
                    version.
+    versions:      first segments of its paths. With several, the client's is forwarded.
     version_anywhere: whether a version anywhere in a base URL stands for ours; else only one at its end does.
     """
 
@@ -34,6 +35,7 @@ class Host:
     headers: Mapping[str, str] = field(default_factory=dict)
     own_headers: tuple[str, ...] = ()
     own_paths: tuple[bytes, ...] = ()
+    versions: tuple[bytes, ...] = (b"v1",)
     version_anywhere: bool = False
     busy_status: int = 503
 

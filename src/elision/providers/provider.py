@@ -25,11 +25,21 @@ Purpose: TypeAlias = Literal["complete", "count"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a path says of a request, where its body does not: which model, and whether the answer is a stream."""
+
+    model: str
+    stream: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """One API.
 
     name:          as settings, logs and stores have it. title: for people.
     host:          who serves it. paths: what a POST to a path below the version asks for; matched as a whole.
+    read_target:   reads model and streaming from a path below the version, and its query; None for an answer in a form
+                   that is not read. None itself where the body says both.
     list_field:    field of a request that holds its messages. system_field: the one of the system prompt; "" where it
                    is one of the messages.
     own_models:    matches the normalized names of models that are usually called by this API; None for none.
@@ -54,6 +64,7 @@ class Provider:
     title: str
     host: Host
     paths: Mapping[re.Pattern[bytes], Purpose]
+    read_target: Callable[[bytes, bytes], Target | None] | None = None
     list_field: str
     system_field: str
     own_models: re.Pattern[str] | None

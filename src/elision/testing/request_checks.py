@@ -1,7 +1,7 @@
 """Check a request as its provider would: its JSON against the provider's own types, its history against the rules.
 
-The types are those of the `openai`, `anthropic` and `google-genai` packages if they are installed. Without them only the
-few fields are checked that every request must have.
+The types are those of the `openai`, `anthropic` and `google-genai` packages if they are installed. Without them only
+the few fields are checked that every request must have.
 """
 
 from __future__ import annotations

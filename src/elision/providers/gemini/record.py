@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from elision.providers.gemini.errors import make_stream_error
+from elision.providers.gemini.errors import make_error_body, make_stream_error
 from elision.providers.gemini.live import LiveGemini
 from elision.providers.gemini.observe import OBSERVER
 from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_usage
@@ -13,7 +13,24 @@ from elision.providers.gemini.render import GeminiRenderer, render_tool
 from elision.providers.gemini.rules import RULES
 from elision.providers.gemini.stream import GeminiFormat, GeminiStream
 from elision.providers.host import Host
-from elision.providers.provider import Provider
+from elision.providers.provider import Provider, Target
+
+#: A model, the method, and whether it streams. A resource of a stored cache or a tuned model has other paths.
+_TARGET: Final = re.compile(rb"/models/([^/:]+):(streamG|g)enerateContent")
+#: What clients add to a stream: without it the answer is one list in JSON, which comes in pieces.
+_EVENTS: Final = re.compile(rb"(?:^|&)alt=sse(?:&|$)")
+
+
+def read_target(path: bytes, query: bytes) -> Target | None:
+    """Return which model a path asks, and how; None where the answer would be no stream of events, nor one body."""
+    found = _TARGET.fullmatch(path)
+    if found is None:
+        return None
+    streams = found[2] == b"streamG"
+    if streams != (_EVENTS.search(query) is not None):
+        return None
+    return Target(model=found[1].decode("utf-8", "replace"), stream=streams)
+
 
 _HOST: Final = Host(
     name="gemini",
@@ -23,16 +40,17 @@ _HOST: Final = Host(
     make_key_headers=lambda key: {"x-goog-api-key": key},
     make_error_body=make_error_body,
     own_headers=("x-goog-api-key", "x-goog-api-client"),
-    own_paths=(b"/models/",),
+    versions=(b"v1beta", b"v1"),
 )
 GEMINI: Final = Provider(
     name="gemini",
     title="Gemini generateContent",
     host=_HOST,
     paths={
-        re.compile(rb"/models/[^/:]+:(?:streamG|g)enerateContent"): "complete",
+        _TARGET: "complete",
         re.compile(rb"/models/[^/:]+:countTokens"): "count",
     },
+    read_target=read_target,
     list_field="contents",
     system_field="systemInstruction",
     own_models=re.compile(r"(?:.*/)?gemini"),
