@@ -84,6 +84,9 @@ class GeminiFormat:
 class GeminiStream(StreamedResponse):
     """A response as chunks."""
 
+    #: Google's clients read a comment as an event, and fail.
+    keep_alive_bytes = b""
+
     def __init__(self, names: frozenset[str]) -> None:
         super().__init__(names)
         self._identity: Json = {}
