@@ -56,7 +56,7 @@ class HttpEndpoint:
         """Return the request's body, by the quirks learned so far."""
         client = self._client
         return {
-            "model": self.model,
+            **({"model": self.model} if client.format.names_model else {}),
             **build_summary_fields(client.format, request, is_official=client.is_official),
             **client.quirks.build_fields(request.max_tokens, request.temperature),
             **client.extra,

@@ -87,7 +87,7 @@ def parse_answer(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
 
 
 CLIENT: Final = ClientFormat(
-    make_url=lambda base_url: f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
+    make_url=lambda base_url, model: f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
     make_quirks=make_quirks,
     build_conversation=build_conversation,
     make_user_message=make_user_message,

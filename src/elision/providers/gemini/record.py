@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from elision.providers.gemini.client import CLIENT
 from elision.providers.gemini.errors import make_error_body, make_stream_error
 from elision.providers.gemini.live import LiveGemini
 from elision.providers.gemini.observe import OBSERVER
@@ -68,6 +69,7 @@ GEMINI: Final = Provider(
     make_stream=GeminiStream,
     observer=OBSERVER,
     make_stream_error=make_stream_error,
+    client=CLIENT,
     usage_fields=("usageMetadata", "usage_metadata"),
     usage_signs=frozenset(("promptTokenCount", "prompt_token_count")),
     parse_usage=parse_usage,

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 class ClientFormat:
     """How requests to one API are written, and its answers read.
 
-    make_url:           returns the address of a base URL.
+    make_url:           returns the address of a base URL and a model. names_model: whether the body names the model.
     make_quirks:        returns what is known beforehand of a model, of its name, of whether the provider itself serves
                         it, and of further fields of each request.
     build_conversation: returns the fields of a request for its messages, a system prompt and tools.
@@ -29,12 +29,13 @@ class ClientFormat:
     parse_answer:       reads the body of an answer.
     """
 
-    make_url: Callable[[str], str]
+    make_url: Callable[[str, str], str]
     make_quirks: Callable[[str, bool, Mapping[str, Any]], ModelQuirks]
     build_conversation: Callable[[Sequence[Any], Any, Sequence[Any]], Json]
     make_user_message: Callable[[str], Json]
     add_to_extension: Callable[[LivePrefix | None, bool], Json]
     parse_answer: Callable[[Mapping[str, Any]], EndpointAnswer | EndpointFault]
+    names_model: bool = True
 
 
 class LlmClient:
@@ -61,7 +62,7 @@ class LlmClient:
         base_url = base_url or host.url
         self.format = format_
         self.model = model
-        self.url = format_.make_url(base_url)
+        self.url = format_.make_url(base_url, model)
         self.is_official = base_url.rstrip("/") == host.url
         self.extra = dict(extra or {})
         self.quirks = format_.make_quirks(model, self.is_official, self.extra)

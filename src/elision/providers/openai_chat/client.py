@@ -93,7 +93,7 @@ def _make_history_message(message: Mapping[str, Any]) -> Json:
 
 
 CLIENT: Final = ClientFormat(
-    make_url=lambda base_url: f"{base_url.rstrip('/')}/chat/completions",
+    make_url=lambda base_url, model: f"{base_url.rstrip('/')}/chat/completions",
     make_quirks=make_quirks,
     build_conversation=build_conversation,
     make_user_message=make_user_message,

@@ -74,7 +74,7 @@ def _find_stop(
 
 
 CLIENT: Final = ClientFormat(
-    make_url=lambda base_url: f"{base_url.rstrip('/')}/responses",
+    make_url=lambda base_url, model: f"{base_url.rstrip('/')}/responses",
     make_quirks=make_quirks,
     build_conversation=build_conversation,
     make_user_message=make_user_message,
