@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from elision.providers.gemini.render import GeminiRenderer
+from elision.providers.gemini.render import CONTINUE_TEXT, OPENING_TEXT, UNSIGNED, GeminiRenderer
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
@@ -42,10 +42,17 @@ def test_a_whole_conversation() -> None:
     contents = sent(turn(1, *pairs, text="I look.", said=[user("Thanks.")]), start=start)
     assert contents == [
         {"role": "user", "parts": [{"text": "Look."}]},
-        {"role": "model", "parts": [{"text": "I look."}, call(), call("b")]},
+        {"role": "model", "parts": [{"text": "I look."}, {**call(), "thoughtSignature": UNSIGNED}, call("b")]},
         {"role": "user", "parts": [answer("a.py"), answer("b", "b")]},
         {"role": "user", "parts": [{"text": "Thanks."}]},
     ]
+
+
+def test_the_user_speaks_first_and_between_two_messages() -> None:
+    """A function is called only when the model was spoken to."""
+    contents = sent(turn(1, text="Hello."), turn(2, (CALL, result("x", id="call_1"))), start=Head())
+    said = [part.get("text") for each in contents for part in each["parts"]]
+    assert said[:3] == [OPENING_TEXT, "Hello.", CONTINUE_TEXT]
 
 
 def test_a_call_without_a_result_is_answered() -> None:

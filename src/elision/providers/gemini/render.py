@@ -1,7 +1,7 @@
 """Render views as Gemini's contents: the system instruction apart, responses right after the calls that they answer.
 
-Thoughts are left out. They go back only with the signature that the model gave to a part: it stays where a client's own
-messages are sent, and is not made up where it was not recorded.
+Thoughts are left out. They go back only with the signature that the model gave to a part, which stays where a client's
+own messages are sent. A call that was recorded without one bears the words that the API takes in its place.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from elision.trajectory.view import View
 _RECORDED = ("inlineData", "fileData", "executableCode", "codeExecutionResult")
 #: A conversation must begin with the user.
 OPENING_TEXT = "[The conversation begins.]"
+#: Two messages of the model with nothing between them.
+CONTINUE_TEXT = "[Continue.]"
+#: Stands for the signature of a call that another model made, or that was not recorded:
+#: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+UNSIGNED = "skip_thought_signature_validator"
 
 
 def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
@@ -74,6 +79,10 @@ class GeminiRenderer(BaseRenderer):
         for id, action in calls.calls:
             self._functions[id] = action.name or "unknown"
             parts.append(_render_call(id, action))
+        if calls.calls:
+            first = len(parts) - len(calls.calls)
+            # The first call of a message bears the signature for all.
+            parts[first] = {**parts[first], "thoughtSignature": UNSIGNED}
         return _make_contents("model", parts)
 
     def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage:
@@ -85,8 +94,9 @@ class GeminiRenderer(BaseRenderer):
 
     def _append_message(self, message: JsonMessage) -> None:
         """Append a content. The responses to one message of the model are one content, and so are a user's words."""
-        if not self._messages and message["role"] != "user":
-            self._messages += _make_contents("user", [{"text": OPENING_TEXT}])
+        if message["role"] == "model" and (not self._messages or self._messages[-1]["role"] == "model"):
+            filler = CONTINUE_TEXT if self._messages else OPENING_TEXT
+            self._messages += _make_contents("user", [{"text": filler}])
         last = self._messages[-1] if self._messages else None
         if last is not None and _says_alike(last, message):
             self._messages[-1] = {**last, "parts": [*last["parts"], *message["parts"]]}
