@@ -57,7 +57,7 @@ def until(what: Callable[[], bool]) -> None:
 
 
 def options(upstream: str) -> list[str]:
-    return ["--off", "--upstream-openai", upstream, "--upstream-anthropic", "none"]
+    return ["--off", "--upstream-openai", upstream, "--upstream-anthropic", "none", "--upstream-gemini", "none"]
 
 
 def test_one_worker(tmp_path: Path, upstream: str) -> None:
@@ -178,7 +178,7 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -
     """It shows each value that was set and its place, and what was tried; 0 if all is well, else 1; no token."""
     token = "correct-horse-battery"
     environ = {"AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN": token, "AGENT_CONTEXT_GATEWAY_PORT": "0"}
-    given = ["--check", "--upstream-openai", upstream, "--upstream-anthropic", "none"]
+    given = ["--check", "--upstream-openai", upstream, "--upstream-anthropic", "none", "--upstream-gemini", "none"]
     done = run(tmp_path, monkeypatch, *given, **environ)
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.output.splitlines() if line.split()]

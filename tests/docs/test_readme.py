@@ -11,8 +11,8 @@ TEXT = README.read_text(encoding="utf-8")
 
 
 def test_it_is_short() -> None:
-    """At most 180 lines."""
-    assert len(TEXT.splitlines()) <= 180
+    """At most 190 lines."""
+    assert len(TEXT.splitlines()) <= 190
 
 
 def test_the_first_screen_has_the_fact_its_number_and_the_status() -> None:

@@ -25,6 +25,7 @@ def make_settings(upstream: str = "none", **given: Any) -> GatewaySettings:
         "gateway_port": 0,
         "gateway_upstream_openai": upstream,
         "gateway_upstream_anthropic": upstream,
+        "gateway_upstream_gemini": upstream,
         "gateway_off": True,
         "gateway_log": "none",
         "store": "memory:",

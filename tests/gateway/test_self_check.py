@@ -11,6 +11,7 @@ import pytest
 from elision.errors import StoreError
 from elision.gateway.self_check import CheckResult, run_checks
 from elision.gateway.server import bind_socket
+from elision.providers.provider_table import HOSTS
 from elision.stores.store_urls import open_store
 from tests.gateway.loopback_gateway import make_settings
 from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
@@ -21,7 +22,11 @@ def found(status: str = "200 OK", **given: Any) -> dict[str, CheckResult]:
 
     async def run() -> dict[str, CheckResult]:
         async with run_scripted_upstream(answer_always(render_response(b"", status))) as upstream:
-            told = {"gateway_upstream_openai": upstream.url, "gateway_upstream_anthropic": f"{upstream.url}/v1"}
+            told = {
+                "gateway_upstream_openai": upstream.url,
+                "gateway_upstream_anthropic": f"{upstream.url}/v1",
+                "gateway_upstream_gemini": f"{upstream.url}/v1",
+            }
             results = await run_checks(make_settings(**({"gateway_off": False} | told | given)))
             for asked in upstream.requests:
                 assert asked.line == "GET /v1/models HTTP/1.1"
@@ -43,7 +48,7 @@ def found(status: str = "200 OK", **given: Any) -> dict[str, CheckResult]:
 def test_providers_are_asked_without_a_key(status: str, ok: bool, said: str) -> None:
     """Whoever wants a key was reached; whoever fails was reached too, and is no good."""
     results = found(status)
-    for name in ("upstream openai", "upstream anthropic"):
+    for name in ("upstream openai", "upstream anthropic", "upstream gemini"):
         assert results[name].is_ok is ok
         assert said in results[name].message
 
@@ -54,7 +59,8 @@ def test_providers_that_are_not_there() -> None:
     assert results["upstream openai"].message == "nothing listens at http://127.0.0.1:1"
     assert "is not known" in results["upstream anthropic"].message
     assert not any(results[name].is_ok for name in ("upstream openai", "upstream anthropic"))
-    assert not found(gateway_upstream_openai="none", gateway_upstream_anthropic="none")["upstream"].is_ok
+    absent = {f"gateway_upstream_{name}": "none" for name in HOSTS}
+    assert not found(**absent)["upstream"].is_ok
 
 
 def test_stores(tmp_path: Path) -> None:

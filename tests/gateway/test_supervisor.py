@@ -57,7 +57,17 @@ def test_a_stop_closes_the_port(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with run_scripted_upstream(script) as upstream:
-            options = ["--off", "--upstream-openai", upstream.url, "--upstream-anthropic", "none", "--workers", "2"]
+            options = [
+                "--off",
+                "--upstream-openai",
+                upstream.url,
+                "--upstream-anthropic",
+                "none",
+                "--upstream-gemini",
+                "none",
+                "--workers",
+                "2",
+            ]
             with start_serve(tmp_path, *options, AGENT_CONTEXT_GATEWAY_DRAIN_SECONDS="20") as gateway:
                 client = await connect(gateway.url)
                 client.send_request("POST", CHAT, b"{}")

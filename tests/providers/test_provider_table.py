@@ -29,7 +29,7 @@ def test_a_name_is_found() -> None:
     assert find_provider("anthropic").name == "anthropic"
     assert find_provider_or_default("auto") is find_provider_or_default("") is DEFAULT_PROVIDER
     for find in (find_provider, find_provider_or_default):
-        with pytest.raises(SpecError, match=r"no dialect 'bison'; there are: openai, openai-responses, anthropic"):
+        with pytest.raises(SpecError, match=r"no dialect 'bison'; there are: openai, .*, gemini"):
             find("bison")
 
 
@@ -44,7 +44,13 @@ def test_a_record_names_one_api(name: str) -> None:
 
 def test_a_path_belongs_to_one_api() -> None:
     """The patterns of two APIs never fit one path."""
-    for path in (b"/chat/completions", b"/responses", b"/messages", b"/messages/count_tokens"):
+    for path in (
+        b"/chat/completions",
+        b"/responses",
+        b"/messages",
+        b"/messages/count_tokens",
+        b"/models/m:generateContent",
+    ):
         owners = [other.name for other in PROVIDERS.values() if any(each.fullmatch(path) for each in other.paths)]
         assert len(owners) == 1
 
@@ -55,9 +61,10 @@ def test_a_usage_is_read_by_its_own_api() -> None:
         "openai": {"prompt_tokens": 7, "completion_tokens": 1},
         "openai-responses": {"input_tokens": 7, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 0}},
         "anthropic": {"input_tokens": 7, "output_tokens": 1},
+        "gemini": {"promptTokenCount": 7, "candidatesTokenCount": 1},
     }
     for name, usage in usages.items():
-        owner = next(each for each in PROVIDERS.values() if each.usage_sign in usage)
+        owner = next(each for each in PROVIDERS.values() if not each.usage_signs.isdisjoint(usage))
         assert owner.name == name
         read = owner.parse_usage(usage)
         assert read is not None

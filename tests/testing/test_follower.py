@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +13,11 @@ from elision.providers.provider import Api
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.follower import Follower
-from elision.testing.recorded_provider import RecordedProvider
+from elision.testing.recorded_provider import RESPONSE_FORMATS, RecordedProvider
 from elision.trajectory.trajectory import Trajectory
 from tests.properties.trajectories import trajectories
 
-APIS: tuple[Api, ...] = get_args(Api)
+APIS: tuple[Api, ...] = (*RESPONSE_FORMATS,)
 
 
 def ask(provider: RecordedProvider, follower: Follower) -> tuple[ReceivedRequest, dict[str, object]]:

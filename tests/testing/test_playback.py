@@ -6,7 +6,7 @@ import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from http.client import IncompleteRead, RemoteDisconnected
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -16,12 +16,12 @@ from elision.testing.builders import commands, step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
-from elision.testing.recorded_provider import Terms
+from elision.testing.recorded_provider import RESPONSE_FORMATS, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 from tests.testing.conftest import ADDRESS, Plain
 
-APIS: tuple[Api, ...] = get_args(Api)
+APIS: tuple[Api, ...] = (*RESPONSE_FORMATS,)
 HI: dict[Api, dict[str, Any]] = {
     "openai": {"messages": [{"role": "user", "content": "Mend the parser."}]},
     "openai-responses": {"input": "Mend the parser."},

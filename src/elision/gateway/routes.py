@@ -150,4 +150,4 @@ def _split_base(base: str, host: HostName) -> tuple[str, str]:
     if _VERSION.fullmatch(segments[-1]):
         return base.removesuffix("/" + segments[-1]), "/" + segments[-1]
     versioned = HOSTS[host].version_anywhere and any(map(_VERSION.fullmatch, segments))
-    return base, "" if versioned else "/v1"
+    return base, "" if versioned else "/" + HOSTS[host].versions[0].decode()

@@ -69,7 +69,8 @@ class ResponseFormat(Protocol):
     def build_events(self, spec: ReplySpec) -> Iterator[dict[str, Any]]: ...
 
 
-_RESPONSE_FORMATS: Final[Mapping[Api, ResponseFormat]] = {
+#: API -> how its responses are written: the APIs that are played.
+RESPONSE_FORMATS: Final[Mapping[Api, ResponseFormat]] = {
     "openai": response_openai_chat,
     "openai-responses": response_openai_responses,
     "anthropic": response_anthropic,
@@ -286,7 +287,7 @@ class RecordedProvider:
             signature=thinking_seals.seal_thinking(reply.reasoning, prompt) if reply.reasoning else "",
             dropped=[*map(thinking_seals.describe_drop, unfit)],
         )
-        response_format = _RESPONSE_FORMATS[received.api]
+        response_format = RESPONSE_FORMATS[received.api]
         if request.stream:
             return ProviderResponse(events=_frame_events(received.api, response_format.build_events(spec)))
         return ProviderResponse(body=response_format.build_body(spec))
