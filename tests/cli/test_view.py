@@ -248,7 +248,7 @@ def test_a_call_that_is_not_there_says_which_are(call: str) -> None:
 @pytest.mark.parametrize(
     ("error", "arguments", "says"),
     [
-        (SpecError, ("--dialect", "gemini"), "openai, openai-responses, anthropic"),
+        (SpecError, ("--dialect", "bison"), "openai, openai-responses, anthropic, gemini"),
         (SpecError, ("--strategy", "magic"), "masking"),
         (SpecError, ("--tokens", "gpt2"), "o200k"),
         (PriceError, ("--prices", "cheap"), "cheap"),

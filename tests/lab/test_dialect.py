@@ -68,5 +68,5 @@ def test_anthropic_does_not_count_reasoning() -> None:
 
 def test_an_unknown_dialect_lists_what_exists() -> None:
     """As every unknown name does."""
-    with pytest.raises(SpecError, match="openai, openai-responses, anthropic"):
-        find_provider("gemini")
+    with pytest.raises(SpecError, match="openai, openai-responses, anthropic, gemini"):
+        find_provider("bison")

@@ -59,7 +59,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("observations", "all", "observations='all': give tools, user or auto"),
         ("model", None, "model=NoneType: give the model's name"),
         ("prices", 5, "prices=5: give the name of a set or of a model, or elision.Prices(...)"),
-        ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses or anthropic"),
+        ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses, anthropic or gemini"),
         ("summarizer", 5, "summarizer=5: give a text such as anthropic:MODEL, or a function of a request"),
         ("background", "yes", "background='yes': give True or False"),
         ("summary_seconds", "5", "summary_seconds='5': give seconds, above 0"),

@@ -769,7 +769,7 @@ def test_a_window_that_leaves_nothing() -> None:
     [
         ({"content": "hi", "additional_kwargs": {}, "response_metadata": {}, "type": "human"}, "a LangChain message"),
         ({"kind": "request", "parts": [{"content": "hi", "part_kind": "user-prompt"}]}, "a Pydantic AI message"),
-        ({"role": "user", "parts": [{"text": "hi"}]}, "a message of parts"),
+        ({"role": "user", "parts": [{"type": "text", "text": "hi"}]}, "a message of parts"),
     ],
 )
 def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose: str, dialect: str) -> None:
@@ -778,6 +778,17 @@ def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose:
         context.prepare([message, *make_history("openai", 2)])
     assert str(told.value).startswith(f"messages[0] is {whose}")
     assert "; give " in str(told.value) or "; send " in str(told.value)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])
+def test_contents_of_gemini_are_refused_elsewhere(dialect: str) -> None:
+    """The error names the dialect that takes them."""
+    given = [{"role": "user", "parts": [{"text": "hi"}]}]
+    with (
+        manager(store=MemoryStore(), dialect=dialect) as context,
+        pytest.raises(DialectError, match='dialect="gemini"'),
+    ):
+        context.prepare(given)
 
 
 def test_objects_of_a_framework_are_refused_too() -> None:

@@ -39,10 +39,11 @@ def test_nothing_to_say_in_fewer_words() -> None:
     assert found.value.cause == "empty"
 
 
-@pytest.mark.parametrize("spec", ["", "gpt-5", "openai:", "gemini:pro", "digest:x"])
+@pytest.mark.parametrize("spec", ["", "gpt-5", "openai:", "bison:pro", "digest:x"])
 def test_unknown_names(spec: str) -> None:
     """What no kind fits is refused with a list of what there is."""
-    with pytest.raises(SpecError, match="digest, anthropic:MODEL, openai:MODEL, openai-responses:MODEL, litellm:MODEL"):
+    kinds = "digest, anthropic:MODEL, gemini:MODEL, openai:MODEL, openai-responses:MODEL, litellm:MODEL"
+    with pytest.raises(SpecError, match=kinds):
         make_summarizer(spec)
 
 

@@ -29,7 +29,8 @@ Tokens = Annotated[
     str, typer.Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).")
 ]
 Dialect = Annotated[
-    str, typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses or anthropic.")
+    str,
+    typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses, anthropic or gemini."),
 ]
 
 StoreUrl = Annotated[

@@ -45,7 +45,7 @@ def view(
         bool, typer.Option("--delta", help="Every call, as JSON Lines, of each only what is new.")
     ] = False,
     dialect: Annotated[
-        str, typer.Option("--dialect", help="Whose messages: openai, openai-responses or anthropic.")
+        str, typer.Option("--dialect", help="Whose messages: openai, openai-responses, anthropic or gemini.")
     ] = "openai",
     trajectory: Annotated[
         str | None, typer.Option("--trajectory", help="Which run of a file that holds several; default: the longest.")

@@ -129,7 +129,7 @@ class History(Conversation):
 
     def _read_message(self, value: Any, place: int) -> tuple[ParsedMessage, list[Piece]]:
         """Return message `place`, and its pieces without tags. Raises DialectError."""
-        given = read_client_message(value, place)
+        given = read_client_message(value, place, takes_parts=self.dialect.content_field == "parts")
         if isinstance(value, ParsedMessage):
             return value, self.dialect.split_message(value.sent.json, place)
         return parse_message(self.dialect, given, place)
@@ -235,5 +235,7 @@ def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
 
 
 def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
-    pieces = dialect.split_message(read_client_message(value, place), place)
+    pieces = dialect.split_message(
+        read_client_message(value, place, takes_parts=dialect.content_field == "parts"), place
+    )
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

@@ -78,14 +78,14 @@ def convert_to_json(value: Any) -> Any:
     return str(value)
 
 
-def read_client_message(value: Any, index: int) -> Json:
+def read_client_message(value: Any, index: int, *, takes_parts: bool = False) -> Json:
     """Return message `index` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
     found = convert_to_json(value)
     if not isinstance(found, dict):
         raise DialectError(
             f"messages[{index}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
         )
-    if foreign := describe_foreign(found):
+    if foreign := describe_foreign(found, takes_parts=takes_parts):
         raise DialectError(f"messages[{index}] is {foreign}")
     return found
 

@@ -19,13 +19,13 @@ _LANGCHAIN: Final = (
 )
 _PYDANTIC_AI: Final = "a Pydantic AI message; send the agent's requests through the gateway (`elision serve`)"
 _PARTS: Final = (
-    "a message of the AI SDK's parts; give OpenAI chat messages, Responses items or Anthropic messages, into which its "
-    "packages convert it"
+    "a message of parts (Gemini, AI SDK); give OpenAI chat messages, Responses items, Anthropic messages, or Gemini's "
+    'contents with dialect="gemini"'
 )
 _CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them"
 
 
-def describe_foreign(message: Json) -> str:
+def describe_foreign(message: Json, *, takes_parts: bool = False) -> str:
     """Return whose message this plainly is and what to give instead; "" unless it is a framework's."""
     if "role" not in message:
         if "additional_kwargs" in message or (_read_type(message) in _LANGCHAIN_TYPES and "data" in message):
@@ -35,7 +35,7 @@ def describe_foreign(message: Json) -> str:
     parts = mappings_in(message.get("parts"))
     if any("part_kind" in part for part in parts):
         return _PYDANTIC_AI
-    if "content" not in message and any("type" in part for part in parts):
+    if parts and "content" not in message and (not takes_parts or any("type" in part for part in parts)):
         return _PARTS
     blocks = mappings_in(message.get("content"))
     if any("type" not in block and mapping_in(block.get("toolUse") or block.get("toolResult")) for block in blocks):
