@@ -165,6 +165,25 @@ def test_a_reader_maps_a_directory_that_was_written_anew(tmp_path: Path) -> None
     writer.close()
 
 
+def test_a_reader_keeps_few_files_open(tmp_path: Path) -> None:
+    """However often the directory is written anew, or the log is looked for before there is one."""
+    descriptors = Path("/proc/self/fd")
+    path = tmp_path / "agents.lh"
+    before = len(list(descriptors.iterdir()))
+    reader = LinearHashStore(path)
+    for _ in range(50):
+        assert reader.sessions() == []
+    writer = LinearHashStore(path)
+    begin_session(writer, "s")
+    for index in range(50):
+        writer.append("s", [add_turn(index + 1)], after=index, at=0.0)
+        writer.compact()
+        assert reader.length("s") == index + 1
+    assert len(list(descriptors.iterdir())) <= before + 8
+    reader.close()
+    writer.close()
+
+
 def test_a_compaction_keeps_the_ids_of_appends(tmp_path: Path) -> None:
     """A fork gets its parent's records without their ids when the parent is gone."""
     store = LinearHashStore(tmp_path)

@@ -43,6 +43,12 @@ class BucketPages:
         used = {number for first in firsts for number in self.list_chain(first)}
         self._free = [number for number in range(1, count) if number not in used]
 
+    def close(self) -> None:
+        """Give the mapped file back: a mapping holds a descriptor of the process."""
+        if isinstance(self.mapped, mmap.mmap):
+            self.mapped.close()
+        self.mapped = b""
+
     def locate(self, number: int) -> tuple[bytearray | bytes | mmap.mmap, int]:
         """Return where page `number` is: a buffer, and its offset there."""
         page = self.changed.get(number)

@@ -153,14 +153,12 @@ class LogAccess:
 
     def _open_seen(self) -> OpenLog:
         self._forget_seen()
-        if not self.folder.has_log():
-            return make_empty_log()
-        self._seen = self.folder.open_log()
+        self._seen = self.folder.open_log() if self.folder.has_log() else make_empty_log()
         return self._seen
 
     def _forget_seen(self) -> None:
         if self._seen is not None:
-            self._seen.file.close()
+            self._seen.close()
             self._seen = None
 
     def _become_writer(self) -> None:

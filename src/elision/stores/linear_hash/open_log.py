@@ -34,6 +34,11 @@ class OpenLog:
     directory_inode: int = 0
     directory_error: str = ""
 
+    def close(self) -> None:
+        """Close the files."""
+        self.file.close()
+        self.catalogue.directory.pages.close()
+
     def follow(self) -> None:
         """Enter the frames that were written since. Raises CorruptError."""
         for frame in self.reader.iterate_frames():

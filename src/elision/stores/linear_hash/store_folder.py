@@ -116,7 +116,10 @@ class StoreFolder:
 
     def is_current(self, file: File) -> bool:
         """Return whether `file` is still the log: a compaction puts another one there. Raises OSError."""
-        there = os.stat(self.values)
+        try:
+            there = os.stat(self.values)
+        except FileNotFoundError:
+            return False
         return isinstance(file, OsFile) and file.identity == (there.st_ino, there.st_dev)
 
     def has_new_directory(self, log: OpenLog) -> bool:

@@ -159,7 +159,7 @@ class Writer:
     def discard(self) -> None:
         """Close the file as it is."""
         self._broken = _CLOSED
-        self.log.file.close()
+        self.log.close()
 
     # Inside
 
@@ -169,7 +169,7 @@ class Writer:
             self._folder.make_log()
             log = self._folder.open_log(writable=True)
             if log.reader.is_cut():
-                log.file.close()
+                log.close()
                 raise CorruptError(
                     f"{self._folder.values}: the log was cut: it has no end mark; run `elision store fsck --repair`"
                 )
@@ -229,7 +229,7 @@ class Writer:
     def _roll_back(self, error: Exception) -> None:
         """Go back to what the files hold."""
         self._appends = 0
-        self.log.file.close()
+        self.log.close()
         try:
             self._open_log()
         except ElisionError as again:
