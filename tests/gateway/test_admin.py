@@ -143,6 +143,7 @@ def test_not_ready() -> None:
             "upstream_configured": False,
             "not_draining": True,
             "upstream_reached": None,
+            "warm": True,
         }
 
     trial(what)

@@ -23,7 +23,11 @@ Checks = dict[str, bool]
 
 
 class HealthChecks:
-    """Health and readiness. is_draining: whether the server stops. is_upstream_reached: of the newest request."""
+    """Health and readiness.
+
+    is_draining: whether the server stops. is_upstream_reached: of the newest request. is_warm: whether all is loaded
+    that the first requests need.
+    """
 
     def __init__(
         self,
@@ -31,11 +35,13 @@ class HealthChecks:
         store: Store,
         is_draining: Callable[[], bool],
         is_upstream_reached: Callable[[], bool | None],
+        is_warm: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._store = store
         self._is_draining = is_draining
         self._is_upstream_reached = is_upstream_reached
+        self._is_warm = is_warm
         self._checked_at = float("-inf")
         self._is_store_reachable = False
         self._lock = asyncio.Lock()
@@ -48,7 +54,8 @@ class HealthChecks:
         """Return whether the worker is ready, and the body of /readyz, which says what is not.
 
         Whether the provider is reached is only reported. A worker that gets no requests would never notice that
-        the provider is back, and its clients would get no response instead of an error with its cause.
+        the provider is back, and its clients would get no response instead of an error with its cause. A worker that
+        is not warm yet answers, only later.
         """
         checks: Checks = {
             "store": await self._check_store(),
@@ -56,7 +63,7 @@ class HealthChecks:
             "not_draining": not self._is_draining(),
         }
         ready = all(checks.values())
-        report = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
+        report = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached(), "warm": self._is_warm()}
         return ready, json.dumps(report).encode() + b"\n"
 
     async def _check_store(self) -> bool:

@@ -38,10 +38,15 @@ class Worker:
         # A gateway that only passes on keeps nothing, and needs no place for it.
         self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
         self._metrics_page = _make_metrics_page()
+        self._is_warm = False
         listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings))
         self.gateway = build_gateway(settings, self.store, listeners)
         health = HealthChecks(
-            settings, self.store, lambda: self.app.is_draining, lambda: self.gateway.upstream.is_reached
+            settings,
+            self.store,
+            lambda: self.app.is_draining,
+            lambda: self.gateway.upstream.is_reached,
+            lambda: self._is_warm,
         )
         self.app = GatewayApp(settings, self.gateway.proxy, partial(self._make_admin_app, settings, health), listeners)
 
@@ -54,6 +59,7 @@ class Worker:
             make_counter(self._settings.library.tokens).count("warm")
             list_models()
         _ = self.app.admin
+        self._is_warm = True
 
     def _make_admin_app(self, settings: GatewaySettings, health: HealthChecks) -> Asgi:
         # A tenth of a second to import, which requests to a provider do not need.
