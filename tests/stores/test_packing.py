@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.packing import LARGE, PackedEvent, Packer, list_blobs, measure_event
+from elision.stores.packing import LARGE, PackedEvent, Packer, measure_event
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -123,7 +123,6 @@ def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
     packed = packer.pack(event)
     assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
     assert len(packed.blobs) == (len(str(tool)) > LARGE or "blob" in tool)
-    assert set(list_blobs(json.loads(packer.decompress(packed.body)))) == set(blobs(packed))
 
 
 def test_large_exchanges_are_kept_once() -> None:
@@ -134,4 +133,3 @@ def test_large_exchanges_are_kept_once() -> None:
     assert [blob.size for blob in packed.blobs] == [len(said)]
     kept = blobs(packed)
     assert Packer().unpack(packed.body, kept.__getitem__) == event
-    assert [*list_blobs(json.loads(Packer().decompress(packed.body)))] == [packed.blobs[0].address] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -311,11 +311,3 @@ def prices_json(prices: Prices) -> dict[str, Any]:
 
 def _plain(value: Any) -> dict[str, Any]:
     return {item.name: getattr(value, item.name) for item in fields(value)}
-
-
-def shared_prefix(files: Sequence[str]) -> str:
-    """The folder that all `files` lie in, with its slash; "" if there is none or but one file."""
-    heads = {file.rpartition("/")[0] for file in files}
-    if len(heads) == 1 and len(set(files)) > 1 and heads != {""}:
-        return f"{heads.pop()}/"
-    return ""

@@ -178,14 +178,6 @@ def hash_text(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def list_blobs(value: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the addresses of the large texts that a record's JSON refers to."""
-    for holder, name in (*find_parts(value), (value, "tools")):
-        for part in holder.get(name, ()):
-            if "blob" in part:
-                yield bytes.fromhex(part["blob"])
-
-
 def list_texts(event: Event) -> Iterator[tuple[int, str, str]]:
     """Yield what can be searched in `event`: (position, tool, text); position 0 is what the assistant wrote."""
     if not isinstance(event, TurnAdded | TurnAmended):

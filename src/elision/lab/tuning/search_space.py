@@ -125,10 +125,6 @@ class SearchSpace:
         made = (self.make_strategy(family, choice) for family, choice in self.iterate_choices())
         return list(dict.fromkeys(strategy for strategy in made if strategy is not None))
 
-    def find_choice(self, strategy: Strategy) -> tuple[str, dict[str, int]] | None:
-        """Return the point whose strategy is `strategy`; None if there is none."""
-        return next((point for point in self.iterate_choices() if self.make_strategy(*point) == strategy), None)
-
     @property
     def smallest_window(self) -> int:
         """The fewest turns that anything in this space leaves verbatim."""

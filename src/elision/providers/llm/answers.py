@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import SummaryCause
+from elision.providers.shared.signals import Overflow, parse_overflow
 from elision.trajectory.redact import DEFAULT
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -54,18 +55,12 @@ class EndpointFault:
 
 #: Status of an HTTP answer -> cause; what is not listed is "rejected" below 500 and "server" above.
 _CAUSES: Final[Mapping[int, SummaryCause]] = {408: "timeout", 413: "overflow", 429: "rate-limited", 504: "timeout"}
+#: Refusals of a prompt that is too long, beside those that `parse_overflow` knows.
 _OVERFLOW: Final = re.compile(
     r"prompt is too long|context[_ ]length[_ ]exceeded|context[_ ]window|maximum context length|maximum prompt length"
     r"|exceeds the (?:maximum|model'?s) (?:number of|context)|request_too_large|input is too long"
     r"|too many (?:input )?tokens",
     re.IGNORECASE,
-)
-# "prompt is too long: 213462 tokens > 200000 maximum" (Anthropic); "maximum context length is 128000 tokens. However,
-# your messages resulted in 130204 tokens" (OpenAI, vLLM); "input token count (1200000) exceeds the maximum number of
-# tokens allowed (1048576)" (Gemini).
-_SENT_FIRST: Final = re.compile(r"(\d[\d,]*)\D{1,40}?(?:>|exceeds?)\D{1,60}?(\d[\d,]*)")
-_ROOM_FIRST: Final = re.compile(
-    r"maximum (?:context|prompt) length is (\d[\d,]*)(?:\D{1,120}(\d[\d,]*))?", re.IGNORECASE
 )
 # "max_tokens: 513250 > 64000, which is the maximum allowed number of output tokens" (Anthropic); "max_tokens is too
 # large: 513250. This model supports at most 16384 completion tokens" (OpenAI); "a maxOutputTokens value of 513250 but
@@ -89,11 +84,10 @@ def parse_refusal(status: int, body: str, headers: Mapping[str, str]) -> Endpoin
         limit = _parse_output_limit(body)
         if limit is not None:
             return EndpointFault(cause="rejected", reason=reason, max_output_tokens=limit)
-        if _OVERFLOW.search(body):
-            prompt_tokens, window_tokens = parse_overflow(body)
-            return EndpointFault(
-                cause="overflow", reason=reason, prompt_tokens=prompt_tokens, window_tokens=window_tokens
-            )
+        overflow = parse_overflow(body)
+        if overflow is not None or _OVERFLOW.search(body):
+            named = overflow or Overflow()
+            return EndpointFault(cause="overflow", reason=reason, prompt_tokens=named.tokens, window_tokens=named.limit)
     cause: SummaryCause = _CAUSES.get(status, "server" if status >= 500 else "rejected")
     if "insufficient_quota" in body:
         # Sent as 429, and no waiting helps.
@@ -111,18 +105,6 @@ def _parse_output_limit(message: str) -> int | None:
         # Gemini's limit is exclusive.
         return _parse_number(match[3]) - 1
     return _parse_number(match[1] or match[2])
-
-
-def parse_overflow(message: str) -> tuple[int | None, int | None]:
-    """Return the tokens of the prompt and of the window that an overflow's message names; None for what it does not."""
-    match = _ROOM_FIRST.search(message)
-    if match:
-        prompt_tokens = _parse_number(match[2]) if match[2] else None
-        return prompt_tokens, _parse_number(match[1])
-    match = _SENT_FIRST.search(message)
-    if match:
-        return _parse_number(match[1]), _parse_number(match[2])
-    return None, None
 
 
 def _parse_number(text: str) -> int:
