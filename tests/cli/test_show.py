@@ -69,7 +69,7 @@ def test_totals(kept: tuple[str, list[ContextView]]) -> None:
     assert "tokens in 8 calls over 7 turns" in text
     assert f"${newest.costs.ours:.4f} instead of ${newest.costs.raw:.4f}" in text
     assert "5 of 7 results masked, 2 as they came" in text
-    assert "5 × mask · 6 epochs" in text
+    assert "rewrites 5 × mask" in text
     assert "main~2 · fork · 4 turns" in text
     assert "main/scout · sub-agent · 2 turns" in text
 

@@ -107,11 +107,11 @@ def test_what_is_masked_and_summarized_is_named() -> None:
 
 
 def test_a_trajectory_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
-    """No escape, no markup, no link, no carriage return; tabs and newlines stay what they are."""
+    """Escapes and the like are signs, markup and links are text; tabs and newlines stay what they are."""
     evil = "\x1b[31mred\x1b]0;title\x07 [bold]b[/bold] :smile: \x9b2J\r50%\r\n\x08\u202eabc [link=file:///x]y[/link]"
     page = printed(chat(tmp_path / "run.json", evil), "--strategy", "raw")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", page)
-    assert "red [bold]b[/bold] :smile:" in page
+    assert "␛[31mred␛]0;title␇ [bold]b[/bold] :smile:" in page
     assert "[link=file:///x]y[/link]" in page
 
 

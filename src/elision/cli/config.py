@@ -17,14 +17,15 @@ from elision.cli.console import open_console
 from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
+from elision.lab.report.fitting import print_text
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
 #: Shape of what --json prints.
 SCHEMA: Final = "elision.config/1"
 _LEGEND: Final = (
-    "NAME is AGENT_CONTEXT_NAME in the environment, name in elision.toml or [tool.elision], "
-    "and gateway_name is name in the table [gateway] there"
+    "In the environment: AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is name in the "
+    "table [gateway]."
 )
 
 
@@ -44,8 +45,8 @@ def config(
         return
     console = open_console()
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
-    console.print(Text(describe_forecast(found)))
-    console.print(Text(_LEGEND, style="dim"))
+    print_text(console, describe_forecast(found))
+    print_text(console, _LEGEND, "dim")
 
 
 def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
@@ -58,24 +59,23 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
         entries = tuple(entry for entry in entries if entry.place not in (NOWHERE, ""))
     if entries:
         console.print(build_table(entries, wide=wide))
+        console.print()
     defaults = len(found.entries) - len(entries)
     if defaults:
         subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
-        console.print(Text(f"{subject}; elision config --all lists them.", style="dim"))
+        print_text(console, f"{subject}; elision config --all lists them.", "dim")
     for entry in found.entries:
         if entry.note:
-            console.print(Text(f"{entry.key.name}: {entry.note}", style="yellow"))
-    console.print(Text(f"Summaries: {escape_controls(found.describe_summarizer())}", style="dim"))
+            print_text(console, f"{entry.key.name}: {entry.note}", "yellow")
+    print_text(console, f"Summaries: {escape_controls(found.describe_summarizer())}", "dim")
 
 
 def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
     """Return the table of `entries`: each setting, its value and its place; wide: its meaning too."""
-    shown = Table(box=SIMPLE_HEAD)
-    shown.padding = (0, 2, 0, 0)
-    shown.show_edge = False
-    shown.pad_edge = False
+    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
     shown.add_column("setting", no_wrap=True)
-    shown.add_column("value", overflow="fold")
+    # A long address is folded, so that the place of each setting stays on its line.
+    shown.add_column("value", overflow="fold", min_width=16)
     shown.add_column("from", overflow="fold")
     if wide:
         shown.add_column("meaning", style="dim")

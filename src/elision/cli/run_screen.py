@@ -121,7 +121,7 @@ def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
 
 def _describe_context(report: RunReport, newest: Diagnostics) -> str:
     largest = figures.format_tokens(report.peak_tokens)
-    described = f"at most {largest} tokens, {_format_count(newest.epoch, 'epoch')}"
+    described = f"at most {largest} tokens, {_format_count(newest.epoch - 1, 'cache rewrite')}"
     session = report.context_report
     if session is None or session.phase == "raw":
         return described

@@ -194,7 +194,7 @@ _COUNTED: Final = (
         needed=lambda row: _caching_saved_usd(row) > 0,
     ),
     _SessionColumn(
-        title="epochs", keep=4, cell=_count_cell(lambda account: account.final.epoch if account.final else 1)
+        title="rewrites", keep=4, cell=_count_cell(lambda account: account.final.epoch - 1 if account.final else 0)
     ),
     _SessionColumn(title="summaries", keep=3, cell=_account_cell(_count_summaries)),
 )

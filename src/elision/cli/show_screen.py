@@ -421,7 +421,9 @@ def _describe_hidden_now(end: Diagnostics) -> Text:
 
 def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Text:
     causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
-    line = Text(f"{causes or 'none'} · {figures.format_plural(end.epoch, 'epoch')}")
+    line = Text(causes or "none")
+    if len(end.rewrites) > 1:
+        line.append(f" · {figures.format_count(end.epoch - 1)} in all")
     if account.failed_summary_count:
         line.append(
             f" · {figures.format_plural(account.failed_summary_count, 'summary', 'summaries')} not taken", style="red"

@@ -14,7 +14,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text as Line
 
-from elision.cli.view_text import FoldedText, escape_controls, fold_text
+from elision.cli.view_text import FoldedText, escape_controls, fold_text, make_visible
+from elision.lab.report.figures import format_plural
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
 from elision.trajectory.content import Content, Text
@@ -184,7 +185,7 @@ class ViewScreen:
         return Line.assemble(("→ ", "green"), (escape_controls(action.name), "bold"), " ", arguments)
 
     def _folded_text(self, text: str, style: str = "", rows: Rows = USUAL_ROWS) -> Line:
-        clean = escape_controls(text).strip("\n")
+        clean = make_visible(text).expandtabs(4).strip("\n")
         if not clean.strip():
             return Line("(empty)", style=f"italic {QUIET}")
         return build_line(
@@ -311,7 +312,8 @@ def list_view_facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
 
 
 def _describe_sent_line(shown: ViewAt) -> Line:
-    total = Line.assemble((format_tokens(shown.view.tokens), "bold"), f" · epoch {shown.epoch}")
+    rewrites = format_plural(shown.epoch - 1, "cache rewrite")
+    total = Line.assemble((format_tokens(shown.view.tokens), "bold"), f" · {rewrites} so far")
     if shown.raw.prompt_tokens > shown.view.tokens:
         share = 1 - shown.view.tokens / shown.raw.prompt_tokens
         total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
@@ -363,5 +365,5 @@ def _describe_rewrite_line(shown: ViewAt) -> Line:
         (f"First rewritten byte {rewrite.byte:,}", "bold red"),
         f": message {rewrite.message} ({what}), character {rewrite.character:,} · ",
         (f"{format_tokens(rewrite.tokens)} kept", "bold"),
-        f" · epoch {shown.before.epoch} → {shown.epoch}",
+        f" · rewrite {shown.epoch - 1}",
     )

@@ -21,7 +21,7 @@ from elision.lab.report.figures import (
     format_turns,
     format_usd,
 )
-from elision.lab.report.fitting import choose_columns
+from elision.lab.report.fitting import choose_columns, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import neutralize_text, shorten_strategies
 
@@ -54,7 +54,7 @@ DIFFERENCES: Final = {
 
 def print_study(study: OutcomeStudy, console: Console) -> None:
     """Print the whole of `study`."""
-    console.print(Text(write_headline(study), style="bold"))
+    print_text(console, write_headline(study), "bold")
     console.print()
     names = shorten_strategies([row.strategy for row in study.strategies])
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
@@ -83,7 +83,7 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(Text(note))
+        print_text(console, note)
 
 
 def write_headline(study: OutcomeStudy) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Any, TypeAlias
 
 from elision.lab.report import figures
@@ -226,7 +225,7 @@ def make_standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Seq
     """Return `spec` as a picture of its own: with a width, a ground, a title and lines below it."""
     lines: list[str] = []
     for sentence in re.split(r"(?<=\.) ", title):
-        lines += wrap(sentence.replace(" %", "\xa0%"), 74)
+        lines += figures.wrap_text(sentence, 74)
     heading = {
         "text": lines,
         "subtitle": list(subtitles),

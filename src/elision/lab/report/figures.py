@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
+from textwrap import wrap
 
 NOTHING = "–"
 MINUS = "−"
+#: Blanks at which no line may break: those of `96 %` and `× raw`.
+_UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
+
+
+def bind_units(text: str) -> str:
+    """Return `text` with a no-break space between a number and its unit."""
+    return _UNBROKEN.sub("\xa0", text)
+
+
+def wrap_text(text: str, width: int) -> list[str]:
+    """Return `text` in lines of at most `width` letters, a number and its unit on one; blanks stay plain blanks.
+
+    For rich, which breaks lines at no-break spaces too.
+    """
+    return [line.replace("\xa0", " ") for line in wrap(bind_units(text), max(1, width), break_on_hyphens=False)]
 
 
 def format_usd(value: float | None) -> str:

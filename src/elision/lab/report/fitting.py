@@ -1,10 +1,15 @@
-"""Which columns of a table fit into a terminal: whole columns are left out, never a part of a number or heading."""
+"""What fits into a terminal: whole columns of a table are left out, and no line ends inside a number with its unit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from elision.lab.report.figures import wrap_text
 
 #: Cells between two columns.
 GAP = 2
@@ -24,3 +29,15 @@ def choose_columns(columns: Sequence[Sequence[str]], keep: Sequence[float], room
             break
         kept.append(place)
     return sorted(kept)
+
+
+def print_text(console: Console, text: str | None, style: str = "", *, indent: int = 0) -> None:
+    """Print `text`, in which nothing is markup, and no line break parts a number from its unit; None prints nothing."""
+    if text:
+        lines = wrap_text(text, console.width - indent)
+        console.print(Padding(Text("\n".join(lines), style=style), (0, 0, 0, indent), expand=False))
+
+
+def print_paragraph(console: Console, text: str | None, style: str = "") -> None:
+    """Print `text` as `print_text` does, indented by two."""
+    print_text(console, text, style, indent=2)

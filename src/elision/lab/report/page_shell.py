@@ -10,7 +10,6 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,12 +17,10 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from elision.lab.report.figures import bind_units
 from elision.lab.report.names import neutralize_text
 from elision.lab.report.palette import build_css
 from elision.lab.report.vega import load_vega
-
-#: Blanks at which no line may break: those of `96 %` and `× raw`.
-_UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,4 +140,4 @@ def list_provenance(lines: Iterable[tuple[str, str]]) -> str:
 
 def escape_text(text: str) -> str:
     """Return `text` as markup that shows it."""
-    return _UNBROKEN.sub("\xa0", html.escape(neutralize_text(text)))
+    return bind_units(html.escape(neutralize_text(text)))

@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +23,7 @@ from elision.lab.report.columns import (
     select_columns,
     title_growth,
 )
-from elision.lab.report.fitting import GAP, choose_columns
+from elision.lab.report.fitting import GAP, choose_columns, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
 from elision.lab.results import Control, Row, Study
@@ -51,18 +50,14 @@ _STYLES = {"": "", "better": "green", "worse": "red"}
 
 def print_study(study: Study, console: Console) -> None:
     """Print everything that a person needs to judge the study."""
-    console.print(Text(wording.write_headline(study), style="bold"))
-    console.print(Text(wording.describe_scope(study), style="dim"))
+    print_text(console, wording.write_headline(study), "bold")
+    print_text(console, wording.describe_scope(study), "dim")
     if study.rows:
-        console.print(Text(wording.describe_prices(study.prices), style="dim"))
-    composition = wording.describe_composition(study)
-    if study.rows and composition:
-        console.print(Text(composition, style="dim"))
+        print_text(console, wording.describe_prices(study.prices), "dim")
+        print_text(console, wording.describe_composition(study), "dim")
     if study.summarizer is not None:
-        console.print(Text(wording.describe_summarizer(study.summarizer), style="dim"))
-    missing = wording.describe_interruption(study)
-    if missing:
-        console.print(Text(missing, style="yellow"))
+        print_text(console, wording.describe_summarizer(study.summarizer), "dim")
+    print_text(console, wording.describe_interruption(study), "yellow")
     if not study.rows:
         print_problems(study.problems, console)
         return
@@ -74,8 +69,7 @@ def print_study(study: Study, console: Console) -> None:
         _explain_hindsight(study, console),
         wording.describe_turns(study),
     ):
-        if text:
-            print_paragraph(console, text)
+        print_paragraph(console, text)
     for name, label in list_shortened(study):
         print_paragraph(console, f"{name}: {label}", style="dim")
     _print_growth(study, console)
@@ -303,8 +297,3 @@ def print_section(console: Console, title: str, content: RenderableType) -> None
     """Print a heading and what follows it."""
     print_heading(console, title)
     console.print(content)
-
-
-def print_paragraph(console: Console, text: str, style: str = "") -> None:
-    """Print `text`, in which nothing is markup."""
-    console.print(Padding(Text(text, style=style), (0, 0, 0, 2), expand=False))

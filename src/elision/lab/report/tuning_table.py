@@ -10,13 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.lab.report import tuning_wording, wording
-from elision.lab.report.fitting import choose_columns, measure_column
+from elision.lab.report.fitting import choose_columns, measure_column, print_paragraph, print_text
 from elision.lab.report.settings_file import describe_fully
 from elision.lab.report.terminal import (
     build_empty_table,
     measure_widest,
     print_heading,
-    print_paragraph,
     print_problems,
     print_section,
 )
@@ -33,19 +32,17 @@ _NO_MARK = "  "
 
 def print_tuning(tuning: Tuning, console: Console) -> None:
     """Print everything that a person needs to choose a point."""
-    console.print(Text(tuning_wording.write_headline(tuning), style="bold"))
-    console.print(Text(tuning_wording.describe_scope(tuning), style="dim"))
-    console.print(Text(wording.describe_prices(tuning.prices), style="dim"))
-    for note in (tuning_wording.describe_study(tuning), tuning_wording.describe_interruption(tuning)):
-        if note:
-            console.print(Text(note, style="yellow"))
+    print_text(console, tuning_wording.write_headline(tuning), "bold")
+    print_text(console, tuning_wording.describe_scope(tuning), "dim")
+    print_text(console, wording.describe_prices(tuning.prices), "dim")
+    print_text(console, tuning_wording.describe_study(tuning), "yellow")
+    print_text(console, tuning_wording.describe_interruption(tuning), "yellow")
     console.print()
     console.print(build_points_table(tuning, console.width))
     print_paragraph(console, tuning_wording.describe_choice(tuning))
     print_paragraph(console, tuning_wording.write_verdict(tuning), style="bold" if tuning.is_confirmed() else "yellow")
-    for text in (tuning_wording.describe_break_even(tuning), tuning_wording.describe_rule_of_thumb(tuning)):
-        if text:
-            print_paragraph(console, text)
+    print_paragraph(console, tuning_wording.describe_break_even(tuning))
+    print_paragraph(console, tuning_wording.describe_rule_of_thumb(tuning))
     _print_texts(tuning, console)
     _print_tools(tuning, console)
     print_problems(tuning.problems, console)
