@@ -122,7 +122,7 @@ def test_bills_are_the_price_list_s() -> None:
     session.add_turn(step(1, "ok", usage=Usage(output=70)))
     second = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
-    assert session.newest_call.bill == CACHED.bill_call(second.tokens, first.tokens)
+    assert session.bill.newest_prompt == CACHED.bill_call(second.tokens, first.tokens)
     assert session.bill.answers.output == 70
     expected = CACHED.bill_call(first.tokens, 0, 70).usd + CACHED.bill_call(second.tokens, first.tokens).usd
     assert session.bill.spent_usd == pytest.approx(expected)
@@ -265,7 +265,7 @@ def test_a_new_model_is_a_cold_cache() -> None:
     run_session(
         "raw",
         turns,
-        watch=lambda session: reads.append(session.newest_call.bill.cache_read if session.newest_call else 0),
+        watch=lambda session: reads.append(session.bill.newest_prompt.cache_read if session.newest_call else 0),
     )
     assert reads[1] > 0
     assert reads[2] == 0
@@ -399,7 +399,7 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     assert hidden.items() <= session.state.hidden.items()
     assert session.state.make_raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
     assert session.newest_call is not None
-    assert session.newest_call.bill.cache_read == session.newest_call.raw_bill.cache_read == 0
+    assert session.bill.newest_prompt.cache_read == session.bill.newest_raw_prompt.cache_read == 0
 
 
 RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
@@ -431,13 +431,13 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     entered = session.newest_call
     assert entered is not None
     assert entered.decided.offers
-    assert entered.bill == CACHED.bill_call(entered.view.tokens, 0)
-    assert entered.raw_bill.cache_read > 0
+    assert session.bill.newest_prompt == CACHED.bill_call(entered.view.tokens, 0)
+    assert session.bill.newest_raw_prompt.cache_read > 0
     session.add_turn(step(3, "ok"))
     run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert not session.newest_call.decided.offers
-    assert session.newest_call.bill.cache_read > 0
+    assert session.bill.newest_prompt.cache_read > 0
 
 
 def test_tools_are_no_part_of_the_other_bill() -> None:
@@ -447,7 +447,7 @@ def test_tools_are_no_part_of_the_other_bill() -> None:
     assert called(without, 3) == [False] * 4
     assert with_tools.newest_call is not None
     assert without.newest_call is not None
-    assert with_tools.newest_call.raw_bill == without.newest_call.raw_bill
+    assert with_tools.bill.newest_raw_prompt == without.bill.newest_raw_prompt
     assert with_tools.newest_call.view.tokens == without.newest_call.view.tokens + with_tools.state.recall_tokens
     assert with_tools.state.make_raw_view().marks == without.state.make_raw_view().marks
 

@@ -39,7 +39,9 @@ def describe_log(log: Log) -> dict[str, Any]:
         "costs": log.costs.total,
         "scale": (str(log.reports.scale), log.reports.hour_turn),
         "limit": (log.view_limit, log.prices.window),
-        "newest": None if newest is None else (newest.decided, newest.bill, newest.raw_bill, newest.view.marks),
+        "newest": None
+        if newest is None
+        else (newest.decided, log.bill.newest_prompt, log.bill.newest_raw_prompt, newest.view.marks),
     }
 
 

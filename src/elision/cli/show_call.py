@@ -84,8 +84,8 @@ def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
         plain=rendered.render_unmarked(newest.view),
         system=rendered.render_system(newest.view),
         decided=newest.decided,
-        bill=newest.bill,
-        raw=newest.raw_bill,
+        bill=going.log.bill.newest_prompt,
+        raw=going.log.bill.newest_raw_prompt,
     )
 
 

@@ -48,29 +48,33 @@ def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
     return sizer.count_assistant(turn)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CallResult:
-    """What the newest pass did: its decision, its view, and both prompt-side bills, by our count of tokens.
+    """What the newest pass did: its decision and its view.
 
+    terms:           of the call. raw_view: the view if nothing had ever been hidden.
     tokens_before:   of the view if this pass had hidden nothing.
-    raw_view:        the view if nothing had ever been hidden.
     covered_before:  the newest turn that a summary covered before this pass.
+    begins_anew:     whether the request begins like no earlier one.
     summarizer_bill: of this pass alone.
     budget_error:    why its view does not fit, where that was not to be raised. It is not in the log.
     summary_obstacle: why it made no summary although it had to; "" if it made one, or need not. It is not in the log.
     """
 
     decided: PassDecided
-    model: str
+    terms: CallTerms
     view: View
-    bill: Bill
-    raw_bill: Bill
-    tokens_before: int
     raw_view: View
+    tokens_before: int
     covered_before: int
+    begins_anew: bool
     summarizer_bill: Bill
     budget_error: BudgetError | None = None
     summary_obstacle: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.terms.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,6 @@ class Log:
     """One agent run under one strategy. Read its attributes freely; only its methods change them.
 
     state:  what was added and decided. policy: the strategy's memory of it.
-    bill:   what it cost and would have cost, by our count of tokens. costs: the same on the provider's scale.
     view_limit: tokens that a view may have, by the provider's count; None for no limit.
     """
 
@@ -113,13 +116,27 @@ class Log:
         self.policy = strategy.start_policy(replace(placeholders, extractors=extractors, redaction=setup.redaction))
         self.events: list[Event] = []
         self.state = State(self.sizer)
-        self.bill = SessionBill(self.prices)
-        self.costs = SessionCosts(self.prices)
-        self.breaker = CircuitBreaker()
         self.reports = ProviderReports()
+        self._bill = SessionBill(self.prices)
+        self._costs = SessionCosts(self.prices, self.reports.scale)
+        self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         #: Records of a pass whose request is not in the log yet.
         self._open_pass: list[SummaryFailed | PassDecided] = []
+        #: The newest call until it is billed, which nobody waits for: that is done when a bill is asked for.
+        self._unbilled_call: CallResult | None = None
+
+    @property
+    def bill(self) -> SessionBill:
+        """What the run cost and would have cost, by our count of tokens."""
+        self._bill_newest_call()
+        return self._bill
+
+    @property
+    def costs(self) -> SessionCosts:
+        """The same on the provider's scale."""
+        self._bill_newest_call()
+        return self._costs
 
     @classmethod
     def fold(cls, events: Iterable[Event], setup: LogSetup) -> Log:
@@ -170,8 +187,8 @@ class Log:
         """Record a pass and that its request is sent. Return the view of the request."""
         self._open_pass = []
         self.events += [*failures, decided]
-        newest = self._fold_pass(failures, decided, terms)
-        self.newest_call = replace(newest, budget_error=budget_error, summary_obstacle=summary_obstacle)
+        newest = self._fold_pass(failures, decided, terms, budget_error, summary_obstacle)
+        self.newest_call = newest
         sent = RequestSent(
             call=decided.call,
             at=terms.now,
@@ -207,27 +224,25 @@ class Log:
                 self._record_failure(event)
             return
         self.state.fold_event(event)
-        match event:
-            case HeadSet():
-                if not self.state.turns and not self.state.calls:
-                    self.bill = SessionBill(self.prices, event.head.warm_tokens)
-                    self.costs = SessionCosts(self.prices)
-                self.policy.set_head(event.head)
-            case TurnAdded():
-                self._fold_turn(event.turn)
-            case TurnAmended():
-                self.policy.replace_user_words(self.state, event.turn)
-            case UsageReported():
-                self._fold_report(event)
-            case WindowLearned():
-                self._fold_window(event)
+        if isinstance(event, TurnAdded):
+            self._fold_turn(event.turn)
+        elif isinstance(event, UsageReported):
+            self._fold_report(event)
+        elif isinstance(event, HeadSet):
+            if not self.state.turns and not self.state.calls:
+                self._bill = SessionBill(self.prices, event.head.warm_tokens)
+                self._costs = SessionCosts(self.prices, self.reports.scale)
+            self.policy.set_head(event.head)
+        elif isinstance(event, TurnAmended):
+            self.policy.replace_user_words(self.state, event.turn)
+        elif isinstance(event, WindowLearned):
+            self._fold_window(event)
 
     def _fold_turn(self, turn: Turn) -> None:
         self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
-        sent = self.costs.newest
-        self.bill.record_answer(count_output_tokens(turn, self.sizer), sent.ours.prompt_tokens, sent.raw.prompt_tokens)
+        self.bill.record_answer(count_output_tokens(turn, self.sizer), *self.costs.count_newest())
         if turn.usage is not None and self.reports.add_cache_writes(turn.usage):
             self.bill.lengthen_lifetime(self.newest_call.model)
 
@@ -262,8 +277,9 @@ class Log:
         """Correct our count by the provider's, and bill the newest prompt again on its scale."""
         # In shadow mode requests are sent unchanged, and reports are about the whole prompt.
         view = newest.raw_view if self.state.shadow else newest.view
+        costs = self.costs
         self.reports.add_prompt(view, newest.model, prompt)
-        self.costs.apply_scale(self.reports.scale)
+        costs.rebill_newest()
 
     def _fold_call(self, sent: RequestSent) -> None:
         """Fold a pass that was recorded: the schedule's clock sees what it saw then, and the decision is adopted."""
@@ -278,10 +294,19 @@ class Log:
         self.newest_call = self._fold_pass(failures, adopted, terms)
         self.state.fold_event(sent)
 
-    def _fold_pass(self, failures: Sequence[SummaryFailed], decided: PassDecided, terms: CallTerms) -> CallResult:
-        tokens_before = self.state.track.tokens
-        covered_before = self.state.covered_turns
-        is_first = not self.state.calls
+    def _fold_pass(
+        self,
+        failures: Sequence[SummaryFailed],
+        decided: PassDecided,
+        terms: CallTerms,
+        budget_error: BudgetError | None = None,
+        summary_obstacle: str = "",
+    ) -> CallResult:
+        self._bill_newest_call()
+        state = self.state
+        tokens_before = state.track.tokens
+        covered_before = state.covered_turns
+        begins_anew = decided.offers and bool(state.calls)
         cost = Bill()
         for failed in failures:
             cost += self._record_failure(failed)
@@ -292,26 +317,34 @@ class Log:
             paid = bill_summary_call(
                 self.prices, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
             )
-            self.bill.record_summary(paid)
+            self._bill.record_summary(paid)
             cost += paid
-        self.state.fold_event(decided)
-        self.policy.record_decision(self.state, decided)
-        view = self._mark_view(self.state.make_view(self.policy.find_stable_length(self.state)), terms)
-        raw_view = self._mark_view(self.state.make_raw_view(), terms)
-        raw = self.bill.record_raw_prompt(raw_view, terms.now, terms.model)
-        ours = self.bill.record_prompt(view, terms.now, terms.model, anew=decided.offers and not is_first)
-        self.costs.record_call(ours, raw, self.reports.scale, client_marks=not terms.no_cache_marks)
-        return CallResult(
-            decided=decided,
-            model=terms.model,
-            view=view,
-            bill=ours.bill_at(self.prices),
-            raw_bill=raw.bill_at(self.prices),
-            tokens_before=tokens_before,
-            raw_view=raw_view,
-            covered_before=covered_before,
-            summarizer_bill=cost,
+        state.fold_event(decided)
+        self.policy.record_decision(state, decided)
+        newest = CallResult(
+            decided,
+            terms,
+            self._mark_view(state.make_view(self.policy.find_stable_length(state)), terms),
+            self._mark_view(state.make_raw_view(), terms),
+            tokens_before,
+            covered_before,
+            begins_anew,
+            cost,
+            budget_error,
+            summary_obstacle,
         )
+        self._unbilled_call = newest
+        return newest
+
+    def _bill_newest_call(self) -> None:
+        newest = self._unbilled_call
+        if newest is None:
+            return
+        self._unbilled_call = None
+        terms = newest.terms
+        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model)
+        ours = self._bill.record_prompt(newest.view, terms.now, terms.model, anew=newest.begins_anew)
+        self._costs.record_call(ours, raw, client_marks=not terms.no_cache_marks)
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
@@ -326,7 +359,8 @@ class Log:
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
         raw_view = self._mark_view(self.state.make_raw_view(), terms)
-        raw_usd = self.bill.raw_spent_usd + self.bill.cost_raw_prompt(raw_view, terms.now, terms.model)
+        raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
+        raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
         view_limit = self.view_limit
         if view_limit is not None:
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.

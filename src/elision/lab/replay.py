@@ -115,7 +115,7 @@ def _record_call(result: Replay, session: Log) -> None:
     result.calls.append(
         ReplayedCall(
             tokens=newest.view.tokens,
-            cached=newest.bill.cache_read,
+            cached=books.newest_prompt.cache_read,
             epoch=newest.view.epoch,
             usd=result.usd - before,
             ratio=result.usd / result.raw.usd if result.raw.usd else 1.0,

@@ -122,8 +122,8 @@ def _build_view(session: Log, renderer: ViewRenderer, before: ViewAt | None) -> 
         plain=renderer.render_unmarked(newest.view),
         system=renderer.render_system(newest.view),
         decided=newest.decided,
-        bill=newest.bill,
-        raw=newest.raw_bill,
+        bill=session.bill.newest_prompt,
+        raw=session.bill.newest_raw_prompt,
         before=before,
     )
 

@@ -22,6 +22,8 @@ class SessionBill:
         self.raw_prompts = Bill()
         self.answers = Bill()
         self.raw_answers = Bill()
+        #: Of the newest call.
+        self.newest_prompt = self.newest_raw_prompt = Bill()
         self._raw_cache = PromptCache(prices.cache, warm)
 
     @property
@@ -34,20 +36,22 @@ class SessionBill:
         """The bill of sending everything so far, with the cache breakpoints that our requests had, in USD."""
         return self.raw_prompts.usd + self.raw_answers.usd
 
+    def count_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
+        """Return the prompt of a call that sends everything now, without recording it."""
+        return _count_prompt(view, self._raw_cache.count_cached(view, now, model))
+
     def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Record a call that sends everything."""
         prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model))
-        self.raw_prompts += prompt.bill_at(self.prices)
+        self.newest_raw_prompt = prompt.bill_at(self.prices)
+        self.raw_prompts += self.newest_raw_prompt
         return prompt
-
-    def cost_raw_prompt(self, view: View, now: float | None, model: str) -> float:
-        """Return what a call that sends everything would cost now, in USD, without recording it."""
-        return _count_prompt(view, self._raw_cache.count_cached(view, now, model)).bill_at(self.prices).usd
 
     def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Record a call that sends `view`. anew: it begins like no earlier request."""
         prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew))
-        self.prompts += prompt.bill_at(self.prices)
+        self.newest_prompt = prompt.bill_at(self.prices)
+        self.prompts += self.newest_prompt
         return prompt
 
     def lengthen_lifetime(self, model: str) -> None:

@@ -58,48 +58,60 @@ class CallBills:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CountedCall:
-    """The newest call. raw: with breakpoints where ours has them. client_marks: whether the client sets any."""
-
-    ours: CountedPrompt
-    raw: CountedPrompt
-    client_marks: bool
-
-
 class SessionCosts:
-    """A fold over calls; the newest one is billed again when its usage is reported."""
+    """A fold over calls. The newest is billed when that is asked for, on the scale as it is then.
 
-    def __init__(self, prices: Prices) -> None:
+    scale: changes when the usage of the newest call is reported; `rebill_newest` has to be called then.
+    previous: the call before the newest, as it was settled.
+    """
+
+    def __init__(self, prices: Prices, scale: TokenScale) -> None:
         self._prices = prices
+        self._scale = scale
         self._earlier = CallBills()
-        self._call: _CountedCall | None = None
-        #: The newest call, and the one before it as it was settled.
-        self.newest = self.previous = CallBills()
+        #: The newest call: our prompt, the raw one with breakpoints where ours has them, and whether the client sets
+        #: any.
+        self._call: tuple[CountedPrompt, CountedPrompt, bool] | None = None
+        self._newest: CallBills | None = None
+        self.previous = CallBills()
+
+    @property
+    def newest(self) -> CallBills:
+        """The newest call."""
+        if self._newest is None:
+            self._newest = self._bill_newest()
+        return self._newest
 
     @property
     def total(self) -> CallBills:
         """All calls so far."""
         return self._earlier + self.newest
 
-    def record_call(self, ours: CountedPrompt, raw: CountedPrompt, scale: TokenScale, *, client_marks: bool) -> None:
-        """Book a call. raw: with breakpoints where `ours` has them."""
-        self._earlier = self.total
+    def record_call(self, ours: CountedPrompt, raw: CountedPrompt, *, client_marks: bool) -> None:
+        """Book a call. raw: with breakpoints where `ours` has them. client_marks: whether the client sets any."""
         self.previous = self.newest
-        self._call = _CountedCall(ours=ours, raw=raw, client_marks=client_marks)
-        self.apply_scale(scale)
+        self._earlier += self.previous
+        self._call = (ours, raw, client_marks)
+        self._newest = None
 
-    def apply_scale(self, scale: TokenScale) -> None:
-        """Bill the newest call again: more is known of how the provider counts it."""
-        call = self._call
-        if call is None:
-            return
-        tokens = scale.convert_to_billed(call.raw.tokens)
-        same = call.raw.bill_at(self._prices, tokens)
-        plain = self._prices.bypasses_cache(marked=call.client_marks)
-        raw = self._prices.bill_uncached(tokens) if plain else same
-        self.newest = CallBills(
-            ours=call.ours.bill_at(self._prices, scale.convert_to_billed(call.ours.tokens)),
-            raw=raw,
-            caching_usd=raw.usd - same.usd,
-        )
+    def rebill_newest(self) -> None:
+        """Have the newest call billed again: more is known of how the provider counts it."""
+        self._newest = None
+
+    def count_newest(self) -> tuple[int, int]:
+        """Return the tokens of our newest prompt and of the raw one, as the provider counts them."""
+        if self._call is None:
+            return 0, 0
+        ours, raw, _ = self._call
+        return self._scale.convert_to_billed(ours.tokens), self._scale.convert_to_billed(raw.tokens)
+
+    def _bill_newest(self) -> CallBills:
+        if self._call is None:
+            return CallBills()
+        ours, raw, client_marks = self._call
+        our_tokens, raw_tokens = self.count_newest()
+        same = raw.bill_at(self._prices, raw_tokens)
+        plain = same
+        if self._prices.bypasses_cache(marked=client_marks):
+            plain = self._prices.bill_uncached(raw_tokens)
+        return CallBills(ours=ours.bill_at(self._prices, our_tokens), raw=plain, caching_usd=plain.usd - same.usd)

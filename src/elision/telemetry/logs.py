@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import SettingError
@@ -17,6 +18,8 @@ LogForm: TypeAlias = Literal["text", "json"]
 LOGGER: Final = "elision.context"
 #: Handles and faults that a line names; the rest is counted.
 MAX_NAMED: Final = 5
+#: Texts of lines that are not redacted again.
+REMEMBERED_TEXTS: Final = 128
 _PLAIN_WORD: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 
 
@@ -32,15 +35,21 @@ class PassLog(PassCollector):
         if form not in ("text", "json"):
             raise SettingError(f"log form {form!r}: give text or json")
         self._form: LogForm = form
-        self._redaction = redaction
+        #: Names and reasons are the same at most calls.
+        self._redact_text = lru_cache(REMEMBERED_TEXTS)(lambda name, text: redaction.redact_tree({name: text})[name])
         self._log = logging.getLogger(LOGGER)
         self._reported_guards: set[tuple[str, str]] = set()
 
     def report_pass(self, diagnostics: Diagnostics) -> None:
         level = self._choose_level(diagnostics)
         if self._log.isEnabledFor(level):
-            found = self._redaction.redact_tree(collect_facts(diagnostics))
+            found = {name: self._redact_value(name, value) for name, value in collect_facts(diagnostics).items()}
             self._log.log(level, "%s", format_line(found, self._form), extra={"elision": found})
+
+    def _redact_value(self, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redact_text(name, value)
+        return value
 
     def _choose_level(self, diagnostics: Diagnostics) -> int:
         """Return the level of a pass. A guard reports the same at each later call, so only its first report is loud."""
