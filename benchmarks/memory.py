@@ -74,11 +74,12 @@ async def send_requests(registry: SessionRegistry, found: Chat, calls: int, key:
     """
     size = 0
     headers = {"authorization": f"Bearer {key}"}
+    namespace = derive_namespace(headers, _SECRET)
     for raw in write_bodies(found, calls):
         size = len(raw)
-        continued = registry.find_continued(derive_namespace(headers, _SECRET), "openai", raw)
+        continued = registry.find_continued(namespace, "openai", raw)
         body = RequestBody.parse(raw, "openai", continued.previous_body if continued is not None else None)
-        who = identify_client("openai", headers, body, _SECRET)
+        who = identify_client("openai", headers, body, namespace)
         session = registry.claim_session(who, "openai", body, before=continued)
         messages = session.hidden_rounds.expand_messages(session.conversation.copy())
         view = session.context.prepare(messages, tools=body.get_field("tools"), model=MODEL)

@@ -17,11 +17,9 @@ class Counted(dict[str, Any]):
 
     compared = 0
 
-    def __eq__(self, other: object) -> bool:
+    def __ne__(self, other: object) -> bool:
         Counted.compared += 1
-        return dict.__eq__(self, other)
-
-    __hash__ = None  # type: ignore[assignment]
+        return dict.__ne__(self, other)
 
 
 def read(messages: list[Any]) -> History:
@@ -56,24 +54,21 @@ def test_an_old_object_that_was_changed_is_noticed() -> None:
     assert read(make_history("openai", 100)).count_common(messages) == 2
 
 
-def test_messages_parsed_anew_are_compared_in_part() -> None:
-    """They are other objects with the same content: a call compares as many of them as of the same objects."""
+def test_messages_parsed_anew_are_compared_once_each() -> None:
+    """They are other objects, so nothing is known of them but what they hold; each comparison is one in C."""
     found = read(make_history("openai", 1_000))
     others: list[Any] = [Counted(message) for message in make_history("openai", 1_000)]
-    costs = [compared(lambda: found.count_common(others)) for _ in range(_SAMPLE_STRIDE)]
-    assert max(costs) <= _ALWAYS_COMPARED + len(others) / _SAMPLE_STRIDE + 1
-    assert sum(costs) >= len(others)
+    assert compared(lambda: check_known(found, others)) == len(others)
 
 
-def test_other_bytes_in_the_newest_messages_do_not_have_all_compared() -> None:
+def test_other_bytes_in_the_newest_messages_do_not_have_all_compared_twice() -> None:
     """Cache markers move from call to call, and ids are written anew."""
     found = read(make_history("anthropic", 1_000))
     others: list[Any] = [Counted(message) for message in make_history("anthropic", 1_000)]
     others[-1] = Counted(
         others[-1], content=[{**block, "cache_control": {"type": "ephemeral"}} for block in others[-1]["content"]]
     )
-    costs = [compared(lambda: check_known(found, others)) for _ in range(_SAMPLE_STRIDE)]
-    assert max(costs) <= 2 * (_ALWAYS_COMPARED + len(others) / _SAMPLE_STRIDE + 1)
+    assert compared(lambda: check_known(found, others)) <= len(others) + 2
 
 
 def check_known(found: History, messages: list[Any]) -> None:
@@ -81,18 +76,21 @@ def check_known(found: History, messages: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
-def test_a_message_parsed_anew_that_has_another_length_is_noticed_at_once(shape: str) -> None:
-    """Its role, its call and its length are compared at every call, also where it is old."""
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_an_old_message_parsed_anew_that_was_edited_is_noticed_at_once(shape: str, is_longer: bool) -> None:
+    """Whatever of it was edited, and however old it is."""
     found = read(make_history(shape, 100))
     others = make_history(shape, 100)
     place = next(place for place, message in enumerate(others) if place > 4 and {"content", "output"} & message.keys())
-    others[place] = {**others[place], "content": "another", "output": "another"}
+    field = "content" if "content" in others[place] else "output"
+    edited = "another" if is_longer else _edit_letter(others[place][field])
+    others[place] = {**others[place], field: edited}
     assert found.count_common(others) == place
 
 
-def test_a_message_parsed_anew_that_has_the_same_length_is_noticed_in_turn() -> None:
-    """Within as many calls as it takes to look at all of them."""
-    found = read(make_history("openai", 100))
-    others = make_history("openai", 100)
-    others[2] = {**others[2], "content": others[2]["content"][::-1]}
-    assert 2 in [found.count_common(others) for _ in range(_SAMPLE_STRIDE)]
+def _edit_letter(value: Any) -> Any:
+    """Return a content of the same length with another first letter."""
+    if isinstance(value, str):
+        return "~" + value[1:]
+    field = next(name for name in ("text", "content", "input") if isinstance(value[0].get(name), str))
+    return [{**value[0], field: "~" + value[0][field][1:]}, *value[1:]]

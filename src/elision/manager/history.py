@@ -8,12 +8,12 @@ gateway's messages never change, so they are compared by identity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, compress
-from operator import eq, is_, is_not
+from itertools import compress, islice
+from operator import is_, is_not, ne
 from typing import Any, Final
 
 from elision.providers.live.client_conversation import Conversation
-from elision.providers.live.client_messages import copy_structure, outline_message, read_client_message
+from elision.providers.live.client_messages import copy_structure, read_client_message
 from elision.providers.live.conversation import LiveConversation
 from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
@@ -24,7 +24,7 @@ from elision.trajectory.turn import Message
 
 #: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64
-#: Of the older ones, one in so many is compared at each call.
+#: Of older ones that are the same objects, one in so many is compared at each call.
 _SAMPLE_STRIDE: Final = 16
 
 
@@ -44,10 +44,9 @@ class History(Conversation):
         self.splice = LiveRenderer(dialect, self.messages)
         #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
-        #: The client's objects, a copy of the structure of each from when it was read, and its outline.
+        #: The client's objects, and a copy of the structure of each from when it was read.
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
-        self._outlines: list[tuple[object, ...]] = []
         self._sample_offset = 0
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
@@ -58,43 +57,27 @@ class History(Conversation):
     def count_common(self, messages: Sequence[Any]) -> int:
         """Return how many leading `messages` have the content that was read.
 
-        A message that was read before is compared again, since its owner may have modified it: the newest ones at every
-        call, and of the older ones one in `_SAMPLE_STRIDE`, in turn, so that the work of a call depends on what is new.
-        Of the other old ones it is enough that they are the same objects, or have the same outline: a client that
-        parses its messages anew for each call has other objects with the same content.
+        Each message is compared, since a client that parses its messages anew has other objects. Where all old ones are
+        the objects that were read, only the newest are compared at every call, and of the old ones one in
+        `_SAMPLE_STRIDE`, in turn: their owner may have modified one.
         """
         length = min(len(messages), len(self._snapshots))
         old = max(0, length - _ALWAYS_COMPARED)
-        if not self._has_outlines(messages[:old]):
-            return self._compare_all(messages, length)
-        self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
-        sample = slice(self._sample_offset, old, _SAMPLE_STRIDE)
-        if messages[sample] == self._snapshots[sample] and messages[old:length] == self._snapshots[old:length]:
-            return length
-        compared = chain(range(length)[sample], range(old, length))
-        if all(self._is_known(messages[place], place) for place in compared):
-            return length
-        return self._compare_all(messages, length)
+        if all(map(is_, islice(messages, old), self._client_objects)):
+            self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
+            sample = [*range(self._sample_offset, old, _SAMPLE_STRIDE), *range(old, length)]
+            if self._find_changed(messages, sample) is None:
+                return length
+        changed = self._find_changed(messages, range(length))
+        return length if changed is None else changed
 
-    def _has_outlines(self, messages: Sequence[Any]) -> bool:
-        """Return whether these leading messages are the objects that were read, or have their outlines."""
-        if all(map(is_, messages, self._client_objects)):
-            return True
-        if not all(isinstance(message, dict) for message in messages):
-            # Objects of a provider's package.
-            return False
-        return all(map(eq, map(outline_message, messages), self._outlines))
-
-    def _compare_all(self, messages: Sequence[Any], length: int) -> int:
-        """Return how many of the first `length` messages have the content that was read, comparing each."""
-        for place in range(length):
-            if not self._is_known(messages[place], place):
+    def _find_changed(self, messages: Sequence[Any], places: Sequence[int]) -> int | None:
+        """Return the first of these places at which a message has other content than was read."""
+        read = map(self._snapshots.__getitem__, places)
+        for place in compress(places, map(ne, map(messages.__getitem__, places), read)):
+            if not self._is_same_message(messages[place], place):
                 return place
-            self._client_objects[place] = messages[place]
-        return length
-
-    def _is_known(self, message: Any, place: int) -> bool:
-        return bool(message == self._snapshots[place]) or self._is_same_message(message, place)
+        return None
 
     def _is_same_message(self, value: Any, place: int) -> bool:
         """Return whether `value` has the content of message `place`; if so, use it from now on."""
@@ -129,7 +112,7 @@ class History(Conversation):
 
     def _read_message(self, value: Any, place: int) -> tuple[ParsedMessage, list[Piece]]:
         """Return message `place`, and its pieces without tags. Raises DialectError."""
-        given = read_client_message(value, place, takes_parts=self.dialect.content_field == "parts")
+        given = read_client_message(value, place, self.dialect)
         if isinstance(value, ParsedMessage):
             return value, self.dialect.split_message(value.sent.json, place)
         return parse_message(self.dialect, given, place)
@@ -147,7 +130,7 @@ class History(Conversation):
             self._note_tags(message, place)
             if message.tags is not None:
                 pieces = tag_pieces(pieces, message.tags)
-            if not is_known(message.sent.json, has_items=self.dialect.joins_assistant_messages):
+            if not is_known(message.sent.json, self.dialect):
                 self.unknown_places.append(place)
             if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
@@ -155,7 +138,6 @@ class History(Conversation):
             self.append_message(message)
             self._client_objects.append(value)
             self._snapshots.append(None)
-            self._outlines.append(())
             self._take_snapshot(value, message, place)
             self.conversation.add_pieces(pieces)
         return first
@@ -173,7 +155,6 @@ class History(Conversation):
             return
         # The message has a copy of it as JSON.
         self._snapshots[place] = message.json if value == message.json else copy_structure(value)
-        self._outlines[place] = outline_message(message.json)
 
     def truncate(self, turns: int) -> None:
         """Remove everything after turn `turns`."""
@@ -184,7 +165,7 @@ class History(Conversation):
         for place in range(first, len(self.messages)):
             self.splice.invalidate_message(place)
         self.drop_messages(first)
-        del self._client_objects[first:], self._snapshots[first:], self._outlines[first:]
+        del self._client_objects[first:], self._snapshots[first:]
         self.tagged_places = [place for place in self.tagged_places if place < first]
         self.unknown_places = [place for place in self.unknown_places if place < first]
 
@@ -235,7 +216,5 @@ def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
 
 
 def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
-    pieces = dialect.split_message(
-        read_client_message(value, place, takes_parts=dialect.content_field == "parts"), place
-    )
+    pieces = dialect.split_message(read_client_message(value, place, dialect), place)
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from elision.providers.live.foreign import describe_foreign, is_known
+from elision.providers.provider_table import find_provider
 
 Json = dict[str, Any]
 #: As the packages wrote them in November 2026 (langchain-core 1.8, pydantic-ai 2.62), nulls and times left out.
@@ -50,7 +51,7 @@ def test_a_framework_s_message_is_recognized(whose: str, message: Json) -> None:
 @pytest.mark.parametrize("message", OWN)
 def test_nothing_that_a_provider_takes_is_foreign(message: Json) -> None:
     """Additional fields, items that nobody knows yet, and plain mistakes are the provider's to judge."""
-    assert describe_foreign(message, takes_parts=True) == ""
+    assert describe_foreign(message, "parts") == ""
 
 
 @pytest.mark.parametrize(
@@ -68,5 +69,14 @@ def test_nothing_that_a_provider_takes_is_foreign(message: Json) -> None:
 )
 def test_a_message_is_known_by_its_role_or_an_item_by_its_type(message: Json, in_chat: bool, in_items: bool) -> None:
     """The type counts where messages are items."""
-    assert is_known(message, has_items=False) == in_chat
-    assert is_known(message, has_items=True) == in_items
+    assert is_known(message, find_provider("openai").live) == in_chat
+    assert is_known(message, find_provider("openai-responses").live) == in_items
+
+
+@pytest.mark.parametrize(
+    ("message", "is_own"),
+    [({"role": "model", "parts": []}, True), ({"parts": []}, True), ({"role": "assistant", "parts": []}, False)],
+)
+def test_each_api_has_roles_of_its_own(message: Json, is_own: bool) -> None:
+    """Gemini's model is no assistant, and a content without a role is the user's."""
+    assert is_known(message, find_provider("gemini").live) == is_own

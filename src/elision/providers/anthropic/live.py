@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elision.providers.anthropic import parse as anthropic
-from elision.providers.live.pieces import Location, Piece
+from elision.providers.live.pieces import CHAT_ROLES, Location, Piece
 from elision.providers.shared.json_reading import Json, mapping_in, parse_content, text_in
 from elision.trajectory.content import Content, Opaque
 from elision.trajectory.turn import Message
@@ -18,6 +18,7 @@ class LiveAnthropic:
     """The Messages API."""
 
     name = "anthropic"
+    roles = CHAT_ROLES
     joins_assistant_messages = True
     has_blocks = True
     alternates_roles = True

@@ -14,6 +14,7 @@ class LiveGemini:
     """generateContent."""
 
     name = "gemini"
+    roles = frozenset(("", "user", "model", "function"))
     joins_assistant_messages = True
     has_blocks = True
     # Words of the user between responses would not be a turn of their own.

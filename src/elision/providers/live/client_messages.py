@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from elision.errors import DialectError
 from elision.providers.live.foreign import describe_foreign
 from elision.providers.live.parsed_message import ParsedMessage
+from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared.json_reading import Json
 from elision.providers.shared.message_tags import take_tags
 
@@ -28,38 +29,13 @@ def copy_structure(value: Any) -> Any:
     return value
 
 
-def outline_message(message: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return the role, the answered call and the lengths of the contents of a message, without reading its texts."""
-    content = message.get("content") or message.get("output") or message.get("arguments") or message.get("parts")
-    if type(content) is list:
-        lengths: object = [_count_block(block) for block in content]
-    elif type(content) is str:
-        lengths = len(content)
-    else:
-        lengths = content is None
-    return message.get("role"), message.get("tool_call_id") or message.get("call_id"), lengths
-
-
-def _count_block(block: Any) -> object:
-    """Return the length of a content block's text, and the call that it answers or makes."""
-    if type(block) is not dict:
-        return type(block)
-    answer = block.get("functionResponse")
-    if type(answer) is dict and type(answer.get("response")) is dict:
-        return answer.get("id"), [len(each) for each in answer["response"].values() if type(each) is str]
-    text = block.get("text") or block.get("content") or block.get("input")
-    if type(text) is str or type(text) is list or type(text) is dict:
-        return len(text), block.get("tool_use_id") or block.get("id")
-    return block.get("type")
-
-
 def convert_to_json(value: Any) -> Any:
     """Return `value` as JSON alone. Objects of a provider's package become what they send; JSON is copied."""
     kind = type(value)
     if kind is str or value is None or kind in (int, float, bool):
         return value
     if isinstance(value, dict):
-        return {key: convert_to_json(inner) for key, inner in value.items()}
+        return {key: inner if type(inner) is str else convert_to_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [convert_to_json(inner) for inner in value]
     if isinstance(value, ParsedMessage):
@@ -78,14 +54,14 @@ def convert_to_json(value: Any) -> Any:
     return str(value)
 
 
-def read_client_message(value: Any, index: int, *, takes_parts: bool = False) -> Json:
+def read_client_message(value: Any, index: int, dialect: LiveDialect) -> Json:
     """Return message `index` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
     found = convert_to_json(value)
     if not isinstance(found, dict):
         raise DialectError(
             f"messages[{index}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
         )
-    if foreign := describe_foreign(found, takes_parts=takes_parts):
+    if foreign := describe_foreign(found, dialect.content_field):
         raise DialectError(f"messages[{index}] is {foreign}")
     return found
 

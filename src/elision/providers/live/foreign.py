@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from elision.providers.shared.json_reading import Json, mapping_in, mappings_in
+from elision.providers.live.pieces import LiveDialect
+from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
 
-_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
-_GEMINI_ROLES: Final = frozenset(("user", "model", "function"))
 _LANGCHAIN_TYPES: Final = frozenset(("human", "ai", "system", "tool", "function", "chat"))
 
 _LANGCHAIN: Final = (
@@ -25,17 +24,20 @@ _PARTS: Final = (
 _CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them"
 
 
-def describe_foreign(message: Json, *, takes_parts: bool = False) -> str:
-    """Return whose message this plainly is and what to give instead; "" unless it is a framework's."""
+def describe_foreign(message: Json, content_field: str = "content") -> str:
+    """Return whose message this plainly is and what to give instead; "" unless it is a framework's.
+
+    content_field: the field in which the client's API has the content of a message.
+    """
     if "role" not in message:
-        if "additional_kwargs" in message or (_read_type(message) in _LANGCHAIN_TYPES and "data" in message):
+        if "additional_kwargs" in message or (text_in(message.get("type")) in _LANGCHAIN_TYPES and "data" in message):
             return _LANGCHAIN
-        if _read_type(message) in ("human", "ai"):
+        if text_in(message.get("type")) in ("human", "ai"):
             return _LANGCHAIN
     parts = mappings_in(message.get("parts"))
     if any("part_kind" in part for part in parts):
         return _PYDANTIC_AI
-    if parts and "content" not in message and (not takes_parts or any("type" in part for part in parts)):
+    if parts and "content" not in message and (content_field != "parts" or any("type" in part for part in parts)):
         return _PARTS
     blocks = mappings_in(message.get("content"))
     if any("type" not in block and mapping_in(block.get("toolUse") or block.get("toolResult")) for block in blocks):
@@ -43,18 +45,8 @@ def describe_foreign(message: Json, *, takes_parts: bool = False) -> str:
     return ""
 
 
-def is_known(message: Json, *, has_items: bool) -> bool:
-    """Return whether a message has a known role. has_items: whether an item without a role is known by its type."""
-    if "parts" in message:
-        return message.get("role", "user") in _GEMINI_ROLES
-    role = message.get("role")
-    if isinstance(role, str) and role in _ROLES:
+def is_known(message: Json, dialect: LiveDialect) -> bool:
+    """Return whether a message has a role of its API, or is an item that is known by its type."""
+    if text_in(message.get("role")) in dialect.roles:
         return True
-    return has_items and _read_type(message) not in ("", "message")
-
-
-def _read_type(message: Json) -> str:
-    kind = message.get("type")
-    if isinstance(kind, str):
-        return kind
-    return ""
+    return dialect.joins_assistant_messages and text_in(message.get("type")) not in ("", "message")

@@ -47,11 +47,10 @@ def parse_message(
     """
     bare, tags = take_tags(json)
     pieces = dialect.split_message(bare, place)
+    kinds = {piece.kind for piece in pieces}
     digest = digest_pieces(pieces, is_behind_head=True)
-    opening_digest = digest
-    if any(piece.kind == "system" for piece in pieces):
-        opening_digest = digest_pieces(pieces)
-    from_assistant = any(piece.kind == "assistant" for piece in pieces)
+    opening_digest = digest_pieces(pieces) if "system" in kinds else digest
+    from_assistant = "assistant" in kinds
     untagged = None
     if tags is not None:
         bare_raw = encode(raw, json, bare) if encode is not None else b""

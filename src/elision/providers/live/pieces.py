@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from elision.providers.shared.base_renderer import SEALED_KINDS
 from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult
@@ -14,21 +16,21 @@ from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content, Text
 from elision.trajectory.turn import Action, Message
 
+#: Roles of messages at OpenAI, and at Anthropic, where some of them do not occur.
+CHAT_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 PieceKind: TypeAlias = Literal["system", "user", "assistant", "result"]
 #: Fields that say nothing to the model, or differ each time the same is sent.
 _PASSING = frozenset(("cache_control", "prompt_cache_breakpoint", "id", "call_id", "tool_use_id", "status"))
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True, gc=False):
     """Where a piece is: in message `message` (0-based), in which of its content blocks; None for the whole message."""
 
     message: int
     blocks: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One atom: all that an assistant message (or item) says, one result, or what a user or system message says.
 
     words:  of a user or system piece. role: its role. assistant: of an assistant piece. result: of a result.
@@ -53,6 +55,8 @@ class LiveDialect(Protocol):
     """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds."""
 
     name: str
+    #: Roles that a message may have; "" where it may leave its role out.
+    roles: frozenset[str]
     #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
     joins_assistant_messages: bool
     #: Whether content comes in blocks.
@@ -119,34 +123,32 @@ def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> b
     kept = [piece for piece in pieces if (is_behind_head or piece.kind != "system") and not piece.is_silent]
     if not kept:
         return b""
-    hashed = hashlib.blake2b(digest_size=16)
+    said = bytearray()
     for piece in kept:
         for word in _list_words(piece):
             data = word.encode("utf-8", "surrogatepass")
-            hashed.update(len(data).to_bytes(8, "little"))
-            hashed.update(data)
-    return hashed.digest()
+            said += len(data).to_bytes(8, "little")
+            said += data
+    return hashlib.blake2b(said, digest_size=16).digest()
 
 
-def _list_words(piece: Piece) -> Iterable[str]:
-    yield piece.kind
+def _list_words(piece: Piece) -> list[str]:
+    words: list[str] = [piece.kind]
+    content = piece.words
+    actions: tuple[Action, ...] = ()
     if piece.assistant is not None:
-        yield from _list_content(piece.assistant.content)
-        for action in piece.assistant.actions:
-            yield f"call {action.name}"
-            yield _normalize_arguments(action)
+        content = piece.assistant.content
+        actions = piece.assistant.actions
     elif piece.result is not None:
-        yield from _list_content(piece.result.content)
-    else:
-        yield from _list_content(piece.words)
-
-
-def _list_content(parts: Content) -> Iterable[str]:
-    for part in parts:
+        content = piece.result.content
+    for part in content:
         if isinstance(part, Text):
-            yield part.text
+            words.append(part.text)
         elif part.kind not in SEALED_KINDS:
-            yield f"{part.kind} {json.dumps(_strip_passing(part.data), sort_keys=True, default=str)}"
+            words.append(f"{part.kind} {json.dumps(_strip_passing(part.data), sort_keys=True, default=str)}")
+    for action in actions:
+        words += (f"call {action.name}", _normalize_arguments(action))
+    return words
 
 
 def _normalize_arguments(action: Action) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.providers.live.pieces import Location, Piece
+from elision.providers.live.pieces import CHAT_ROLES, Location, Piece
 from elision.providers.shared.json_reading import Json, parse_content, text_in
 from elision.trajectory.turn import Message
 
@@ -12,6 +12,7 @@ from elision.trajectory.turn import Message
 class WholeMessageDialect:
     """A dialect whose messages are hidden as a whole or not at all."""
 
+    roles = CHAT_ROLES
     has_blocks = False
     alternates_roles = False
     content_field = "content"

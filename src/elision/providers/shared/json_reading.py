@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, make_content
 from elision.trajectory.turn import Action
@@ -43,8 +44,7 @@ CHARS_PER_TOKEN = 4
 LARGEST_NUMBER = 1e15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssistantMessage:
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One assistant message: what it says, its reasoning in clear text, its calls.
 
     summary: set where the message carries a provider's summary that replaces everything before it.
@@ -60,8 +60,7 @@ class AssistantMessage:
 KEEP_OUTPUT: Final = frozenset(("keep_output",))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """One answer to a call. error: None where the provider's JSON does not say. tags: those of its observation."""
 
     action_id: str

@@ -51,8 +51,7 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     The very message and None where it has no such field. Tags are read at the message, at the blocks of its content and
     at its calls (`tool_calls`, `tool_use`). The message is never changed.
     """
-    field = "parts" if "parts" in message else "content"
-    content = message.get(field)
+    content = message.get("content")
     calls = message.get("tool_calls")
     if TAG_FIELDS.isdisjoint(message) and not _has_fields(content) and not _has_fields(calls):
         return message, None
@@ -60,7 +59,7 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     blocks: dict[int, frozenset[str]] = {}
     by_call: dict[str, frozenset[str]] = {}
     changed: dict[str, Any] = {}
-    for name, parts in ((field, content), ("tool_calls", calls)):
+    for name, parts in (("content", content), ("tool_calls", calls)):
         if type(parts) is not list:
             continue
         taken = [_take_part(part, is_call=name == "tool_calls") for part in parts]
