@@ -66,8 +66,10 @@ class History(Conversation):
         if all(map(is_, islice(messages, old), self._client_objects)):
             self._sample_offset = (self._sample_offset + 1) % _SAMPLE_STRIDE
             sample = [*range(self._sample_offset, old, _SAMPLE_STRIDE), *range(old, length)]
-            if self._find_changed(messages, sample) is None:
+            changed = self._find_changed(messages, sample)
+            if changed is None:
                 return length
+            length = changed
         changed = self._find_changed(messages, range(length))
         return length if changed is None else changed
 
