@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import ConflictError, StoreError
+from elision.stores import packing
 from elision.stores.batch_ids import make_batch_id
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.trajectory.content import Opaque
-from elision.trajectory.events import Event, TurnAdded
+from elision.trajectory.event_json import encode_event
+from elision.trajectory.events import Event, PassDecided, TurnAdded
 from elision.trajectory.turn import Turn
 from tests.stores.conftest import Opener
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, list_every_event, new_session, read_log
@@ -72,6 +74,39 @@ def test_an_id_with_other_records_is_an_error(store: Store, others: tuple[Event,
         store.append("s", others, after=1, at=2.0, batch=FIRST)
     assert not isinstance(error.value, ConflictError)
     assert store.length("s") == 4
+
+
+def test_two_appends_are_not_one(store: Store) -> None:
+    """Two that follow each other are no append of both, also where a caller gave them one id."""
+    begin_session(store)
+    store.append("s", (add_turn(1),), after=0, at=1.0, batch=FIRST)
+    store.append("s", (add_turn(2),), after=1, at=1.0, batch=FIRST)
+    with pytest.raises(StoreError, match="other records"):
+        store.append("s", (add_turn(1), add_turn(2)), after=0, at=2.0, batch=FIRST)
+    assert store.append("s", (add_turn(1),), after=0, at=2.0, batch=FIRST) == 1
+    assert store.append("s", (add_turn(2),), after=1, at=2.0, batch=FIRST) == 2
+
+
+def test_an_append_of_an_older_version_is_recognized(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records are compared as what they say, whatever their JSON was then."""
+    events = (add_turn(1, "x" * 700), PassDecided(1, "held: a budget"), add_turn(2, "y" * 5_000))
+
+    def encode_older(event: Event) -> dict[str, object]:
+        value = encode_event(event)
+        del value["v"]
+        return {**value, "unused": True}
+
+    with monkeypatch.context() as older:
+        older.setattr(packing, "encode_event", encode_older)
+        older.setattr(packing, "_encode_plain", lambda event: b"")
+        older.setattr(packing, "LARGE_IN_TURN", packing.LARGE)
+        store = opener()
+        begin_session(store)
+        store.append("s", events, after=0, at=1.0, batch=FIRST)
+        store.close()
+    store = opener()
+    assert store.append("s", events, after=0, at=2.0, batch=FIRST) == 3
+    store.close()
 
 
 @pytest.mark.parametrize("batch", [b"1", b"1" * 15, b"1" * 17])

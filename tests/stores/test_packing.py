@@ -7,14 +7,30 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.packing import LARGE, PackedEvent, Packer, measure_event
+from elision.stores.packing import (
+    LARGE,
+    LARGE_IN_TURN,
+    PackedRecords,
+    Packer,
+    encode_json,
+    make_address,
+    measure_event,
+    split_event,
+)
 from elision.trajectory.content import Opaque, Text
-from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded
+from elision.trajectory.event_json import encode_event
+from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from tests.stores.session_logs import list_every_event
 
-texts = st.text(max_size=40) | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
+texts = (
+    st.text(max_size=40)
+    | st.text(alphabet="ab\n\ud800é", min_size=LARGE, max_size=LARGE + 40)
+    | st.integers(0, 40).map(lambda more: "long\n" * (LARGE_IN_TURN // 5 + more))
+)
 parts = st.builds(Text, texts) | st.builds(
     Opaque, st.just("image"), st.integers(0, 9), st.dictionaries(st.text(max_size=3), texts, max_size=2)
 )
@@ -31,7 +47,7 @@ def turn(content: tuple[Text | Opaque, ...], result: tuple[Text | Opaque, ...]) 
     )
 
 
-def blobs(packed: PackedEvent) -> dict[bytes, bytes]:
+def blobs(packed: PackedRecords) -> dict[bytes, bytes]:
     return {blob.address: blob.packed for blob in packed.blobs}
 
 
@@ -43,8 +59,32 @@ def test_what_is_packed_is_unpacked(first: tuple[Text | Opaque, ...], second: tu
     events: tuple[Event, ...] = (TurnAdded(turn(first, second), "node"), HeadSet(head))
     for event in events:
         packed = packer.pack(event)
-        assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+        assert packer.unpack(packed.body, blobs(packed).__getitem__) == [event]
         assert measure_event(event) == packed.size
+
+
+@given(contents, contents, st.booleans(), st.sampled_from(["", "node", 'n"\n', "lone \ud800"]))
+def test_the_quick_way_writes_the_same_bytes(
+    first: tuple[Text | Opaque, ...], second: tuple[Text | Opaque, ...], amended: bool, node: str
+) -> None:
+    """Where an event is written without a look at its parts, its JSON is that of the long way."""
+    made = turn(first, second)
+    event = TurnAmended(made, node) if amended else TurnAdded(made, node)
+    split = split_event(event, make_address)
+    if not split.texts:
+        assert split.body == encode_json(encode_event(event))
+    tagged = replace(made, observations=(replace(made.observations[0], tags=frozenset({"b", "a", "c"})),))
+    assert b'"tags":["a","b","c"]' in split_event(TurnAdded(tagged), make_address).body
+
+
+def test_every_kind_of_event_is_written_the_same() -> None:
+    for event in list_every_event():
+        split = split_event(event, make_address)
+        assert split.size == measure_event(event)
+        assert split.texts or split.body == encode_json(encode_event(event))
+    packed = Packer().pack(*list_every_event())
+    assert Packer().unpack(packed.body, blobs(packed).__getitem__) == [*list_every_event()]
+    assert Packer().unpack(packed.body, blobs(packed).__getitem__, only=3) == [list_every_event()[3]]
 
 
 def test_a_record_of_a_newer_version_is_no_damage() -> None:
@@ -63,15 +103,15 @@ def test_numbers_of_a_client_come_back_as_they_were(number: float) -> None:
     value = {"default": number}
     event = HeadSet(Head(messages=(Message(role="user", content=(Opaque("x", 0, value),)),), tools=(value,)))
     packed = packer.pack(event)
-    assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+    assert packer.unpack(packed.body, blobs(packed).__getitem__) == [event]
 
 
 def test_large_texts_are_kept_once() -> None:
     """The same text in two places is one blob, and small texts stay in the record."""
-    long = (Text("x" * LARGE),)
+    long = (Text("x" * LARGE_IN_TURN),)
     packed = Packer().pack(TurnAdded(turn((*long, Text("small")), long)))
     assert len(packed.blobs) == 1
-    assert packed.size > LARGE
+    assert packed.size > LARGE_IN_TURN
 
 
 @pytest.mark.parametrize("body", [b"", b"\x07abc", b"\x00{", b"\x01garbage", b"\x00[]", b'\x00{"e": "turn"}'])
@@ -84,9 +124,9 @@ def test_bytes_that_were_not_written_are_corrupt(body: bytes) -> None:
 def test_a_text_under_a_wrong_address_is_corrupt() -> None:
     """A blob is held against its address whenever it is read."""
     packer = Packer()
-    packed = packer.pack(TurnAdded(turn((Text("x" * LARGE),), ())))
+    packed = packer.pack(TurnAdded(turn((Text("x" * LARGE_IN_TURN),), ())))
     with pytest.raises(CorruptError):
-        packer.unpack(packed.body, lambda _: packer.compress(b"y" * LARGE))
+        packer.unpack(packed.body, lambda _: packer.compress(b"y" * LARGE_IN_TURN))
 
 
 @pytest.mark.parametrize("data", [b"", b"small", b"large " * 100, bytes(range(256)) * 4])
@@ -121,7 +161,7 @@ def test_large_tools_are_kept_once(tool: dict[str, object]) -> None:
     packer = Packer()
     event = HeadSet(Head(tools=(tool, tool)))
     packed = packer.pack(event)
-    assert packer.unpack(packed.body, blobs(packed).__getitem__) == event
+    assert packer.unpack(packed.body, blobs(packed).__getitem__) == [event]
     assert len(packed.blobs) == (len(str(tool)) > LARGE or "blob" in tool)
 
 
@@ -132,4 +172,4 @@ def test_large_exchanges_are_kept_once() -> None:
     packed = Packer().pack(event)
     assert [blob.size for blob in packed.blobs] == [len(said)]
     kept = blobs(packed)
-    assert Packer().unpack(packed.body, kept.__getitem__) == event
+    assert Packer().unpack(packed.body, kept.__getitem__) == [event]

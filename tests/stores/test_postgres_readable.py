@@ -242,6 +242,7 @@ def test_rows_of_an_older_version_are_made_whole() -> None:
         b"drop table agent_context_summaries",
         b'alter table agent_context_turns drop column action, drop column observation, drop column "timestamp"',
         *split_statements(MIGRATIONS[1]),
+        b"alter table agent_context_log drop column added",
         b"update agent_context_schema set version = 3",
     )
     for statement in older:
@@ -286,7 +287,7 @@ def test_a_text_is_found_that_was_first_stored_as_something_else(store: Postgres
 
 
 DAMAGE = (
-    b"update agent_context_texts set packed = set_byte(packed, 9, 255 - get_byte(packed, 9)) where size = 900",
+    b"update agent_context_texts set packed = set_byte(packed, 9, 255 - get_byte(packed, 9)) where size = 5000",
     b"update agent_context_log set body = set_byte(body, 7, 255 - get_byte(body, 7)) "
     b"where position = 2 and session_id = (select id from agent_context_sessions where session = 'a')",
     b"delete from agent_context_log "
@@ -297,7 +298,7 @@ DAMAGE = (
 
 def test_damage_is_found_and_read_around(store: PostgresStore) -> None:
     """Changed bytes of a record or of a text, a missing record, and a missing row for people."""
-    begin_session(store, "a", add_turn(1, "x" * 900), add_turn(2, "y" * 901), add_turn(3))
+    begin_session(store, "a", add_turn(1, "x" * 5_000), add_turn(2, "y" * 5_001), add_turn(3))
     begin_session(store, "b", add_turn(1), add_turn(2))
     for statement in DAMAGE:
         store._database.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]

@@ -16,14 +16,24 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores import sqlite_file, sqlite_search
+from elision.stores import packing, sqlite_file, sqlite_search
 from elision.stores import sqlite_rows as rows
+from elision.stores.packing import LARGE, measure_event
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, read_migrations, read_script, run_script
 from elision.stores.store_urls import open_store
+from elision.trajectory.events import TurnAdded
 from tests.processes import start_processes
 from tests.stores.full_disk import full_disk
-from tests.stores.session_logs import add_turn, amend_turn, begin_session, make_turn, new_session, read_log
+from tests.stores.session_logs import (
+    add_turn,
+    amend_turn,
+    begin_session,
+    list_every_event,
+    make_turn,
+    new_session,
+    read_log,
+)
 from tests.stores.test_contract_space import noise
 
 ROOT = Path(__file__).parents[2]
@@ -181,7 +191,7 @@ def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(3\); update elision"):
+    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(4\); update elision"):
         SqliteStore(path)
 
 
@@ -207,6 +217,7 @@ _CHILD = """
 import sys
 from pathlib import Path
 from elision.errors import ConflictError
+from elision.stores.packing import LARGE, measure_event
 from elision.stores.sqlite import SqliteStore
 from tests.stores.session_logs import add_turn, new_session
 store, own = SqliteStore(Path(sys.argv[1])), sys.argv[2]
@@ -313,7 +324,7 @@ def test_an_interrupted_write_did_not_happen(store: SqliteStore, monkeypatch: py
     """Ctrl-C in the middle of an append, or of a read, leaves the store as it was and in working order."""
     begin_session(store, "s", add_turn(1))
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_write_record", interrupted)
+        patch.setattr(rows, "_write_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.append("s", (add_turn(2),), after=1, at=2.0)
         patch.setattr(rows, "find_session", interrupted)
@@ -399,7 +410,9 @@ DAMAGES = {
 @pytest.mark.parametrize(("statement", "place"), DAMAGES.values(), ids=DAMAGES)
 def test_damage_is_found(store: SqliteStore, path: Path, statement: str, place: str) -> None:
     """`check` names the place, and reads on around it."""
-    begin_session(store, "s", add_turn(1, noise(1, 1_000)), add_turn(2), amend_turn(3))
+    begin_session(store, "s", add_turn(1, noise(1, 5_000)))
+    store.append("s", (add_turn(2),), after=1, at=1.0)
+    store.append("s", (amend_turn(3),), after=2, at=1.0)
     begin_session(store, "t", add_turn(1))
     damage(path, statement)
     found = store.check()
@@ -409,7 +422,9 @@ def test_damage_is_found(store: SqliteStore, path: Path, statement: str, place: 
 
 def test_a_damaged_record_is_said_when_it_is_read(store: SqliteStore, path: Path) -> None:
     """And the ones around it can still be read."""
-    begin_session(store, "s", add_turn(1), add_turn(2), add_turn(3))
+    begin_session(store, "s", add_turn(1))
+    for turn in (2, 3):
+        store.append("s", (add_turn(turn),), after=turn - 1, at=1.0)
     damage(path, "UPDATE records SET body = substr(body, 1, 20) WHERE id & 4294967295 = 2")
     with pytest.raises(CorruptError, match=r"agent\.db: .*`elision store fsck`"):
         store.turns("s")
@@ -430,6 +445,69 @@ def test_damaged_pages_are_said(path: Path) -> None:
         assert any(finding.lost for finding in store.check())
 
 
+def test_damage_within_an_append_is_found(store: SqliteStore, path: Path) -> None:
+    """Of a row with several records all are lost; records that a row lacks are counted."""
+    begin_session(store, "s", add_turn(1), add_turn(2))
+    store.append("s", (add_turn(3), add_turn(4)), after=2, at=1.0)
+    damage(path, "UPDATE records SET body = x'00' WHERE id & 4294967295 = 1")
+    assert [(each.place, each.lost) for each in store.check()] == [("session 's', record 1", True)]
+    assert store.turns("s", 3) == [make_turn(3), make_turn(4)]
+    damage(path, "UPDATE records SET body = (SELECT body FROM records WHERE id & 4294967295 = 3)")
+    damage(path, "UPDATE sessions SET records = 5")
+    assert "has 4 records, not 5" in {each.what for each in store.check()}
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def test_an_append_is_one_row(store: SqliteStore) -> None:
+    """With all its records, whatever they are; turns that are not small have rows of their own."""
+    begin_session(store, "s", *list_every_event())
+    assert asked(store, "SELECT count(*) FROM records") == 1
+    begin_session(store, "t", *(add_turn(index, noise(index, 4_090)) for index in range(1, 9)))
+    assert asked(store, "SELECT count(*) FROM records") == 9
+    assert [store.observation("t", (turn, 1)).text for turn in range(1, 9)] == [
+        noise(turn, 4_090) for turn in range(1, 9)
+    ]
+
+
+@pytest.mark.parametrize("shared", range(1, 8))
+def test_a_fork_shares_a_part_of_an_append(store: SqliteStore, shared: int) -> None:
+    """Wherever it begins; both go on, and what one has alone goes with it."""
+    events = [add_turn(index, noise(index, 300 + 900 * index), node=f"n{index}") for index in range(1, 8)]
+    begin_session(store, "s", *events[:4])
+    store.append("s", events[4:], after=4, at=1.0)
+    store.create_with_events(new_session("t", parent="s", shared=shared), (add_turn(shared + 1, "own"),), at=2.0)
+    sizes = sum(map(measure_event, [*events[:shared], add_turn(shared + 1, "own")]))
+    assert read_log(store, "t") == [*events[:shared], add_turn(shared + 1, "own")]
+    assert (store.info("t").raw_bytes, store.info("t").turns) == (sizes, shared + 1)
+    assert store.turns("t") == [event.turn for event in read_log(store, "t") if isinstance(event, TurnAdded)]
+    assert store.check() == []
+    store.delete("s")
+    assert store.check() == []
+    assert read_log(store, "t") == [*events[:shared], add_turn(shared + 1, "own")]
+    store.delete("t")
+    assert asked(store, "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM texts)") == 0
+
+
+def test_a_file_with_a_row_for_each_record_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As older versions wrote it, with texts of half a kilobyte apart: read, repeated, forked and continued."""
+    events = [add_turn(index, noise(index, 700)) for index in range(1, 5)]
+    with monkeypatch.context() as older:
+        older.setattr(packing, "_ROW_BYTES", 1)
+        older.setattr(packing, "LARGE_IN_TURN", LARGE)
+        with closing(SqliteStore(path)) as store:
+            store.create_with_events(new_session("s"), events, at=1.0, batch=b"1" * 16)
+            assert asked(store, "SELECT count(*) FROM records") == asked(store, "SELECT count(*) FROM texts") == 4
+    with closing(SqliteStore(path)) as store:
+        assert store.create_with_events(new_session("s"), events, at=1.0, batch=b"1" * 16) == 4
+        assert store.append("s", (add_turn(5), add_turn(6)), after=4, at=2.0) == 6
+        store.create(new_session("t", parent="s", shared=5))
+        assert read_log(store, "t") == [*events, add_turn(5)]
+        assert read_log(store) == [*events, add_turn(5), add_turn(6)]
+        assert store.check() == []
+
+
 # --- search ------------------------------------------------------------------------------------------------------
 
 
@@ -447,7 +525,9 @@ def test_the_index_is_used(store: SqliteStore, path: Path) -> None:
     """Of an indexed session only what may hold the words is read: damage elsewhere goes unnoticed."""
     begin_session(store, "s", *(add_turn(index, f"number{index}") for index in range(1, 700)))
     assert [hit.turn for hit in store.search("s", "number77")] == [77]
-    damage(path, "UPDATE records SET body = x'00' WHERE id & 4294967295 <> 77")
+    damage(
+        path, "UPDATE records SET body = x'00' WHERE id NOT IN (SELECT max(id) FROM records WHERE id <= (1 << 32) + 77)"
+    )
     assert [hit.turn for hit in store.search("s", "number77")] == [77]
 
 

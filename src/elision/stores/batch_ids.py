@@ -9,12 +9,13 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from elision.errors import StoreError
+from elision.stores.packing import decode_json, encode_json
 from elision.stores.store_errors import reused_batch_error
-
-_T = TypeVar("_T")
+from elision.trajectory.event_json import decode_event, encode_event
+from elision.trajectory.events import Event
 
 _ID_BYTES: Final = 16
 _MARK: Final = struct.Struct(">16sI")
@@ -39,16 +40,21 @@ def pack_batch_mark(batch: bytes, records: int) -> bytes:
 
 
 def recognize_append(
-    session: str, batch: bytes, mark: bytes | None, given: Sequence[_T], read: Callable[[], Sequence[_T]]
+    session: str, batch: bytes, mark: bytes | None, given: Sequence[Event], read: Callable[[], Sequence[Event]]
 ) -> bool:
     """Return whether the append `batch` wrote the record that is kept with `mark`.
 
-    given: the records of this call, in a form in which equal records are equal. read: returns as many stored ones.
-    Where `given` is empty the answer is False. Raises StoreError where `batch` wrote other records there.
+    given: the events of this call. read: returns as many stored ones. Where `given` is empty the answer is False.
+    Raises StoreError where `batch` wrote other records there.
     """
     if not given or not batch or not mark or mark[:_ID_BYTES] != batch:
         return False
     _, records = _MARK.unpack(mark)
-    if records != len(given) or list(read()) != list(given):
+    if records != len(given) or list(map(_normalize, read())) != list(map(_normalize, given)):
         raise reused_batch_error(session, batch)
     return True
+
+
+def _normalize(event: Event) -> bytes:
+    """Return the JSON that the event has once it was stored and read, whichever version stored it."""
+    return encode_json(encode_event(decode_event(decode_json(encode_json(encode_event(event))))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from elision.errors import ConflictError
@@ -38,33 +39,30 @@ class SqliteStore(StoreBase):
 
     def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
-        packer = get_packer()
-        packed = [packer.pack(event) for event in events]
+        packed = get_packer().pack_rows(events)
         after = session.shared
         with self._file.write_transaction() as connection:
-            if batch and rows.has_append(connection, session.key, packed, after, batch, packer.decompress):
-                return after + len(packed)
-            rows.create_session(connection, session)
-            if packed:
-                rows.append_records(connection, session.key, packed, after, at, batch)
-            self._shown_turns.show_append(connection, session.key, after, events, at)
-        return after + len(packed)
+            if not self._records.has_append(connection, session.key, events, after, batch):
+                rows.create_session(connection, session, partial(self._records.split_row, connection))
+                if packed:
+                    rows.append_records(connection, session.key, packed, after, at, batch)
+                self._shown_turns.show_append(connection, session.key, after, events, at)
+        return after + len(events)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         check_batch_id(batch)
-        packer = get_packer()
-        packed = [packer.pack(event) for event in events]
-        if not packed:
+        if not events:
             return self.check_length(session, after)
+        packed = get_packer().pack_rows(events)
         with self._file.write_transaction() as connection:
             try:
                 rows.append_records(connection, session, packed, after, at, batch)
             except ConflictError:
-                if not rows.has_append(connection, session, packed, after, batch, packer.decompress):
+                if not self._records.has_append(connection, session, events, after, batch):
                     raise
             else:
                 self._shown_turns.show_append(connection, session, after, events, at)
-        return after + len(packed)
+        return after + len(events)
 
     def length(self, session: str) -> int:
         with self._file.read_transaction() as connection:

@@ -81,23 +81,27 @@ class _SessionCheck:
 
     def find_damage(self, records: int) -> Iterator[Finding]:
         log = (rows.record_id(self._session, 1), rows.record_id(self._session + 1, 0))
+        kept = self._connection.execute(_RECORDS, log).fetchall()
+        ends = [row[0] for row in kept[1:]] + [rows.record_id(self._session, records + 1)]
         turns: dict[int, int] = {}
         unread: set[int] = set()
-        expected = 0
-        for record, body, texts in self._connection.execute(_RECORDS, log):
-            expected = expected + 1
+        found = 0
+        for (record, body, texts), end in zip(kept, ends, strict=False):
             position = record % rows.SPAN
             self._uses.update(rows.split_addresses(texts))
             try:
-                event = self._packer.unpack(body, self._fetch_text)
+                events = self._packer.unpack(body, self._fetch_text)
             except CorruptError as error:
-                unread.add(position)
+                unread.update(range(position, position + end - record))
+                found += end - record
                 yield self._make_finding(position, str(error), lost=True)
                 continue
-            if isinstance(event, TurnAdded | TurnAmended):
-                turns[position] = event.turn.index
-        if expected != records:
-            yield self._make_finding(0, f"has {expected} records, not {records}", lost=expected < records)
+            found += len(events)
+            for number, event in enumerate(events, start=position):
+                if isinstance(event, TurnAdded | TurnAmended):
+                    turns[number] = event.turn.index
+        if found != records:
+            yield self._make_finding(0, f"has {found} records, not {records}", lost=found < records)
         yield from self._check_turn_list(turns, unread)
 
     def _check_turn_list(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from elision.stores.store_errors import closed_store_error
 _T = TypeVar("_T")
 
 #: The version of the schema, in the file's `user_version`: one migration a step.
-VERSION: Final = 3
+VERSION: Final = 4
 #: "Lacn": whose file it is, in its header.
 APPLICATION: Final = 0x4C61636E
 #: Seconds that a writer waits for another one.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from elision.errors import CorruptError, StoreError
+from elision.errors import CorruptError, StoreError, UnknownHandle
 from elision.stores import sqlite_rows as rows
 from elision.stores import sqlite_search
-from elision.stores.packing import extract_turn, get_packer
+from elision.stores.batch_ids import recognize_append
+from elision.stores.packing import PackedRecords, extract_turn, get_packer
 from elision.stores.sqlite_file import SqliteFile
 from elision.stores.store_errors import missing_session_error
 from elision.trajectory.events import Event
@@ -35,26 +36,57 @@ class SqliteRecords:
             chunk = self._read_chunk(session, start, min(start + _CHUNK - 1, last))
             yield from (event for _, event in chunk)
 
+    def read_events(self, connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, Event]]:
+        """Yield those of the records first ... last that are there, each with its id. Raises CorruptError."""
+        for start, body in connection.execute(rows.ROWS, (first, last)).fetchall():
+            for record, event in enumerate(self._unpack(connection, body), start):
+                if first <= record <= last:
+                    yield record, event
+
     def read_turn(self, connection: sqlite3.Connection, record: int) -> Turn:
         """Return the turn that a record adds or amends. Raises CorruptError."""
-        row = connection.execute(rows.BODY, (record,)).fetchone()
-        if row is None:
+        start, body = connection.execute(rows.ROW, (record,)).fetchone() or (0, b"")
+        if rows.session_of_record(start) != rows.session_of_record(record):
             raise self._file.make_corrupt_error(f"record {record % rows.SPAN} of a session is missing")
-        event = self.unpack_event(connection, row[0])
+        (event,) = self._unpack(connection, body, record - start)
         try:
             return extract_turn(event)
         except CorruptError as error:
             raise self._file.make_corrupt_error(str(error)) from error
 
-    def unpack_event(self, connection: sqlite3.Connection, body: bytes) -> Event:
-        """Return the event of a record. Raises CorruptError, StoreError."""
+    def has_append(
+        self, connection: sqlite3.Connection, session: str, events: Sequence[Event], after: int, batch: bytes
+    ) -> bool:
+        """Return whether the append `batch` wrote `events` after record `after`.
+
+        Raises StoreError if it wrote others.
+        """
+        if not batch or after < 0:
+            return False
+        try:
+            first = rows.record_id(rows.find_session(connection, session)[0], after + 1)
+        except UnknownHandle:
+            return False
+        (mark,) = connection.execute(rows.MARK, (first,)).fetchone() or (None,)
+
+        def read_stored() -> list[Event]:
+            return [event for _, event in self.read_events(connection, first, first + len(events) - 1)]
+
+        return recognize_append(session, batch, mark, events, read_stored)
+
+    def split_row(self, connection: sqlite3.Connection, body: bytes, count: int) -> PackedRecords:
+        """Return the first `count` records of a row, packed. Raises CorruptError."""
+        return get_packer().pack(*self._unpack(connection, body)[:count])
+
+    def _unpack(self, connection: sqlite3.Connection, body: bytes, only: int | None = None) -> list[Event]:
+        """Return the events of a row, or one of them. Raises CorruptError, StoreError."""
 
         def fetch(address: bytes) -> bytes:
             text: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
             return text
 
         try:
-            return get_packer().unpack(body, fetch)
+            return get_packer().unpack(body, fetch, only)
         except CorruptError as error:
             raise self._file.make_corrupt_error(str(error)) from error
         except StoreError as error:
@@ -89,9 +121,9 @@ class SqliteRecords:
     def _read_chunk(self, session: str, first: int, last: int) -> list[tuple[int, Event]]:
         """Return the records first ... last, each with its id."""
         with self._file.read_transaction() as connection:
-            bodies = connection.execute(rows.BODIES, (first, last)).fetchall()
-            if len(bodies) <= last - first:
+            found = list(self.read_events(connection, first, last))
+            if len(found) <= last - first:
                 if rows.find_session(connection, session)[0] != rows.session_of_record(first):
                     raise missing_session_error(session)
                 raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
-            return [(record, self.unpack_event(connection, body)) for record, body in bodies]
+            return found

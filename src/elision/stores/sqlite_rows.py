@@ -1,7 +1,8 @@
 """The rows of a SQLite store: every statement but the search index's, within a transaction that is open.
 
-Records are the packed bytes of `packing`; large texts are kept once, with a count of their uses, and go with the last
-of them. A record's id is its session's times 2^32 plus its number, so a log is one run of one table. Keys are bytes:
+A row has the records of one append as `packing` packs them, or some of a large one; a row of an older file has one.
+Large texts are kept once, with a count of their uses, and go with the last of them. A record's id is its session's
+times 2^32 plus its number, and a row's that of its first record, so a log is one run of one table. Keys are bytes:
 SQLite's own text ends at a NUL in places, and has no lone surrogates.
 """
 
@@ -13,8 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from elision.stores import sqlite_search, sqlite_transcripts
-from elision.stores.batch_ids import pack_batch_mark, recognize_append
-from elision.stores.packing import Blob, PackedEvent, hash_text
+from elision.stores.batch_ids import pack_batch_mark
+from elision.stores.packing import Blob, PackedRecords, hash_text
 from elision.stores.store import NewSession, SessionInfo
 from elision.stores.store_errors import (
     missing_session_error,
@@ -47,10 +48,16 @@ FOOTPRINT: Final = """
       (SELECT count(*) FROM (SELECT DISTINCT session, turn FROM turns)), (SELECT count(*) FROM texts)
     FROM sessions"""
 
-_RECORD: Final = "INSERT INTO records (id, body, texts, raw_bytes, batch) VALUES (?, ?, ?, ?, ?)"
-_MARK: Final = "SELECT batch FROM records WHERE id = ?"
-BODY: Final = "SELECT body FROM records WHERE id = ?"
-BODIES: Final = "SELECT id, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
+_WRITE_ROW: Final = """
+    INSERT INTO records (id, body, texts, raw_bytes, batch)
+    SELECT (id << 32) + ?, ?, ?, ?, ? FROM sessions WHERE key = ?"""
+MARK: Final = "SELECT batch FROM records WHERE id = ?"
+#: The row that has a record, if the record is there, and those from it on.
+ROW: Final = "SELECT id, body FROM records WHERE id <= ? ORDER BY id DESC LIMIT 1"
+ROWS: Final = """
+    SELECT id, body FROM records
+    WHERE id BETWEEN (SELECT max(id) FROM records WHERE id <= ?) AND ? ORDER BY id"""
+_NEXT_ROW: Final = "SELECT min(id) FROM records WHERE id > ?"
 _COPY_RECORDS: Final = """
     INSERT INTO records (id, body, texts, raw_bytes)
     SELECT id + ?, body, texts, raw_bytes FROM records WHERE id BETWEEN ? AND ?"""
@@ -93,25 +100,40 @@ def find_session(connection: sqlite3.Connection, key: str) -> tuple[int, int, in
     return found
 
 
-def create_session(connection: sqlite3.Connection, session: NewSession) -> None:
+def create_session(
+    connection: sqlite3.Connection, session: NewSession, split_row: Callable[[bytes, int], PackedRecords]
+) -> None:
+    """Begin a session with a copy of what it shares.
+
+    split_row: returns the first so many records of a row, from its body. Raises ConflictError, UnknownHandle.
+    """
     if connection.execute(_FOUND, (encode_key(session.key),)).fetchone():
         raise session_exists_error(session)
-    parent = 0
-    if session.shared:
-        parent, records, _ = find_session(connection, session.parent)
-        if session.shared > records:
-            raise short_parent_error(session, records)
-    shared = (record_id(parent, 1), record_id(parent, session.shared))
-    raw_bytes = connection.execute(_RAW_BYTES, shared).fetchone()[0]
+    names = list(map(encode_key, (session.key, session.family, session.parent)))
+    row = (*names, session.relation, session.at, session.at, session.shared)
+    if not session.shared:
+        connection.execute(_CREATE, (*row, 0, 0))
+        return
+    parent, records, _ = find_session(connection, session.parent)
+    if session.shared > records:
+        raise short_parent_error(session, records)
+    first = record_id(parent, 1)
+    last = record_id(parent, session.shared)
+    cut = None
+    (after,) = connection.execute(_NEXT_ROW, (last,)).fetchone()
+    if session.shared < records and after != last + 1:
+        start, body = connection.execute(ROW, (last,)).fetchone()
+        cut = split_row(body, last + 1 - start)
+        last = start - 1
+    raw_bytes = connection.execute(_RAW_BYTES, (first, last)).fetchone()[0] + (cut.size if cut else 0)
     turns = connection.execute(_NEWEST_TURN, (parent, session.shared)).fetchone()[0]
-    names = map(encode_key, (session.key, session.family, session.parent))
-    row = (*names, session.relation, session.at, session.at, session.shared, turns, raw_bytes)
-    new = connection.execute(_CREATE, row).lastrowid or 0
-    if session.shared:
-        connection.execute(_COPY_RECORDS, (record_id(new, 0) - record_id(parent, 0), *shared))
-        connection.execute(_COPY_TURNS, (new, parent, session.shared))
-        uses = _count_uses(connection, *shared)
-        connection.executemany(_USE, [(count, address) for address, count in uses.items()])
+    new = connection.execute(_CREATE, (*row, turns, raw_bytes)).lastrowid or 0
+    connection.execute(_COPY_RECORDS, (record_id(new, 0) - record_id(parent, 0), first, last))
+    uses = _count_uses(connection, first, last)
+    connection.executemany(_USE, [(count, address) for address, count in uses.items()])
+    if cut:
+        _write_row(connection, names[0], last + 1 - record_id(parent, 0), cut, None)
+    connection.execute(_COPY_TURNS, (new, parent, session.shared))
 
 
 def delete_session(connection: sqlite3.Connection, key: str) -> None:
@@ -166,50 +188,26 @@ def parse_session_row(row: Sequence[Any]) -> SessionInfo:
 
 
 def append_records(
-    connection: sqlite3.Connection, key: str, packed: Sequence[PackedEvent], after: int, at: float, batch: bytes
+    connection: sqlite3.Connection, key: str, packed: Sequence[PackedRecords], after: int, at: float, batch: bytes
 ) -> None:
     """Write records after record `after`. Raises UnknownHandle, ConflictError.
 
     batch: id of the append, b"" for none.
     """
-    newest = max(record.turn for record in packed)
-    raw_bytes = sum(record.size for record in packed)
-    done = connection.execute(_ADVANCE, (len(packed), newest, raw_bytes, at, encode_key(key), after))
-    session, records, _ = find_session(connection, key)
-    if not done.rowcount:
-        raise stale_writer_error(key, records, after)
-    mark = pack_batch_mark(batch, len(packed)) or None
-    for position, record in enumerate(packed, start=after + 1):
-        _write_record(connection, session, position, record, mark)
+    name = encode_key(key)
+    added = sum(row.records for row in packed)
+    newest = max((turn for row in packed for _, turn, _ in row.turns), default=0)
+    raw_bytes = sum(row.size for row in packed)
+    if not connection.execute(_ADVANCE, (added, newest, raw_bytes, at, name, after)).rowcount:
+        raise stale_writer_error(key, find_session(connection, key)[1], after)
+    mark = pack_batch_mark(batch, added) or None
+    position = after + 1
+    for row in packed:
+        session = _write_row(connection, name, position, row, mark)
+        turns = [(session, turn, position + number, _shorten_node(node)) for number, turn, node in row.turns]
+        connection.executemany(_TURN, turns)
+        position += row.records
         mark = None
-
-
-def has_append(
-    connection: sqlite3.Connection,
-    key: str,
-    packed: Sequence[PackedEvent],
-    after: int,
-    batch: bytes,
-    decompress: Callable[[bytes], bytes],
-) -> bool:
-    """Return whether the append `batch` wrote these records after record `after`.
-
-    Raises StoreError if it wrote others.
-    """
-    found = connection.execute(_FOUND, (encode_key(key),)).fetchone()
-    if found is None or after < 0:
-        return False
-    first = record_id(found[0], after + 1)
-    row = connection.execute(_MARK, (first,)).fetchone()
-    if row is None:
-        return False
-
-    def read_bodies() -> list[bytes]:
-        bodies = connection.execute(BODIES, (first, first + len(packed) - 1))
-        return [decompress(body) for _, body in bodies]
-
-    given = [decompress(record.body) for record in packed]
-    return recognize_append(key, batch, row[0], given, read_bodies)
 
 
 def list_turn_records(connection: sqlite3.Connection, session: int, first: int, last: int | None) -> list[int]:
@@ -235,15 +233,15 @@ def iterate_newest_turns(
             yield record
 
 
-def _write_record(
-    connection: sqlite3.Connection, session: int, position: int, record: PackedEvent, mark: bytes | None
-) -> None:
-    for blob in record.blobs:
+def _write_row(
+    connection: sqlite3.Connection, key: bytes, position: int, row: PackedRecords, mark: bytes | None
+) -> int:
+    """Write records of a session from number `position` on; return the session's id."""
+    for blob in row.blobs:
         _keep_text(connection, blob)
-    texts = b"".join(blob.address for blob in record.blobs) or None
-    connection.execute(_RECORD, (record_id(session, position), record.body, texts, record.size, mark))
-    if record.turn:
-        connection.execute(_TURN, (session, record.turn, position, _shorten_node(record.node)))
+    texts = b"".join([blob.address for blob in row.blobs]) or None
+    written = connection.execute(_WRITE_ROW, (position, row.body, texts, row.size, mark, key))
+    return session_of_record(written.lastrowid or 0)
 
 
 def _keep_text(connection: sqlite3.Connection, blob: Blob) -> None:

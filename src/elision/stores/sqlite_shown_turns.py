@@ -36,8 +36,8 @@ class ShownTurns:
                 yield from enumerate(events, start=after + 1)
                 return
             span = rows.record_id(id, shown + 1), rows.record_id(id, records)
-            for record, body in connection.execute(rows.BODIES, span):
-                yield record - rows.record_id(id, 0), self._records.unpack_event(connection, body)
+            for record, event in self._records.read_events(connection, *span):
+                yield record - rows.record_id(id, 0), event
 
         sqlite_transcripts.show_records(connection, id, session, records, read_events, after=after, at=at)
 

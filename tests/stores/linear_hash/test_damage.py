@@ -206,7 +206,7 @@ def test_a_repair_keeps_what_can_be_read(folder: Path, seed: int) -> None:
 def test_a_lost_text_is_noted(tmp_path: Path) -> None:
     """A session that refers to a damaged record of another one keeps its turns."""
     store = LinearHashStore(tmp_path)
-    text = Random(1).randbytes(2_000).hex()
+    text = Random(1).randbytes(4_000).hex()
     begin_session(store, "a", add_turn(1, text))
     begin_session(store, "b", add_turn(1, text), add_turn(2, "more"))
     store.close()

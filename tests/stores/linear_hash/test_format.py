@@ -15,7 +15,7 @@ from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.packing import hash_text
 from tests.stores.session_logs import add_turn, new_session
 
-TEXT = Random(1).randbytes(1_000).hex()
+TEXT = "line of output\n" * 400
 
 
 def write_store(folder: Path) -> tuple[bytes, bytes]:

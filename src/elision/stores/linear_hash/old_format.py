@@ -90,7 +90,8 @@ class OldStore:
 
     def unpack_event(self, body: bytes) -> Event:
         """Return the event of a record. Raises CorruptError."""
-        return self._packer.unpack(body, self._read_text)
+        (event,) = self._packer.unpack(body, self._read_text)
+        return event
 
     def _read_text(self, address: bytes) -> bytes:
         record = self.records.get(b"b" + address)

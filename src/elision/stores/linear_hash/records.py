@@ -11,14 +11,14 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import zstandard
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
-from elision.stores.packing import decode_json, encode_json, restore_texts, split_texts
+from elision.stores.packing import decode_json, restore_texts, split_event
 from elision.trajectory.event_json import check_version
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Key
@@ -86,7 +86,7 @@ class RecordHeader(NamedTuple):
 class DraftRecord:
     """An event before it has a place.
 
-    texts: its large texts. mark: of the append that it begins, b"" for none. raw_bytes: before packing.
+    texts: its large texts. mark: of the append that it begins, b"" for none. raw_bytes: of its JSON with the texts.
     """
 
     value: bytes
@@ -95,10 +95,7 @@ class DraftRecord:
     node: bytes = b""
     masks: tuple[tuple[int, int], ...] = ()
     mark: bytes = b""
-    raw_bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.raw_bytes = len(self.value) + sum(map(len, self.texts))
+    raw_bytes: int = 0
 
 
 def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
@@ -110,12 +107,10 @@ def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
 
     def number_text(data: bytes) -> str:
         texts.append(data)
-        # As long as the address of any text in other stores: sizes before packing are the same in all of them.
         return f"{len(texts) - 1:064d}"
 
-    value, _ = split_texts(event, number_text)
-    draft = DraftRecord(encode_json(value), texts)
-    check_number(draft.raw_bytes, "an event of this many bytes:")
+    split = split_event(event, number_text)
+    draft = DraftRecord(split.body, texts, raw_bytes=check_number(split.size, "an event of this many bytes:"))
     if isinstance(event, TurnAdded | TurnAmended):
         draft.turn = check_number(event.turn.index, "turn")
         if event.node:
@@ -219,7 +214,7 @@ class RecordPacker:
         """Return the draft that `pack_event` was given. read_text: a large text by its place. Raises CorruptError."""
         value, texts = self._split_payload(header, data)
         whole = [read_text(text) if isinstance(text, int) else text for text in texts]
-        return DraftRecord(value, whole, header.turn, header.node, header.masks, header.mark)
+        return DraftRecord(value, whole, header.turn, header.node, header.masks, header.mark, header.raw_bytes)
 
     def unpack_value(self, header: RecordHeader, data: bytes, read_text: Callable[[int], bytes]) -> dict[str, Any]:
         """Return the event of a record as JSON, with its texts.

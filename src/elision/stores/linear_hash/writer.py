@@ -71,7 +71,7 @@ class Writer:
         drafts = self._draft_events(events, new.family, batch)
         known = self.log.catalogue.by_key.get(new.key)
         if known is not None:
-            if self._has_append(known, drafts, new.shared, batch):
+            if self._has_append(known, events, new.shared, batch):
                 return new.shared + len(drafts)
             raise session_exists_error(new)
         parent = 0
@@ -99,7 +99,7 @@ class Writer:
         session = self.log.find_session(key)
         drafts = self._draft_events(events, session.family, batch)
         if session.records != after:
-            if self._has_append(session, drafts, after, batch):
+            if self._has_append(session, events, after, batch):
                 return after + len(drafts)
             raise stale_writer_error(key, session.records, after)
         if not drafts:
@@ -185,22 +185,20 @@ class Writer:
             drafts[0].mark = pack_batch_mark(batch, len(drafts))
         return drafts
 
-    def _has_append(self, session: SessionState, drafts: Sequence[DraftRecord], after: int, batch: bytes) -> bool:
-        """Return whether the append `batch` wrote `drafts` after record `after`.
+    def _has_append(self, session: SessionState, events: Sequence[Event], after: int, batch: bytes) -> bool:
+        """Return whether the append `batch` wrote `events` after record `after`.
 
         Raises StoreError if it wrote others.
         """
         mark = b""
         if batch and 0 <= after < session.records:
             mark = self.log.read_batch_mark(session, after + 1)
-        given = [(draft.value, list(draft.texts)) for draft in drafts]
 
-        def read_drafts() -> list[tuple[bytes, list[bytes]]]:
-            last = min(after + len(drafts), session.records)
-            found = [self.log.read_draft(session, number) for number in range(after + 1, last + 1)]
-            return [(draft.value, list(draft.texts)) for draft, _ in found]
+        def read_stored() -> list[Event]:
+            numbers = range(after + 1, after + len(events) + 1)
+            return [self.log.view.read_event(self.log.find_record(session, number)) for number in numbers]
 
-        return recognize_append(session.key, batch, mark, given, read_drafts)
+        return recognize_append(session.key, batch, mark, events, read_stored)
 
     def _add_events(self, session: SessionState, drafts: Sequence[DraftRecord], at: float) -> None:
         for number, draft in enumerate(drafts, start=session.records + 1):

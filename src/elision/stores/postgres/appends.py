@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from elision.errors import StoreError
 from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
-from elision.stores.packing import Blob, PackedEvent, get_packer
+from elision.stores.packing import Blob, PackedRecords, get_packer
 from elision.stores.postgres.connection import Cursor
 from elision.stores.postgres.readable_tables import find_words_apart, list_changes
+from elision.stores.postgres.record_batches import read_records
 from elision.stores.postgres.statements import find_statement
 from elision.stores.postgres.text_escapes import escape_name
 from elision.trajectory.events import Event
@@ -25,7 +26,7 @@ class PostgresAppend:
 
     session: str
     events: Sequence[Event]
-    packed: Sequence[PackedEvent]
+    packed: Sequence[PackedRecords]
     after: int
     at: float
     token: uuid.UUID
@@ -59,7 +60,7 @@ def write_append(cursor: Cursor, append: PostgresAppend, place: str, *, shows_wh
         "after": append.after,
         "added": len(append.packed),
         "at": append.at,
-        "turn": max(record.turn for record in append.packed),
+        "turn": max((turn for record in append.packed for _, turn, _ in record.turns), default=0),
         "size": sum(record.size for record in append.packed),
     }
     row = cursor.execute(find_statement("claim"), claim).fetchone()
@@ -75,22 +76,18 @@ def has_append(cursor: Cursor, append: PostgresAppend) -> bool:
 
     Raises StoreError if it wrote other records.
     """
-    if not append.packed:
+    place = {"session": escape_name(append.session), "after": append.after, "token": append.token}
+    row = cursor.execute(find_statement("claimed"), place).fetchone()
+    if row is None:
         return False
-    place = {
-        "session": escape_name(append.session),
-        "after": append.after,
-        "added": len(append.packed),
-        "token": append.token,
-    }
-    rows = cursor.execute(find_statement("claimed"), place).fetchall()
-    if not rows or rows[0][0] != append.after + 1:
-        return False
+    session, records = row
+    positions = range(append.after + 1, append.length + 1)
+
+    def read_stored() -> list[Event]:
+        return [event for _, event in read_records(cursor, session, positions).unpack_events(get_packer())]
+
     batch = append.token.bytes
-    decompress = get_packer().decompress
-    given = [decompress(record.body) for record in append.packed]
-    stored = [decompress(body) for _, body in rows]
-    return recognize_append(append.session, batch, pack_batch_mark(batch, len(rows)), given, lambda: stored)
+    return recognize_append(append.session, batch, pack_batch_mark(batch, records), append.events, read_stored)
 
 
 def _write_records(cursor: Cursor, session: int, append: PostgresAppend, *, shows_whole: bool) -> None:
@@ -103,14 +100,16 @@ def _write_records(cursor: Cursor, session: int, append: PostgresAppend, *, show
     pairs = zip(append.events, append.packed, strict=True)
     for position, (event, record) in enumerate(pairs, start=append.after + 1):
         addresses = [blob.address for blob in record.blobs]
-        row = (session, position, record.kind, record.turn, record.size, append.token, addresses, record.body)
-        cursor.execute(find_statement("add_record"), row)
+        turn = record.turns[0][1] if record.turns else 0
+        added = len(append.packed) if position == append.after + 1 else None
+        row = (event.__struct_config__.tag, turn, record.size, append.token, addresses, record.body, added)
+        cursor.execute(find_statement("add_record"), (session, position, *row))
         changes = list_changes(event, session=session, record=position, at=append.at, shows_whole=shows_whole)
         for change in changes:
             cursor.execute(find_statement(change.statement), change.parameters)
 
 
-def _collect_texts(events: Sequence[Event], packed: Sequence[PackedEvent]) -> list[tuple[Blob, str]]:
+def _collect_texts(events: Sequence[Event], packed: Sequence[PackedRecords]) -> list[tuple[Blob, str]]:
     """Return each large text once, with its words.
 
     All writers take them in one order, so that no two of them wait for each other.

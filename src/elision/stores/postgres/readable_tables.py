@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elision.stores.excerpts import split_words
-from elision.stores.packing import LARGE, hash_text
+from elision.stores.packing import LARGE_IN_TURN, hash_text
 from elision.stores.postgres.text_escapes import escape_name
 from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.assistant_text import join_argument_text
@@ -185,7 +185,7 @@ def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:
 
 def _list_words(inside: Sequence[str], parts: Content) -> dict[str, Any]:
     """Return the words of texts within the record, and the addresses of the other texts."""
-    small = (text for text in _list_texts(parts) if len(text) < LARGE)
+    small = (text for text in _list_texts(parts) if len(text) < LARGE_IN_TURN)
     return {"words": join_words(*inside, *small), "texts": [_hash_text(text) for text in _list_large_texts(parts)]}
 
 
@@ -194,7 +194,7 @@ def _list_texts(content: Content) -> Iterator[str]:
 
 
 def _list_large_texts(content: Content) -> Iterator[str]:
-    return (text for text in _list_texts(content) if len(text) >= LARGE)
+    return (text for text in _list_texts(content) if len(text) >= LARGE_IN_TURN)
 
 
 def _hash_text(text: str) -> bytes:

@@ -26,7 +26,8 @@ class RecordBatch:
     def unpack_events(self, packer: Packer) -> Iterator[tuple[int, Event]]:
         """Raises CorruptError."""
         for position, body in self.bodies:
-            yield position, packer.unpack(body, self.texts.__getitem__)
+            (event,) = packer.unpack(body, self.texts.__getitem__)
+            yield position, event
 
 
 def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> RecordBatch:

@@ -14,6 +14,7 @@ MIGRATIONS = (
     "postgres_0002_observations.sql",
     "postgres_0003_gateways.sql",
     "postgres_0004_transcripts.sql",
+    "postgres_0005_appends.sql",
 )
 FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)

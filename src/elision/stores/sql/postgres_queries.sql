@@ -139,10 +139,13 @@ where session = %(session)s and records = %(after)s
 returning id, current_setting('synchronous_commit')
 
 -- name: claimed
-select position, body from agent_context_log
+select session_id, coalesce(added, (
+    select count(*) from agent_context_log as own
+    where own.session_id = log.session_id and own.token = log.token and own.position >= log.position
+))
+from agent_context_log as log
 where session_id = (select id from agent_context_sessions where session = %(session)s)
-    and position > %(after)s and position <= %(after)s + %(added)s + 1 and token = %(token)s
-order by position
+    and position = %(after)s::bigint + 1 and token = %(token)s
 
 -- name: add_text
 insert into agent_context_texts (address, size, packed, words) values (%s, %s, %s, %s) on conflict do nothing
@@ -154,8 +157,8 @@ update agent_context_texts set words = %s where address = %s and words = ''
 insert into agent_context_uses (address, session_id) values (%s, %s) on conflict do nothing
 
 -- name: add_record
-insert into agent_context_log (session_id, position, kind, turn, size, token, texts, body)
-values (%s, %s, %s, %s, %s, %s, %s, %s)
+insert into agent_context_log (session_id, position, kind, turn, size, token, texts, body, added)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: put_turn
 insert into agent_context_turns (

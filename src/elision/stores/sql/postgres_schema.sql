@@ -45,6 +45,7 @@ create table agent_context_log (
     token uuid not null,
     texts bytea[] not null,
     body bytea not null,
+    added bigint,
     primary key (session_id, position)
 );
 alter table agent_context_log alter column body set storage external;

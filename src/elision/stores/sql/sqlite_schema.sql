@@ -1,4 +1,4 @@
--- The schema of version 3: what a new file gets, and what all migrations of an older one lead to.
+-- The schema of version 4: what a new file gets, and what all migrations of an older one lead to.
 
 CREATE TABLE sessions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- never given out twice: the search index may still hold words of a deleted one
@@ -14,14 +14,15 @@ CREATE TABLE sessions (
   indexed INTEGER NOT NULL DEFAULT 0    -- leading records that the search index covers
 );
 
-CREATE INDEX sessions_by_family ON sessions (family, changed);
+CREATE INDEX sessions_by_family ON sessions (family);
 
+-- A row has one or more records of one append, those up to the next row.
 CREATE TABLE records (
-  id INTEGER PRIMARY KEY,               -- session * 2^32 + number (1, 2, ...)
+  id INTEGER PRIMARY KEY,               -- of the first: session * 2^32 + number (1, 2, ...)
   body BLOB NOT NULL,
-  texts BLOB,                           -- addresses of its large texts, 32 bytes each
+  texts BLOB,                           -- addresses of their large texts, 32 bytes each
   raw_bytes INTEGER NOT NULL,
-  batch BLOB                            -- of the first record of an append with an id: the id, and how many records
+  batch BLOB                            -- of the first row of an append with an id: the id, and how many records
 );
 
 -- Every form that a turn ever had; the one with the greatest number is the turn.
