@@ -30,8 +30,9 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     now = time.time()
     with closing(open_store("sqlite:///elision.db")) as opened:
-        begin_session(opened, "old", add_turn(1, "x" * 4_000), at=now - 100 * 86_400)
-        begin_session(opened, "run", add_turn(1, SECRET, said="look"), add_turn(2, "y" * 9_000), at=now - 86_400 * 2)
+        begin_session(opened, "old", add_turn(1, "x" * 5_000), at=now - 100 * 86_400)
+        begin_session(opened, "run", add_turn(1, SECRET, said="look"), at=now - 86_400 * 2)
+        opened.append("run", (add_turn(2, "y" * 9_000),), after=1, at=now - 86_400 * 2)
         begin_session(opened, "odd\x1b[31m\nkey", at=now - 7_200)
         opened.create(new_session("fork", parent="run", shared=1, at=now - 60))
     return "sqlite:///elision.db"
