@@ -6,7 +6,6 @@ import json
 import struct
 import zlib
 from pathlib import Path
-from random import Random
 
 from elision.stores.linear_hash.bucket_pages import PAGE
 from elision.stores.linear_hash.keys import KeyMaker
