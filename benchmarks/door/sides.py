@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import socket
@@ -50,6 +51,8 @@ class Sides:
         self.upstream = ""
 
     def __enter__(self) -> Sides:
+        # An installed package is compiled: its start costs no more than that.
+        compileall.compile_dir(ROOT / "src" / "elision", quiet=2)
         self.upstream = f"http://127.0.0.1:{self._instant('provider').address[1]}"
         return self
 

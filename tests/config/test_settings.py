@@ -74,7 +74,7 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
     """They can be handed to one as they are; defaults are the same, but that a service keeps its sessions in a file."""
     options = of(tmp_path).options()
     mine, theirs = Options(**options), Options()
-    assert mine.build_strategy() == theirs.build_strategy()
+    assert mine.effective_strategy == theirs.effective_strategy
     differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
     assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
     assert theirs.guards in (None, mine.guards)

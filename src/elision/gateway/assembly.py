@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
@@ -16,12 +17,17 @@ from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.manager import ContextManager
+from elision.manager.context_options import Options
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.capabilities import find_capabilities
 from elision.stores.store import Store
+from elision.summarizers.factory import make_summarizer
 
 _log: Final = logging.getLogger("elision.gateway")
+
+#: APIs with models whose checked options are kept. Clients may name any model.
+MAX_CACHED_OPTIONS: Final = 64
 
 OfferTime: TypeAlias = Literal["first", "start", "never"]
 
@@ -37,27 +43,35 @@ def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferT
 
 def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFactory:
     """Return a factory of context managers over `store`, as the settings say."""
+    library = settings.library
 
-    def make(name: str, family: str, api: Api, model: str) -> ContextManager:
-        return ContextManager.from_settings(
-            settings.library,
-            os.environ,
-            store=store,
-            session=name,
-            # What is only tried is never gone on with by what is done.
-            family=f"{SHADOW_PREFIX}{family}" if settings.shadow else family,
-            dialect=api,
-            model=model or settings.library.model or "",
-            write_behind=True,
-            background=True,
-            shadow=settings.shadow,
-            over_budget="send",
-            offer=choose_offer_time(settings, api, model),
+    @lru_cache(MAX_CACHED_OPTIONS)
+    def check_options(api: Api, model: str) -> Options:
+        """Return what the sessions of one API and model have in common: their strategy is built once."""
+        given: dict[str, Any] = {
+            **library.options(),
+            "summarizer": None,
+            "redaction": library.redaction,
+            "store": store,
+            "dialect": api,
+            "model": model or library.model or "",
+            "write_behind": True,
+            "background": True,
+            "shadow": settings.shadow,
+            "over_budget": "send",
+            "offer": choose_offer_time(settings, api, model),
             # A request from which nothing is hidden goes out as it came.
-            cache_control="gaps" if settings.library.cache_control == "auto" else "client",
-        )
+            "cache_control": "gaps" if library.cache_control == "auto" else "client",
+        }
+        return Options(**given)
 
-    return make
+    def make_context(name: str, family: str, api: Api, model: str) -> ContextManager:
+        writer = make_summarizer(library.summarizer, environment=os.environ, **library.summarizer_options())
+        # What is only tried is never gone on with by what is done.
+        family = f"{SHADOW_PREFIX}{family}" if settings.shadow else family
+        return ContextManager.from_checked(check_options(api, model).for_session(name, family, writer))
+
+    return make_context
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,17 @@ from elision.gateway.request_body import RequestBody, decode_message
 from elision.providers.provider import Api
 from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
 
-_FIELD_NAMES: Final = tuple(b'"%b"' % name.encode() for name in sorted(TAG_FIELDS))
+#: One search for all names: it runs at the speed of a search for one of them.
+_FIELD_NAME: Final = re.compile(b'"(?:%b)"' % b"|".join(re.escape(name).encode() for name in sorted(TAG_FIELDS)))
 #: A letter, dot or underscore that JSON escapes without need: a name may be written so.
 _ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
 
 
 def may_have_tags(raw: bytes) -> bool:
     """Return whether a body, or a message of it, may have tags; False is certain."""
-    return any(name in raw for name in _FIELD_NAMES) or _ESCAPED_NAME_CHARACTER.search(raw) is not None
+    if _FIELD_NAME.search(raw) is not None:
+        return True
+    return b"\\u00" in raw and _ESCAPED_NAME_CHARACTER.search(raw) is not None
 
 
 def remove_body_tags(raw: bytes, api: Api) -> bytes:

@@ -130,6 +130,14 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
         values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(values.pop("strategy"), **values)
 
+    @classmethod
+    def from_checked(cls, options: Options) -> ContextManager:
+        """Return a context manager with options that were checked already."""
+        context = cls.__new__(cls)
+        super().__init__(context, options)
+        context._closed = False
+        return context
+
     def __enter__(self) -> Self:
         return self
 

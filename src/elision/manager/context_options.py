@@ -6,6 +6,7 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
@@ -143,6 +144,8 @@ class Options:
     tokens: str = "o200k"
     redaction: Redaction = DEFAULT
     clock: Callable[[], float] = time.time
+    #: The strategy with everything that refines it.
+    effective_strategy: Strategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, valid, wanted in _CHECKS:
@@ -163,7 +166,16 @@ class Options:
             raise SpecError(
                 f"a strategy is a text such as masking(window=10) or a Strategy, not {type(self.strategy).__name__}"
             )
+        # Frozen, and slots: built once, also where many sessions have the same options.
+        object.__setattr__(self, "effective_strategy", self._build_strategy())
         self._check_room()
+
+    def for_session(self, session: str, family: str, summarizer: SummaryWriter) -> Options:
+        """Return these options for another session. They are not checked again."""
+        made = copy(self)
+        for name, value in (("session", session), ("family", family), ("summarizer", summarizer)):
+            object.__setattr__(made, name, value)
+        return made
 
     def _check_none_is_async(self) -> None:
         """Raise SettingError for an async function: nobody awaits it, and what it returns would count as a yes."""
@@ -177,7 +189,7 @@ class Options:
 
     def _check_room(self) -> None:
         """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
-        strategy = self.build_strategy()
+        strategy = self.effective_strategy
         prices = self.find_prices()
         try:
             strategy.limit_view(prices)
@@ -244,8 +256,8 @@ class Options:
             return f"no prices are known for {self.model[:80]}: {usual}"
         return ""
 
-    def build_strategy(self) -> Strategy:
-        """The strategy with everything that refines it. Raises SpecError."""
+    def _build_strategy(self) -> Strategy:
+        """Return the effective strategy. Raises SpecError."""
         strategy = parse_strategy(self.strategy) if isinstance(self.strategy, str) else self.strategy
         own = (
             (Rule(tool=RECALL_TOOL, after=RECALLED_WINDOW_TURNS), Rule(tool=SEARCH_TOOL, after=RECALLED_WINDOW_TURNS))
@@ -280,6 +292,8 @@ def show_option_signature(constructor: _Constructor) -> _Constructor:
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("self", positional)]
     for option in fields(Options):
+        if not option.init:
+            continue
         default = option.default
         if option.default_factory is not MISSING:
             default = option.default_factory()

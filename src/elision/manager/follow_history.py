@@ -18,6 +18,7 @@ from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History, find_history_end
 from elision.manager.ingest import ingest_turns
+from elision.manager.known_tools import find_known_tools
 from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
@@ -32,8 +33,8 @@ from elision.trajectory.turn import Turn
 from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
 
 #: Tokens of a history above which a call is prepared off the event loop, however little is new: to summarize it, or to
-#: fit it into a budget, is work on all of it.
-LONG_HISTORY_TOKENS: Final = 16_000
+#: fit it into a budget, is work on all of it. Below, that is a few milliseconds, and a change of threads costs as much.
+LONG_HISTORY_TOKENS: Final = 256_000
 
 
 class ShapeMismatch(ElisionError):  # noqa: N818 - reads as what it is at the call site
@@ -151,13 +152,14 @@ class HistoryFollower:
         if self.branch is not None:
             history = self.branch.history
             tokens = self.branch.log.state.raw_track.tokens
-        beside = (request.system, request.tools)
         if history is None:
-            new = [*request.messages, *beside]
+            new = list(request.messages)
         else:
             new = history.select_unseen(request.messages)
-            if history.ingested_head is None or history.ingested_head[1:] != beside:
-                new += beside
+        if history is None or history.ingested_head is None or history.ingested_head[1] != request.system:
+            new.append(request.system)
+        if find_known_tools(request.tools) is None:
+            new.append(request.tools)
         size = estimate_size(LARGE_BYTES, new)
         if size >= LARGE_BYTES:
             return ComputeOn.LARGE_WORKER

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from elision.manager.branch import SessionBranch
 from elision.manager.context_options import Pin
 from elision.manager.history import History
-from elision.manager.recall_tools import list_tools
+from elision.manager.known_tools import read_tools
 from elision.providers.live.client_messages import convert_to_json, copy_structure
 from elision.providers.live.conversation import TurnSources
 from elision.providers.live.pieces import Location
@@ -49,7 +49,8 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     """Set the session's head, unless it is the one that it has."""
     if history.ingested_head == (history.conversation.head, system, tools):
         return
-    history.ingested_head = (list(history.conversation.head), copy_structure(system), copy_structure(tools))
+    known = read_tools(tools)
+    history.ingested_head = (list(history.conversation.head), copy_structure(system), known.copy)
     apart: list[Message] = []
     if system is not None:
         apart = history.dialect.parse_system(convert_to_json(system))
@@ -60,7 +61,7 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     state = branch.log.state
     head = Head(
         messages=(*apart, *messages),
-        tools=tuple(map(convert_to_json, list_tools(tools))),
+        tools=known.json,
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )

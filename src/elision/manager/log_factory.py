@@ -24,7 +24,7 @@ class LogFactory:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.strategy = options.build_strategy()
+        self.strategy = options.effective_strategy
         self.sizer = Sizer(make_counter(options.tokens))
         self.prices = options.find_prices()
         #: A list of its own: the table is a key in a cache, which must not keep the session in memory.
