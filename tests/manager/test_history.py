@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from elision.manager.history import _ALWAYS_COMPARED, _SAMPLE_STRIDE, History
+from elision.manager.history import _ALWAYS_COMPARED, _FIRST_KEPT, _SAMPLE_STRIDE, History
 from elision.providers.detect import detect_provider
+from elision.providers.live.parsed_message import parse_message
 from tests.manager.agents import make_history
 
 
@@ -94,3 +96,30 @@ def _edit_letter(value: Any) -> Any:
         return "~" + value[1:]
     field = next(name for name in ("text", "content", "input") if isinstance(value[0].get(name), str))
     return [{**value[0], field: "~" + value[0][field][1:]}, *value[1:]]
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_of_old_messages_only_the_bytes_are_kept(shape: str) -> None:
+    """The newest and the first are looked at in every call; any other is read again where it is needed."""
+    messages = make_history(shape, 100)
+    dialect = detect_provider(messages, None, None, "").live
+    parsed = [parse_message(dialect, message, 0, json.dumps(message).encode())[0] for message in messages]
+    found = History(dialect, b"seed")
+    for place in range(0, len(parsed), 7):
+        found.extend(parsed[place : place + 7])
+    old = slice(_FIRST_KEPT, -_ALWAYS_COMPARED)
+    assert all(message.kept_json is None for message in parsed[old])
+    assert None not in [message.kept_json for message in [*parsed[:_FIRST_KEPT], *parsed[-_ALWAYS_COMPARED:]]]
+    assert [message.json for message in parsed] == messages
+
+
+def test_a_message_with_a_cache_marker_is_kept_whole() -> None:
+    """Markers are looked for in every call; a text that quotes one is none."""
+    dialect = detect_provider(make_history("anthropic", 1), None, None, "").live
+    marked = {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}
+    for block, is_kept in ((marked, True), ({"type": "text", "text": json.dumps(marked)}, False)):
+        value = {"role": "user", "content": [block]}
+        message, _ = parse_message(dialect, value, 0, json.dumps(value).encode())
+        message.release_json()
+        assert (message.kept_json is not None) == is_kept
+        assert message.json == value

@@ -77,8 +77,8 @@ class Assembler:
         if self._drafts:
             draft = self._drafts[-1]
             if tags:
-                draft.user_tags[len(draft.users)] = tags
-            draft.users.append(message)
+                draft.user_tags = {**draft.user_tags, len(draft.users): tags}
+            draft.users += (message,)
         else:
             self._head.append(message)
 
@@ -194,7 +194,7 @@ class Assembler:
         if not tool:
             names = {action.id: action.name for action in draft.actions}
             tool = names[action_id]
-        draft.results.append(Observation(action_id=action_id, tool=tool, content=content, error=error, tags=tags))
+        draft.results += (Observation(action_id=action_id, tool=tool, content=content, error=error, tags=tags),)
 
     def add_compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
         """Note that the recording agent rewrote its own context here."""

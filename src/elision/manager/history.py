@@ -24,6 +24,8 @@ from elision.trajectory.turn import Message
 
 #: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64
+#: First messages that are looked at in every call, as the newest are: clients mark them for the prompt cache.
+_FIRST_KEPT: Final = 3
 #: Of older ones that are the same objects, one in so many is compared at each call.
 _SAMPLE_STRIDE: Final = 16
 
@@ -142,7 +144,13 @@ class History(Conversation):
             self._snapshots.append(None)
             self._take_snapshot(value, message, place)
             self.conversation.add_pieces(pieces)
+        self._release_old_json(len(self.messages) - len(messages))
         return first
+
+    def _release_old_json(self, before: int) -> None:
+        """Keep only the bytes of messages that are old by now. before: how many there were before."""
+        for place in range(max(_FIRST_KEPT, before - _ALWAYS_COMPARED), len(self.messages) - _ALWAYS_COMPARED):
+            self.messages[place].release_json()
 
     def _note_tags(self, message: ParsedMessage, place: int) -> None:
         if place in self.tagged_places:

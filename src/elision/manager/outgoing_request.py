@@ -13,7 +13,7 @@ from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
 from elision.providers.anthropic.rules import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
-from elision.providers.live.live_renderer import get_entry_json, resolve_entries
+from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
 from elision.providers.shared.capabilities import Capabilities
 from elision.providers.shared.json_reading import Json
 from elision.trajectory.plan import Key, LivePrefix
@@ -78,8 +78,7 @@ def build_request(
     own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
     if mark and history.dialect.takes_breakpoints:
-        read = [get_entry_json(entry, history.messages) for entry in entries]
-        messages = _add_breakpoints(messages, read, incoming, history, view)
+        messages = _add_breakpoints(messages, _collect_kept_json(entries, history), incoming, history, view)
     sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
     if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
@@ -126,11 +125,11 @@ def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
 
 
 def _add_breakpoints(
-    messages: list[Any], read: list[Json], incoming: IncomingRequest, history: History, view: View
+    messages: list[Any], read: list[Any], incoming: IncomingRequest, history: History, view: View
 ) -> list[Any]:
     """Return `messages` with cache breakpoints where the stable prefix ends, within the four that a request may have.
 
-    read: the same messages as JSON, without the trailing ones of the assistant.
+    read: the same messages, without the trailing ones of the assistant, as `choose_breakpoints` takes them.
     """
     request = {
         "messages": [*read, *map(convert_to_json, incoming.tail)],
@@ -150,6 +149,18 @@ def _add_breakpoints(
     for place in places:
         result[place.message] = marked[place.message]
     return result
+
+
+def _collect_kept_json(entries: Sequence[Entry], history: History) -> list[Any]:
+    """Return the messages as JSON; those of which only the bytes are kept, which bear no marks, as they are."""
+    read: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, int):
+            message = history.messages[entry].sent
+            read.append(message.kept_json or message)
+        else:
+            read.append(entry)
+    return read
 
 
 def _request_thinking_drop(sent: OutgoingRequest, incoming: IncomingRequest, model: Capabilities) -> OutgoingRequest:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
@@ -17,6 +18,8 @@ from elision.trajectory.usage import Usage
 TOOL_OUTPUT: Final = "tool_output"
 #: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
 OPENING_TURNS = 3
+#: Most turns have no tags, so they share one mapping.
+_NOTHING: Final[Mapping[Any, frozenset[str]]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -33,11 +36,11 @@ class TurnBuilder:
     usage: Usage | None = None
     at: float | None = None
     model: str = ""
-    results: list[Observation] = field(default_factory=list)
-    users: list[Message] = field(default_factory=list)
+    results: tuple[Observation, ...] = ()
+    users: tuple[Message, ...] = ()
     tags: frozenset[str] = frozenset()
-    call_tags: dict[str, frozenset[str]] = field(default_factory=dict)
-    user_tags: dict[int, frozenset[str]] = field(default_factory=dict)
+    call_tags: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NOTHING)
+    user_tags: Mapping[int, frozenset[str]] = field(default_factory=lambda: _NOTHING)
 
     def build_turn(self, index: int, mode: Literal["tools", "user"]) -> Turn:
         """Return the turn so far. mode: which messages are observations; in "user", the answer to an action is one.
@@ -87,7 +90,7 @@ class TurnBuilder:
 
     def _add_call_tags(self, id: str, tags: frozenset[str]) -> None:
         if tags:
-            self.call_tags[id] = self.call_tags.get(id, frozenset()) | tags
+            self.call_tags = {**self.call_tags, id: self.call_tags.get(id, frozenset()) | tags}
 
     def _find_actions(self) -> tuple[Action, ...]:
         """Return the action in the assistant's text, if there is one."""
@@ -95,7 +98,7 @@ class TurnBuilder:
 
     def _tag_results(self) -> tuple[Observation, ...]:
         if not self.tags and not self.call_tags:
-            return tuple(self.results)
+            return self.results
         nothing: frozenset[str] = frozenset()
         return tuple(
             replace(result, tags=result.tags | self.tags | self.call_tags.get(result.action_id, nothing))

@@ -22,6 +22,7 @@ from elision.providers.anthropic.rules import (
     find_breakpoints,
     has_automatic_breakpoint,
 )
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
 from elision.providers.shared.violation import list_objects
 
@@ -51,6 +52,7 @@ class BreakpointPlace:
 def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[BreakpointPlace]:
     """Choose where to set breakpoints in `request`, most important first, the ones in between last.
 
+    request: a body; a message of it that bears no mark may be a `ParsedMessage`, which is read where it is needed.
     wanted: (message, block) after which a prefix should be kept, most important first. A block that can bear no mark
         (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
         nothing.
@@ -75,7 +77,7 @@ def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace
     """Return `request` with breakpoints at `places`. Every message that gets none is the same object."""
     messages = list(request.get("messages") or ())
     for place in places:
-        message = messages[place.message]
+        message = _read_message(messages[place.message])
         content = message["content"]
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
@@ -93,7 +95,7 @@ _END: Final = (sys.maxsize, sys.maxsize)
 def _walk_back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tuple[tuple[int, int], bool]]:
     """Yield (place, whether it may bear a mark) of every block from `place` back to the beginning."""
     for number in range(min(place[0], len(messages) - 1), -1, -1):
-        message = mapping_in(messages[number])
+        message = _read_message(messages[number])
         content = message.get("content")
         if isinstance(content, str):
             parts = [(0, {"type": "text", "text": content})]
@@ -104,6 +106,10 @@ def _walk_back(messages: Sequence[Any], place: tuple[int, int]) -> Iterator[tupl
         for at, part in reversed(parts):
             if (number, at) <= place:
                 yield (number, at), whose and _can_bear_breakpoint(part)
+
+
+def _read_message(message: object) -> Json:
+    return message.json if isinstance(message, ParsedMessage) else mapping_in(message)
 
 
 def _can_bear_breakpoint(part: Json) -> bool:

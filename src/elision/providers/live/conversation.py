@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from elision.providers.live.pieces import Location, Piece
@@ -16,8 +17,7 @@ from elision.trajectory.turn_builder import OPENING_TURNS, TurnBuilder, find_ope
 from elision.trajectory.usage import Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSources:
+class TurnSources(msgspec.Struct, frozen=True, kw_only=True):
     """Where the parts of a turn are in the client's messages."""
 
     assistant: tuple[Location, ...]
@@ -33,7 +33,7 @@ class _GrowingTurn:
     draft: TurnBuilder = field(default_factory=TurnBuilder)
     assistant: tuple[Location, ...] = ()
     results: tuple[Location, ...] = ()
-    users: list[Location] = field(default_factory=list)
+    users: tuple[Location, ...] = ()
     #: Ids given to calls that came without one, in order: results without an id answer them.
     unnamed: tuple[str, ...] = ()
 
@@ -115,10 +115,10 @@ class LiveConversation:
         by_tools = [each for each in turn.observations if each.role == "tool"]
         by_user = [each for each in turn.observations if each.role == "user"]
         known_users = len(by_user) + len(turn.interjections)
-        draft.results = [
+        draft.results = tuple(
             replace(result, tags=by_tools[place].tags if place < len(by_tools) else result.tags)
             for place, result in enumerate(draft.results)
-        ]
+        )
         answered = {each.action_id for each in by_tools}
         nothing: frozenset[str] = frozenset()
         draft.call_tags = {
@@ -200,14 +200,14 @@ class LiveConversation:
         if action is None or any(known.action_id == id for known in live.draft.results):
             self._add_stray_result(piece)
             return
-        live.draft.results.append(
+        live.draft.results += (
             Observation(
                 action_id=id,
                 tool=result.tool or action.name,
                 content=result.content,
                 error=result.error,
                 tags=result.tags | piece.tags,
-            )
+            ),
         )
         live.results += (piece.location,)
 
@@ -223,9 +223,9 @@ class LiveConversation:
             draft = self._growing[-1].draft
             # A stray result is no answer to a call, and stays as it is.
             if piece.tags and piece.kind == "user":
-                draft.user_tags[len(draft.users)] = piece.tags
-            draft.users.append(message)
-            self._growing[-1].users.append(piece.location)
+                draft.user_tags = {**draft.user_tags, len(draft.users): piece.tags}
+            draft.users += (message,)
+            self._growing[-1].users += (piece.location,)
         else:
             self.head.append(message)
             self.head_locations.append(piece.location)

@@ -6,6 +6,7 @@ result with another text, a summary, or a user message with some of its blocks l
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ class LiveRenderer:
         self._view: View | None = None
         self._groups: list[_MessageGroup] = []
         #: For each segment: groups up to and with it, and blocks of the last of them.
-        self._ends: list[tuple[int, int]] = []
+        self._group_ends = array("l")
+        self._block_ends = array("l")
         self._entries: list[Entry] = []
         #: For each entry: the first group that is in it.
         self._starts: list[int] = []
@@ -84,7 +86,7 @@ class LiveRenderer:
         """Forget everything that was rendered."""
         self._view = None
         self._replaced.clear()
-        self._ends.clear()
+        self._cut_ends(0)
         self._groups.clear()
         self._entries.clear()
         self._starts.clear()
@@ -92,24 +94,25 @@ class LiveRenderer:
     def render_entries(self, view: View) -> list[Entry]:
         """Return the messages of `view`."""
         kept = view.count_common(self._view)
-        if kept < len(self._ends):
+        if kept < len(self._group_ends):
             self._rewind_to(kept)
         self._view = view
-        if self._entries and len(self._ends) == view.length:
+        if self._entries and len(self._group_ends) == view.length:
             return self._entries.copy()
         settled = len(self._groups)
-        for segment in view.track.segments[len(self._ends) : view.length]:
+        for segment in view.track.segments[len(self._group_ends) : view.length]:
             self._add_segment(segment)
-            blocks = len(self._groups[-1].blocks or ()) if self._groups else 0
-            self._ends.append((len(self._groups), blocks))
+            self._group_ends.append(len(self._groups))
+            self._block_ends.append(len(self._groups[-1].blocks or ()) if self._groups else 0)
         self._build_entries(settled)
         return self._entries.copy()
 
     def find_last_block(self, mark: int) -> tuple[int, int] | None:
         """Return (message, block) of the last block before segment `mark` of the newest view; None if there is none."""
-        if not 0 < mark <= len(self._ends):
+        if not 0 < mark <= len(self._group_ends):
             return None
-        groups, blocks = self._ends[mark - 1]
+        groups = self._group_ends[mark - 1]
+        blocks = self._block_ends[mark - 1]
         if not groups:
             return None
         entry = bisect_right(self._starts, groups - 1) - 1
@@ -127,16 +130,16 @@ class LiveRenderer:
         return max(1, len(blocks or ()))
 
     def _rewind_to(self, place: int) -> None:
-        del self._ends[place:]
-        groups = 0
-        blocks = 0
-        if self._ends:
-            groups, blocks = self._ends[-1]
+        self._cut_ends(place)
+        groups = self._group_ends[-1] if place else 0
         del self._groups[groups:]
         if self._groups:
             group = self._groups[-1]
-            group.blocks = group.blocks[:blocks] if group.blocks else None
+            group.blocks = group.blocks[: self._block_ends[-1]] if group.blocks else None
         self._drop_entries(groups)
+
+    def _cut_ends(self, place: int) -> None:
+        del self._group_ends[place:], self._block_ends[place:]
 
     # -- segments ------------------------------------------------------------------------------------------------
 
@@ -160,9 +163,10 @@ class LiveRenderer:
 
     def _add_message(self, location: Location, text: str | None) -> None:
         """Send what is at `location`, with `text` in its place if that is given."""
-        message = self._messages[location.message].sent.json
         if location.blocks is None:
-            whole = None if text is None else self._replace_text(message, text)
+            whole = None
+            if text is not None:
+                whole = self._replace_text(self._messages[location.message].sent.json, text)
             self._groups.append(_MessageGroup(location.message, whole))
             return
         if not self._groups or self._groups[-1].index != location.message:
@@ -173,7 +177,7 @@ class LiveRenderer:
         if text is None:
             kept += [(number, None) for number in location.blocks]
             return
-        blocks = self.dialect.list_blocks(message) or []
+        blocks = self.dialect.list_blocks(self._messages[location.message].sent.json) or []
         # Of several blocks that were one observation (a text protocol) the first has the text for them all.
         for number in location.blocks[:1]:
             kept.append((number, self.dialect.replace_result(blocks[number], text)))
