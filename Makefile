@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
+# Some images set it: then each of the processes that the tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 RUNS ?= examples/runs
 
 .PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden clean

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +46,9 @@ def _names_of_nobody() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
+    # Without bytecode each process that a test starts compiles all that it imports, for seconds.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
+        sys.dont_write_bytecode = False
     restore_interrupts()
     mark_descendants()
     # What is registered first runs last: servers that tests share are ended by then, each by whoever started it.
