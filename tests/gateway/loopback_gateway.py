@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,8 @@ from elision.gateway.settings import GatewaySettings, gateway_settings
 from elision.gateway.worker import Worker
 
 NOWHERE = Path("/nowhere")
-#: Seconds after which a test that waits has failed.
-TIMEOUT_SECONDS = 5.0
+#: Seconds after which a test that waits has failed; the machine may be busy.
+TIMEOUT_SECONDS = 60.0
 
 
 def make_settings(upstream: str = "none", **given: Any) -> GatewaySettings:
@@ -47,6 +47,18 @@ class RunningGateway:
         host, port = self.url.removeprefix("http://").split(":")
         return HttpClient(*await asyncio.open_connection(host, int(port)))
 
+    async def wait_until_stored(self) -> None:
+        """Wait until what was answered is stored: a client has its response before that."""
+        await wait_until(lambda: not any(session.is_busy for session in self.worker.gateway.sessions))
+
+
+async def wait_until(holds: Callable[[], object]) -> None:
+    """Let other tasks and threads continue until it holds."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not holds():
+            # A pause of nothing would leave the interpreter to other threads only every few milliseconds.
+            await asyncio.sleep(0.001)
+
 
 @asynccontextmanager
 async def run_gateway(found: GatewaySettings) -> AsyncIterator[RunningGateway]:
@@ -63,7 +75,7 @@ async def run_gateway(found: GatewaySettings) -> AsyncIterator[RunningGateway]:
         yield RunningGateway(worker, server, ended, url)
     finally:
         server.begin_stop()
-        await asyncio.wait_for(ended, 2 * TIMEOUT_SECONDS)
+        await asyncio.wait_for(ended, TIMEOUT_SECONDS)
 
 
 @dataclass(slots=True)

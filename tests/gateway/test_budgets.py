@@ -160,6 +160,7 @@ def test_what_was_refused_is_kept() -> None:
             await ask(gateway, "openai", 0)
             for _ in range(3):
                 assert (await ask(gateway, "openai", 1)).status == 429
+            await gateway.wait_until_stored()
             store = gateway.worker.store
             (info,) = store.sessions()
             assert info.turns == 1

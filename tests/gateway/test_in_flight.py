@@ -28,7 +28,14 @@ from tests.gateway.conversation_bytes import (
     render_refusal,
     render_whole,
 )
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.loopback_gateway import (
+    TIMEOUT_SECONDS,
+    HttpResponse,
+    RunningGateway,
+    make_settings,
+    run_gateway,
+    wait_until,
+)
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
     Script,
@@ -67,13 +74,6 @@ async def ask(gateway: RunningGateway, raw: bytes, *fields: str, api: Any = "ope
         return await client.request("POST", PATHS[api], raw, JSON, *fields)
     finally:
         client.close()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Let others go on until it holds."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():
-            await asyncio.sleep(0)
 
 
 class Held:
@@ -130,7 +130,7 @@ def test_usage_of_each_of_them_is_billed() -> None:
             await ask(gateway, make_body("openai", 2))
             first.set()
             await early
-            await until(lambda: not any(live.requests_in_flight for live in gateway.worker.gateway.sessions))
+            await gateway.wait_until_stored()
             store = gateway.worker.store
             (info,) = store.sessions()
             noted = [event.call for event in store.events(info.key) if isinstance(event, UsageReported)]
@@ -158,7 +158,7 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
                 client.close()
                 await upstream.connection_lost.wait()
                 upstream.connection_lost.clear()
-            await until(lambda: len(told) == 2)
+            await wait_until(lambda: len(told) == 2)
             assert [served.cause for served in told] == ["client-gone", "client-gone"]
             assert not any(
                 live.requests_in_flight or live.requests_unanswered for live in gateway.worker.gateway.sessions
@@ -187,7 +187,7 @@ def test_usage_of_an_answer_that_broke_off_is_billed(leaves: bool, steps: int) -
             await client.read_head()
             await client.read_chunk()
             client.close()
-            await until(lambda: told)
+            await wait_until(lambda: told)
             store = gateway.worker.store
             events = [event for info in store.sessions() for event in store.events(info.key)]
             assert [event.usage.prompt for event in events if isinstance(event, UsageReported)] == [1_000]
@@ -209,7 +209,7 @@ def test_usage_of_all_rounds_is_told(api: Any) -> None:
     async def test() -> None:
         async with between(script) as (gateway, _, told):
             await ask(gateway, make_body(api, HIDING_STEPS), api=api)
-            await until(lambda: told)
+            await wait_until(lambda: told)
             assert told[-1].usage is not None
             assert (told[-1].rounds, told[-1].usage.prompt, told[-1].usage.output) == (2, 2_000, 40)
 
@@ -259,7 +259,7 @@ def test_a_request_that_is_sent_twice(api: Any) -> None:
 
             upstream.open = noted  # type: ignore[method-assign]
             assert (await ask(gateway, make_body(api, HIDING_STEPS), api=api)).status == 200
-            await until(lambda: told)
+            await wait_until(lambda: told)
             (served,) = told
             assert (served.how, served.rounds, len(opened)) == ("failed", 2, 2)
             assert served.added_seconds <= served.total_seconds - (opened[1] - opened[0])
@@ -331,7 +331,7 @@ def test_budgets_that_fail_stop_nobody(caplog: pytest.LogCaptureFixture) -> None
 
             gateway.worker.store.sessions = broken  # type: ignore[method-assign]
             assert (await ask(gateway, make_body("openai", 1))).status == 200
-            await until(lambda: told)
+            await wait_until(lambda: told)
             assert [served.cause for served in told] == ["engine"]
 
     run(test)

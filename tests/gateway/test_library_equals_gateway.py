@@ -122,8 +122,7 @@ def gateway(client: Client, factor: float = 1.0) -> SessionReport:
                 follower.take(got.json())
             connection.close()
             # What was reported of the last answer is written.
-            for live in served.worker.gateway.sessions:
-                await live.context.settle_async()
+            await served.wait_until_stored()
             return account(served.worker.store)
 
     return asyncio.run(loop())

@@ -205,10 +205,10 @@ def test_a_large_answer(api: Api, on_loop: Watched) -> None:
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in (1, 6, 7):
             await answered(client, api, make_body(api, steps))
+        await gateway.wait_until_stored()
         (info,) = gateway.worker.store.sessions()
         found = [event.usage for event in gateway.worker.store.events(info.key) if isinstance(event, UsageReported)]
-        # The newest one's may not be written yet.
-        assert found[:2] == [Usage(input=1_000, output=20)] * 2
+        assert found == [Usage(input=1_000, output=20)] * 3
 
     run_trial(what, provider)
     assert on_loop == []

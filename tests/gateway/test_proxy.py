@@ -30,6 +30,7 @@ def sent(api: Api, field: dict[str, Any]) -> tuple[bytes, bytes, int]:
             got = await client.request("POST", PATHS[api], raw, JSON)
             client.close()
             assert got.status == 200
+            await gateway.wait_until_stored()
             return upstream.requests[0].body, len(gateway.worker.store.sessions())
 
     came, sessions = asyncio.run(ask())

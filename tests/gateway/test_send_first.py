@@ -14,7 +14,14 @@ from elision.gateway.request_record import RequestRecord
 from elision.manager import ContextManager
 from elision.trajectory.events import RequestSent, UsageReported
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_refusal, render_whole
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.loopback_gateway import (
+    TIMEOUT_SECONDS,
+    HttpResponse,
+    RunningGateway,
+    make_settings,
+    run_gateway,
+    wait_until,
+)
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
     Script,
@@ -59,12 +66,6 @@ class Front:
         finally:
             client.close()
 
-    async def until(self, holds: Callable[[], object]) -> None:
-        """Let others go on until it holds."""
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not holds():
-                await asyncio.sleep(0)
-
     @property
     def log(self) -> list[tuple[str, int]]:
         """Calls and answers as the only session has them."""
@@ -108,11 +109,11 @@ def test_a_first_request_waits_for_nothing_of_ours(api: Any, monkeypatch: pytest
         await held.reached.wait()
         following = asyncio.ensure_future(front.ask(make_body(api, 1), api))
         (live,) = front.gateway.worker.gateway.sessions
-        await front.until(lambda: live.requests_in_flight == 2)
+        await wait_until(lambda: live.requests_in_flight == 2)
         assert (held.begun, len(front.upstream.requests)) == (1, 1), "the second waits for the pass of the first"
         held.go.set()
         assert (await following).status == 200
-        await front.until(lambda: len(front.told) == 2)
+        await wait_until(lambda: len(front.told) == 2)
         assert [(served.how, served.cause, len(served.step_diagnostics)) for served in front.told] == [
             ("same", "", 1)
         ] * 2
@@ -130,7 +131,7 @@ def test_while_the_provider_works_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
         held.go.set()
         asking = asyncio.ensure_future(front.ask(make_body("openai", 0)))
         await held.reached.wait()
-        await front.until(lambda: any(live.newest_diagnostics for live in front.gateway.worker.gateway.sessions))
+        await wait_until(lambda: any(live.newest_diagnostics for live in front.gateway.worker.gateway.sessions))
         assert not asking.done()
         slow.set()
         assert (await asking).status == 200
@@ -151,10 +152,10 @@ def test_a_pass_that_fails_behind_the_answer(monkeypatch: pytest.MonkeyPatch, ca
         with monkeypatch.context() as broken:
             Held(broken, RuntimeError("a bug")).go.set()
             assert (await front.ask(make_body("openai", 0))).status == 200
-            await front.until(lambda: front.told)
+            await wait_until(lambda: front.told)
         assert [(served.how, served.cause, served.status) for served in front.told] == [("failed", "prepare", 200)]
         assert (await front.ask(make_body("openai", 1))).status == 200
-        await front.until(lambda: len(front.told) == 2)
+        await wait_until(lambda: len(front.told) == 2)
         assert front.log == [("RequestSent", 2), ("UsageReported", 2)]
 
     run(test)
@@ -169,7 +170,7 @@ def test_a_refusal_is_the_providers(status: int) -> None:
     async def test(front: Front) -> None:
         got = await front.ask(make_body("openai", 0))
         assert (got.status, got.body) == (status, told)
-        await front.until(lambda: front.told)
+        await wait_until(lambda: front.told)
         assert front.told[0].cause == f"upstream-{status}"
         assert front.log == [("RequestSent", 1)]
         assert len(front.upstream.requests) == 1
@@ -185,9 +186,9 @@ def test_a_client_that_leaves_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> 
         with no_haste(monkeypatch):
             client = await front.gateway.connect()
             client.send_request("POST", PATHS["openai"], make_body("openai", 0), JSON)
-            await front.until(lambda: front.upstream.requests)
+            await wait_until(lambda: front.upstream.requests)
             client.close()
-            await front.until(lambda: front.told)
+            await wait_until(lambda: front.told)
         assert [served.cause for served in front.told] == ["client-gone"]
         assert front.log == [("RequestSent", 1)]
         assert not any(
@@ -223,7 +224,7 @@ def test_which_go_ahead(given: dict[str, Any], ahead: list[bool], monkeypatch: p
                 found.append(await _is_answered(asking))
                 held.go.set()
                 assert (await asking).status == 200
-                await front.until(lambda steps=steps: len(front.told) == steps + 1)
+                await wait_until(lambda steps=steps: len(front.told) == steps + 1)
         assert found == ahead
 
     with no_haste(monkeypatch):
@@ -239,7 +240,7 @@ def test_the_name_that_the_client_is_told(tmp_path: Path) -> None:
         for steps in (0, 1, 2) if not names else (3, 4, 2, 3):
             before = len(front.told)
             got = await front.ask(make_body("openai", steps, word="other" if len(names) > 4 else "value"))
-            await front.until(lambda before=before: len(front.told) > before)
+            await wait_until(lambda before=before: len(front.told) > before)
             names.append((got.headers["x-elision-session"], front.told[-1].session))
         kept = {info.key for info in front.gateway.worker.store.sessions()}
         assert {told for told, _ in names} == kept

@@ -9,7 +9,7 @@ import pytest
 
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_whole
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, make_settings, run_gateway
+from tests.gateway.loopback_gateway import make_settings, run_gateway
 from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
 
 STEPS = 8
@@ -32,9 +32,7 @@ def test_shadow_mode(api: Api) -> None:
                     got = await client.request("POST", PATHS[api], make_body(api, steps), "authorization: Bearer k1")
                     assert got.status == 200
                 # What was decided is written behind the answer.
-                async with asyncio.timeout(TIMEOUT_SECONDS):
-                    while any(live.requests_in_flight for live in gateway.worker.gateway.sessions):
-                        await asyncio.sleep(0)
+                await gateway.wait_until_stored()
                 told = await client.request("GET", "/elision/api/totals")
                 listed = await client.request("GET", "/elision/api/sessions")
                 client.close()
