@@ -27,88 +27,38 @@ from tests.properties.cases import CASES, SCHEDULES, SMALL, find_worst_ratio, pl
 from tests.properties.trajectories import trajectories
 
 UNCACHED = find_price_set("uncached")
-#: Each case has its share of a profile's examples: there are 54, and a dozen invariants.
+#: Each case has its share of a profile's examples: there are 54.
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
 
-every_case = pytest.mark.parametrize("case", CASES)
-some_run = given(run=trajectories(), prices=st.sampled_from(sorted(SMALL)))
-share = settings(max_examples=PATIENCE)
 
-
-@every_case
-@share
-@some_run
-def test_i1_raw_first(case: str, run: Trajectory, prices: str) -> None:
-    """Turns are never changed, whatever is hidden of them."""
+@pytest.mark.parametrize("case", CASES)
+@settings(max_examples=PATIENCE)
+@given(run=trajectories(), prices=st.sampled_from(sorted(SMALL)))
+def test_every_view_keeps_the_invariants(case: str, run: Trajectory, prices: str) -> None:
+    """A run that is played once shows all of them; the name of the check that fails says which one is broken."""
     before = repr(run)
-    invariants.check_raw_is_untouched(play_run(run, CASES[case], SMALL[prices]), before)
-
-
-@every_case
-@share
-@some_run
-def test_i2_i5_coverage_and_pairs(case: str, run: Trajectory, prices: str) -> None:
-    """Every observation is verbatim, a placeholder or covered; what stands of a turn stands whole and in order."""
-    invariants.check_coverage_and_pairs(play_run(run, CASES[case], SMALL[prices]))
-
-
-@every_case
-@share
-@some_run
-def test_i2_newest_turn(case: str, run: Trajectory, prices: str) -> None:
-    """The newest turn is verbatim."""
-    invariants.check_newest_is_verbatim(play_run(run, CASES[case], SMALL[prices]))
-
-
-@every_case
-@share
-@some_run
-def test_i3_events_alone(case: str, run: Trajectory, prices: str) -> None:
-    """The same events give the same views in a new session."""
-    invariants.check_events_give_the_views(play_run(run, CASES[case], SMALL[prices]))
-
-
-@every_case
-@share
-@some_run
-def test_i3_sticky(case: str, run: Trajectory, prices: str) -> None:
-    """What is hidden stays hidden, in the same words."""
     played = play_run(run, CASES[case], SMALL[prices])
+    # I1: turns are never changed, whatever is hidden of them.
+    invariants.check_raw_is_untouched(played, before)
+    # I2 and I5: every observation is verbatim, a placeholder or covered; a turn stays whole and in order.
+    invariants.check_coverage_and_pairs(played)
+    invariants.check_newest_is_verbatim(played)
+    # I3: the same events give the same views in a new session; what is hidden stays hidden, in the same words.
+    invariants.check_events_give_the_views(played)
     invariants.check_masked_stays_masked(played)
     invariants.check_covered_stays_covered(played)
-
-
-@every_case
-@share
-@some_run
-def test_i4_one_rewrite_a_pass(case: str, run: Trajectory, prices: str) -> None:
-    """Epochs count exactly the rewrites, one a pass at most, and every pass says why."""
-    played = play_run(run, CASES[case], SMALL[prices])
+    # I4: epochs count exactly the rewrites, one a pass at most, and every pass says why.
     invariants.check_epochs_are_rewrites(played)
     invariants.check_one_decision_a_call(played)
-
-
-@every_case
-@share
-@some_run
-def test_i6_protected(case: str, run: Trajectory, prices: str) -> None:
-    """Head, pins, protected tools and the user's words stay."""
-    played = play_run(run, CASES[case], SMALL[prices])
+    # I6: head, pins, protected tools and the user's words stay.
     invariants.check_protected_stays(played)
     invariants.check_users_words_stay(played)
-
-
-@every_case
-@share
-@some_run
-def test_placeholders_are_short(case: str, run: Trajectory, prices: str) -> None:
-    """No placeholder is longer than what it replaces."""
-    invariants.check_placeholders_are_short(play_run(run, CASES[case], SMALL[prices]))
+    invariants.check_placeholders_are_short(played)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("raw")])
 def test_the_cases_act(case: str) -> None:
-    """The tests above see masks and summaries: on a plain long run every case hides something."""
+    """The test above sees masks and summaries: on a plain long run every case hides something."""
     pair = (call("read_file", path="a.py"), result(long_text(1, 40), "read_file"))
     again = tuple(turn(index, pair) for index in range(1, 51))
     played = play_run(Trajectory(id="plain", head=head(), turns=again), CASES[case], SMALL["anthropic"])
