@@ -15,16 +15,13 @@ from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import MissingExtra
+from tests.cli.in_process import run_elision
 from tests.processes import PATIENCE, start_process
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "examples" / "runs"
 SWE_AGENT = RUNS / "swe-agent-sympy-20801.traj.gz"
 ELISION = (sys.executable, "-c", "from elision.cli import main; main()")
-
-
-def _elision(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ELISION, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_writes_what_was_asked_for(tmp_path: Path) -> None:
@@ -59,7 +56,7 @@ def test_writes_what_was_asked_for(tmp_path: Path) -> None:
 )
 def test_bad_options_are_one_sentence(arguments: list[str], words: list[str]) -> None:
     """Exit code 2, what is wrong, what exists; never a traceback."""
-    result = _elision("replay", SWE_AGENT, *arguments)
+    result = run_elision("replay", SWE_AGENT, *arguments)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     for word in words:
@@ -70,7 +67,7 @@ def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:
     """The formats known are named."""
     file = tmp_path / "notes.txt"
     file.write_text("hello")
-    result = _elision("replay", file)
+    result = run_elision("replay", file)
     assert result.returncode == 2
     assert "swe-agent" in result.stderr
     assert "Traceback" not in result.stderr
@@ -79,7 +76,7 @@ def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder_without_runs(tmp_path: Path) -> None:
     """Each is said in a sentence."""
     for path in (tmp_path / "none.json", tmp_path):
-        result = _elision("replay", path)
+        result = run_elision("replay", path)
         assert result.returncode == 2
         assert str(path) in result.stderr
         assert "Traceback" not in result.stderr
@@ -93,7 +90,7 @@ def test_a_truncated_file_loses_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "whole.jsonl.gz").write_bytes(whole)
     out = tmp_path / "out" / "r.json"
     out.parent.mkdir()
-    result = _elision("replay", tmp_path, "-s", "masking", "--json", out)
+    result = run_elision("replay", tmp_path, "-s", "masking", "--json", out)
     assert result.returncode == 0, result.stderr
     data = json.loads(out.read_text("utf-8"))
     assert any("whole" in run["file"] for run in data["runs"])
@@ -102,7 +99,7 @@ def test_a_truncated_file_loses_nothing_else(tmp_path: Path) -> None:
 
 def test_no_folder_to_write_into(tmp_path: Path) -> None:
     """Said before the work begins."""
-    result = _elision("replay", SWE_AGENT, "--json", tmp_path / "nowhere" / "r.json")
+    result = run_elision("replay", SWE_AGENT, "--json", tmp_path / "nowhere" / "r.json")
     assert result.returncode == 2
     assert "nowhere" in result.stderr
 
@@ -125,7 +122,7 @@ def test_recorded_window_is_a_control() -> None:
     assert result.exit_code == 0
     line = next(line for line in result.output.splitlines() if line.startswith("swe-agent "))
     assert "%" in line
-    assert _elision("replay", SWE_AGENT, "--recorded-window", "codex=5").returncode == 2
+    assert run_elision("replay", SWE_AGENT, "--recorded-window", "codex=5").returncode == 2
 
 
 def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
@@ -158,7 +155,7 @@ def test_a_recording_is_never_overwritten(tmp_path: Path, kind: str) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     for target in (run, notes, tmp_path, ""):
-        result = _elision("replay", run, "-s", "raw", f"--{kind}", target)
+        result = run_elision("replay", run, "-s", "raw", f"--{kind}", target)
         assert result.returncode == 2, target
         assert f"--{kind}" in result.stderr
         assert "Traceback" not in result.stderr
@@ -169,13 +166,13 @@ def test_a_recording_is_never_overwritten(tmp_path: Path, kind: str) -> None:
 def test_our_own_report_is_written_anew(tmp_path: Path) -> None:
     """The second replay replaces what the first one wrote; one file for two outputs is refused."""
     out = tmp_path / "out.json"
-    assert [_elision("replay", SWE_AGENT, "-s", "raw", "--json", out).returncode for _ in range(2)] == [0, 0]
-    assert _elision("replay", SWE_AGENT, "-s", "raw", "--json", out, "--html", out).returncode == 2
+    assert [run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out).returncode for _ in range(2)] == [0, 0]
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out, "--html", out).returncode == 2
 
 
 def test_json_on_standard_output() -> None:
     """`--json -` prints JSON and nothing else there."""
-    result = _elision("replay", SWE_AGENT, "-s", "raw", "--json", "-")
+    result = run_elision("replay", SWE_AGENT, "-s", "raw", "--json", "-")
     assert json.loads(result.stdout)["format"] == "elision.replay/1"
 
 
@@ -204,7 +201,7 @@ def test_a_closed_pipe_costs_no_file(tmp_path: Path) -> None:
 
 def test_nothing_replayed_is_an_error() -> None:
     """A run that fits no budget leaves nothing to show: exit code 2, and why."""
-    result = _elision("replay", SWE_AGENT, "-s", "masking(budget=4000)")
+    result = run_elision("replay", SWE_AGENT, "-s", "masking(budget=4000)")
     assert result.returncode == 2
     assert "does not fit masking(budget=4000)" in result.stderr
 
@@ -212,9 +209,9 @@ def test_nothing_replayed_is_an_error() -> None:
 def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
     """A good report stays, no empty one comes, and what was recorded is not told of no run."""
     good, new = tmp_path / "good.json", tmp_path / "new.html"
-    assert _elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
     before = good.read_bytes()
-    result = _elision("replay", SWE_AGENT, "-s", "masking(budget=4000)", "--json", good, "--html", new)
+    result = run_elision("replay", SWE_AGENT, "-s", "masking(budget=4000)", "--json", good, "--html", new)
     assert result.returncode == 2
     assert "Nothing is written" in result.stderr
     assert "Recorded as" not in result.stderr
@@ -225,14 +222,14 @@ def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
 def test_a_recording_without_a_run_leaves_nothing(tmp_path: Path) -> None:
     """A file that cannot be read leaves no empty report beside it."""
     (tmp_path / "notes.txt").write_text("hello")
-    assert _elision("replay", tmp_path / "notes.txt", "--json", tmp_path / "out.json").returncode == 2
+    assert run_elision("replay", tmp_path / "notes.txt", "--json", tmp_path / "out.json").returncode == 2
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_a_file_that_cannot_be_written_costs_neither_table_nor_the_other_files(tmp_path: Path) -> None:
     """The work is shown, the other report is there, and the error names the file."""
     page = tmp_path / "out.html"
-    result = _elision("replay", SWE_AGENT, "-s", "masking", "--json", "/dev/full", "--html", page)
+    result = run_elision("replay", SWE_AGENT, "-s", "masking", "--json", "/dev/full", "--html", page)
     assert result.returncode == 2
     assert "elision: /dev/full: cannot be written (No space left on device)" in result.stderr
     assert f"wrote{page}" in "".join(result.stderr.split())
@@ -245,14 +242,14 @@ def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
     run = os.fsencode(tmp_path) + b"/run-\xff.traj.gz"
     Path(os.fsdecode(run)).write_bytes(SWE_AGENT.read_bytes())
     out = tmp_path / "out.json"
-    result = _elision("replay", tmp_path, "-s", "raw", "--json", out)
+    result = run_elision("replay", tmp_path, "-s", "raw", "--json", out)
     assert result.returncode == 0, result.stderr
     assert "run-" in json.loads(out.read_text("utf-8"))["runs"][0]["file"]
 
 
 def test_says_what_was_recorded() -> None:
     """The table is priced as asked; what the recordings were is said beside it."""
-    result = _elision("replay", RUNS / "pi-session.jsonl.gz", "-s", "raw")
+    result = run_elision("replay", RUNS / "pi-session.jsonl.gz", "-s", "raw")
     assert "Recorded as claude-opus-4-5 (1 run, billed $19.97); priced here as anthropic." in " ".join(
         result.stderr.split()
     )
@@ -280,7 +277,7 @@ def test_ctrl_c_before_the_first_run_is_finished_leaves_every_file(tmp_path: Pat
     folder.mkdir()
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
         (folder / name).write_bytes((RUNS / "pi-session.jsonl.gz").read_bytes())
-    assert _elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
     before = good.read_bytes()
     command = ("replay", folder, "-j", jobs, "--json", good, "--html", tmp_path / "new.html")
     code, said = _interrupted(command, "% of the work is done")
@@ -305,13 +302,13 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
 
 def test_hindsight_can_be_left_out() -> None:
     """No column, no yardstick in the JSON, no default strategy that needs one; asking for one is refused."""
-    result = _elision("replay", SWE_AGENT, "--no-hindsight", "--json", "-")
+    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "--json", "-")
     data = json.loads(result.stdout)
     assert data["hindsight"] is False
     assert {run["usd_hindsight"] for run in data["runs"]} == {None}
     assert "hybrid, hindsight" not in {run["strategy"] for run in data["runs"]}
     assert "No hindsight was asked for" in result.stderr
-    refused = _elision("replay", SWE_AGENT, "--no-hindsight", "-s", "masking(schedule=hindsight)")
+    refused = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "masking(schedule=hindsight)")
     assert refused.returncode == 2
     assert "--no-hindsight" in refused.stderr
 
@@ -336,9 +333,9 @@ def test_ctrl_c_with_several_workers(tmp_path: Path) -> None:
 
 def test_version_and_help() -> None:
     """What a bug report needs, and -h."""
-    assert _elision("--version").stdout.startswith("elision 0.")
-    assert "replay" in _elision("-h").stdout
-    assert _elision("replay", SWE_AGENT, "--model", "").returncode == 2
+    assert run_elision("--version").stdout.startswith("elision 0.")
+    assert "replay" in run_elision("-h").stdout
+    assert run_elision("replay", SWE_AGENT, "--model", "").returncode == 2
 
 
 def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
@@ -375,7 +372,7 @@ def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
 
 def test_a_wrong_assumption_is_refused_before_the_work() -> None:
     """No run is read, and the error names what may be given."""
-    result = _elision("replay", SWE_AGENT, "--elongation", "masks=1.2")
+    result = run_elision("replay", SWE_AGENT, "--elongation", "masks=1.2")
     assert result.returncode == 2
     assert "--elongation masks" in result.stderr
     assert "replayed" not in result.stderr
