@@ -6,15 +6,19 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.summary_worker import SummaryRunner
+from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import make_history
+from tests.summarizers.turns import make_filler_turn, make_request
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 TEXT = "Eight files were read; f3.py has line 117: value 114309."
@@ -181,3 +185,28 @@ def test_a_summary_may_be_waited_for_without_end(seconds: float, driver: Any) ->
     views = driver(Asked(TEXT), summary_seconds=seconds)
     assert views[-1].diagnostics.summaries
     assert not [fault for view in views for fault in view.diagnostics.faults]
+
+
+def ask_about(turns: int) -> SummaryRequest:
+    return make_request(*map(make_filler_turn, range(1, turns + 1)), max_tokens=400)
+
+
+def test_a_digest_that_is_written_ahead_answers_its_request_alone() -> None:
+    """It is the same text as that of a digest written when it is asked for."""
+    written: list[int] = []
+    digest = DigestSummarizer()
+
+    class Counted(DigestSummarizer):
+        def __call__(self, request: SummaryRequest) -> SummaryResult:
+            written.append(len(request.turns))
+            return digest(request)
+
+    runner = SummaryRunner(Counted(), seconds=20, background=False)
+    runner.write_ahead(ask_about(8))
+    answers = [runner.request_summary(ask_about(turns)) for turns in (8, 8)]
+    runner.write_ahead(ask_about(8))
+    answers.append(runner.request_summary(replace(ask_about(8), max_tokens=300)))
+    assert written == [8, 8, 8, 8]
+    assert [answer.text for answer in answers if isinstance(answer, SummaryResult)] == [
+        digest(replace(ask_about(8), max_tokens=limit)).text for limit in (400, 400, 300)
+    ]

@@ -341,6 +341,15 @@ def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
         log.write_off_summary(describe_failure(log, error, used, event.call))
 
 
+def expect_request(log: Log) -> SummaryRequest | None:
+    """Return the request that the call after the next turn is expected to make; None for none."""
+    covers = log.policy.find_next_summary(log.state)
+    if not covers:
+        return None
+    asked = build_request(log.state, covers, log.strategy.summary_max_tokens)
+    return replace(asked, redaction=log.setup.redaction)
+
+
 def _parse_answer(answer: str | SummaryResult | SummaryError) -> SummaryResult | SummaryError:
     """Return the result that `answer` is, or the error of an answer that cannot be read."""
     try:

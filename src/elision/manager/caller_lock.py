@@ -43,12 +43,11 @@ class CallerLock:
         self._waiting: deque[_CallerTurn] = deque()
 
     def __enter__(self) -> None:
-        if self._enter_again():
+        if self._enter_at_once():
             return
         event = threading.Event()
-        loop = _running_loop()
         turn = _CallerTurn(wake=event.set)
-        if self._take_or_join(turn, blocks=loop):
+        if self._take_or_join(turn, blocks=_running_loop()):
             return
         try:
             event.wait()
@@ -60,9 +59,9 @@ class CallerLock:
         self._leave_turn()
 
     async def __aenter__(self) -> None:
-        if self._enter_again():
-            return
         loop = asyncio.get_running_loop()
+        if self._enter_at_once(loop):
+            return
         come = loop.create_future()
         wake = partial(loop.call_soon_threadsafe, _resolve_future, come)
         turn = _CallerTurn(loop=loop, task=asyncio.current_task(), wake=wake)
@@ -79,11 +78,22 @@ class CallerLock:
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
-    def _enter_again(self) -> bool:
-        """Whether the code at hand is a part of the turn that is on; then it is entered once more."""
+    def _enter_at_once(self, loop: _Loop | None = None) -> bool:
+        """Take the turn where it is free, or enter it once more from a part of it. loop: of a task; None for a thread.
+
+        Returns False where it has to be waited for.
+        """
+        turns = _TURNS.get()
         with self._mutex:
             holder = self._holder
-            if holder is None or holder not in _TURNS.get():
+            if holder is None:
+                turn = _CallerTurn(loop=loop, task=asyncio.current_task() if loop is not None else None)
+                # Before it is taken: Ctrl-C may come between the two, and then this caller can still enter.
+                _TURNS.set((*turns, turn))
+                self._holder = turn
+                self._depth = 1
+                return True
+            if holder not in turns:
                 return False
             is_on_loop = holder.loop is not None and holder.loop is _running_loop()
             if is_on_loop and holder.task is not asyncio.current_task():

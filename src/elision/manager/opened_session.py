@@ -70,7 +70,8 @@ class OpenedSession:
 
     def _run(self, steps: Steps[_T]) -> _T:
         """Run steps in this thread, as the one caller, and return their result."""
-        with self._enter():
+        with self._lock:
+            self._calls.think_time.finish()
             return run_steps(steps, self._summary_runner)
 
     async def _run_async(self, steps: Steps[_T]) -> _T:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from elision.engine import Log
+from elision.engine import Log, expect_request
 from elision.errors import BudgetError, ConflictError, DialectError, LimitError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
@@ -267,6 +267,9 @@ def _look_ahead(log: Log, summary_runner: SummaryRunner) -> Iterator[None]:
     if log.policy.trigger is not None and log.state.turns:
         summary_runner.look_ahead(log.state.turns[-1])
         yield
+        expected = expect_request(log)
+        if expected is not None:
+            summary_runner.write_ahead(expected)
 
 
 def make_incoming_request(

@@ -57,6 +57,8 @@ class SummaryRunner:
         self.background = background
         self._waited_seconds = 0.0
         self._job: _SummaryJob | None = None
+        #: A digest that was written before it was asked for, and the redacted request that it answers.
+        self._ahead: tuple[SummaryRequest, SummaryResult] | None = None
 
     def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Return the summary for `request`, a SummaryError, or NotReady where it is written in the background."""
@@ -109,6 +111,31 @@ class SummaryRunner:
         if isinstance(self.writer, DigestSummarizer):
             self.writer.look_ahead(turn)
 
+    def write_ahead(self, request: SummaryRequest) -> None:
+        """Write the summary that a later call is expected to request, where the writer is the digest.
+
+        Then only that call waits for it: one that comes meanwhile would write the same.
+        """
+        if isinstance(self.writer, DigestSummarizer):
+            try:
+                clean = redact_request(request)
+                self._ahead = clean, self.writer(clean)
+            except SummaryError:
+                # The call that requests it reports the error.
+                self._ahead = None
+
+    def _take_written(self, clean: SummaryRequest) -> SummaryResult | None:
+        """Return the digest that was written ahead for a request like `clean`; None if there is none."""
+        ahead = self._ahead
+        self._ahead = None
+        if ahead is None:
+            return None
+        asked, result = ahead
+        # A digest has no use for the live prefix.
+        if asked == replace(clean, route=asked.route, live=asked.live):
+            return result
+        return None
+
     def close(self) -> None:
         """Forget the summary that is being written. Its thread ends by itself."""
         self._job = None
@@ -146,7 +173,8 @@ class SummaryRunner:
         started = time.perf_counter()
         try:
             # Redacted before the writer truncates it: half a key may look like no key.
-            answer = self.writer(redact_request(request))
+            clean = redact_request(request)
+            answer = self._take_written(clean) or self.writer(clean)
             if inspect.isawaitable(answer):
                 answer = asyncio.run(cast("Coroutine[Any, Any, str | SummaryResult]", answer))
             return _with_seconds(parse_answer(answer), time.perf_counter() - started)

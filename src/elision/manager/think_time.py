@@ -15,7 +15,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from concurrent.futures import wait as wait_for_futures
 from typing import Final, Generic, TypeVar
 
 from elision.manager.offload import get_think_executor
@@ -110,7 +109,7 @@ class _Job:
             self._make_report()
         else:
             # What was raised in the thread is no failure of this call.
-            wait_for_futures([self._future])
+            self._future.exception()
 
     def _work(self) -> None:
         self._thread = threading.get_ident()

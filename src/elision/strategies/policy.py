@@ -249,6 +249,17 @@ class Policy:
         )
         return SummaryOffer(covers=covers, view_tokens=tokens, call=call)
 
+    def find_next_summary(self, state: State) -> int:
+        """Return the newest turn of the summary that turns alone make due at the call after the next turn, and not
+        before; 0 for none."""
+        call = len(state.turns) + 1
+        if self.trigger is None or self.trigger.count_calls_until(state, call) != 1 or call + 1 < self.retry_at:
+            return 0
+        covers = self.server_calls.limit_summary(self.trigger.find_last_outside_tail(state, call + 1))
+        if state.covered_turns < covers < call:
+            return covers
+        return 0
+
     def find_whole_summary(self, state: State, context: DecisionContext) -> tuple[int, int]:
         """Return the newest turn outside the tail, 0 for none, and the most tokens of a summary that shortens the view.
 
