@@ -33,7 +33,7 @@ def describe_log(log: Log) -> dict[str, Any]:
         "turns": list(state.turns),
         "epoch": (state.epoch, state.calls, state.has_recall_tools, state.shadow),
         "pending": {key: candidate.text for key, candidate in log.policy.candidates.pending.items()},
-        "retry": (log.policy.retry_at, log.breaker.retry_at, log.breaker.failures),
+        "retry": (log.breaker.retry_at, log.breaker.failures),
         "clock": str(log.policy.clock),
         "bill": (log.bill.spent_usd, log.bill.raw_spent_usd, log.bill.summaries),
         "costs": log.costs.total,

@@ -87,22 +87,26 @@ class _Pass:
         if self.terms.summarizes_all:
             wanted = self._plan_whole_summary(wanted)
         # Only from here on: a fold asks the policy again, and does not know what could be edited then.
-        self.context = replace(self.context, editable_from=self.terms.editable_from)
+        if self.terms.editable_from > 1:
+            self.context = replace(self.context, editable_from=self.terms.editable_from)
         wanted = self._defer_bound_edits(self._avoid_summary(wanted))
         plan = self._fit_plan(wanted, self._list_possible_summaries())
         summary = None
-        if plan.summarize_to and self._is_worth_asking(plan) and self.log.breaker.may_ask(self.context.call):
-            answer = yield self._request_summary(plan)
-            summary, plan = self._settle_summary(plan, answer)
-        elif plan.is_model_free:
-            summary = self._write_digest(plan)
-        elif plan.summarize_to:
-            # Nobody is asked now. Results that the summary would have covered are hidden as well.
-            plan = self._plan_masks_instead(plan.reason)
-        if summary is None:
-            plan = replace(plan, summarize_to=0)
-            if self._is_over_budget(plan):
-                summary, plan = self._fit_without_summarizer(plan)
+        if plan.summarize_to:
+            if self._is_worth_asking(plan) and self.log.breaker.may_ask(self.context.call):
+                answer = yield self._request_summary(plan)
+                summary, plan = self._settle_summary(plan, answer)
+            elif plan.is_model_free:
+                summary = self._write_digest(plan)
+            else:
+                # Nobody is asked now. Results that the summary would have covered are hidden as well.
+                plan = self._plan_masks_instead(plan.reason)
+            if summary is None:
+                plan = replace(plan, summarize_to=0)
+                if self._is_over_budget(plan):
+                    summary, plan = self._fit_without_summarizer(plan)
+        elif self.budget_error is not None and self._is_over_budget(plan):
+            summary, plan = self._fit_without_summarizer(plan)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
         decided = PassDecided(self.context.call, plan.reason, plan.masks, plan.clips, summary, offers)
@@ -130,7 +134,7 @@ class _Pass:
         if not self.terms.may_summarize:
             return "the provider clears results itself, and messages stay whole"
         if plan.reason == FORCED and not self.log.breaker.may_ask(self.context.call):
-            return f"an earlier one failed, and the next is asked for at call {self.policy.retry_at}"
+            return f"an earlier one failed, and the next is asked for at call {self.log.breaker.retry_at}"
         return plan.reason
 
     def _brings_recall_tools(self, *, masks: bool, others: bool) -> bool:
@@ -344,7 +348,7 @@ def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
 def expect_request(log: Log) -> SummaryRequest | None:
     """Return the request that the call after the next turn is expected to make; None for none."""
     covers = log.policy.find_next_summary(log.state)
-    if not covers:
+    if not covers or not log.breaker.may_ask(len(log.state.turns) + 2):
         return None
     asked = build_request(log.state, covers, log.strategy.summary_max_tokens)
     return replace(asked, redaction=log.setup.redaction)

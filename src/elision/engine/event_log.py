@@ -349,7 +349,6 @@ class Log:
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
         self.breaker.record_failure(failed.call)
-        self.policy.retry_at = failed.retry_at
         cost = bill_summary_call(self.prices, failed.input, failed.cached, failed.output, failed.usd)
         self.bill.record_summary(cost)
         return cost
@@ -378,6 +377,7 @@ class Log:
             writes_for_an_hour=self.writes_for_an_hour(terms),
             scale=self.reports.scale,
             view_limit=view_limit,
+            may_ask_for_summary=self.breaker.may_ask(len(self.state.turns) + 1),
         )
 
     def can_add_recall_tools(self, terms: CallTerms) -> bool:

@@ -14,7 +14,7 @@ from elision.manager.history import History
 from elision.manager.ledger import Ledger
 from elision.stores.batch_ids import make_batch_id
 from elision.stores.store import NewSession, Store
-from elision.strategies.guards import Guards, RunWatch
+from elision.strategies.guards import Guards
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.tokens import Sizer
@@ -35,26 +35,41 @@ class HistoryChange(StrEnum):
     REPLACED = "replaced"
 
 
-@dataclass(slots=True)
 class TurnTotals:
-    """Running totals over a session's turns, for diagnostics and reports. Adding a turn is work O(turn)."""
+    """Running totals over a session's turns, and the guards that watch them, for diagnostics and reports.
 
-    sizer: Sizer
-    #: Number of observations up to and with each turn, and their tokens. The first entry is 0.
-    observations: list[int] = field(default_factory=lambda: [0])
-    tokens: list[int] = field(default_factory=lambda: [0])
-    #: Where the tokens are, up to and with each turn, the head left out.
-    compositions: list[TokenComposition] = field(default_factory=lambda: [TokenComposition()])
+    Adding a turn is work O(turn). turns: how many were added. The lists begin with 0 turns.
+    """
 
-    def add_turn(self, turn: Turn) -> None:
-        composition = measure_turn(turn, self.sizer)
-        self.observations.append(self.observations[-1] + len(turn.observations))
-        self.tokens.append(self.tokens[-1] + composition.observations)
-        self.compositions.append(self.compositions[-1] + composition)
+    def __init__(self, sizer: Sizer, guards: Guards) -> None:
+        self.turns = 0
+        #: Number of observations up to and with each turn, and their tokens.
+        self.observations = [0]
+        self.tokens = [0]
+        #: Where the tokens are, up to and with each turn, the head left out.
+        self.compositions = [TokenComposition()]
+        self.watch = guards.start_watch()
+        #: The guards without the newest turn, which may still change.
+        self._watch_before_newest = self.watch
+        self._sizer = sizer
 
-    def remove_newest(self) -> None:
-        """Undo the newest `add_turn`."""
-        del self.observations[-1], self.tokens[-1], self.compositions[-1]
+    def add_new(self, turns: Sequence[Turn]) -> None:
+        """Add those of all `turns` that are not added yet."""
+        for turn in turns[self.turns :]:
+            self._watch_before_newest = self.watch.copy()
+            self.watch.add_turn(turn)
+            composition = measure_turn(turn, self._sizer)
+            self.observations.append(self.observations[-1] + len(turn.observations))
+            self.tokens.append(self.tokens[-1] + composition.observations)
+            self.compositions.append(self.compositions[-1] + composition)
+            self.turns = turn.index
+
+    def remove_newest(self, index: int) -> None:
+        """Remove turn `index`, the newest of the session, if it was added: it has another ending now."""
+        if self.turns == index:
+            self.turns -= 1
+            self.watch = self._watch_before_newest
+            del self.observations[-1], self.tokens[-1], self.compositions[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +100,7 @@ class SessionBranch:
     """A log and its session.
 
     new:              what the store is told when the session is created.
-    totals:           counted over the first `turns_counted` turns, which `watch` has seen as well.
-    watch_before_newest: `watch` without the newest of them, which may still change.
+    totals:           of the turns that diagnostics have seen.
     saved_events:     leading records of `log.events` that are in the store.
     exists:           whether the store knows the key.
     unverified:       begun without a look into the store, which failed. The next pass looks.
@@ -98,14 +112,11 @@ class SessionBranch:
 
     new: NewSession
     log: Log
-    watch: RunWatch
     totals: TurnTotals
-    watch_before_newest: RunWatch
     history: History | None = None
     saved_events: int = 0
     exists: bool = False
     pending_attempts: list[WriteAttempt] = field(default_factory=list)
-    turns_counted: int = 0
     unverified: bool = False
     diverged: bool = False
     may_rename: bool = False
@@ -171,25 +182,10 @@ class SessionBranch:
         """Whether another key does as well where a session of this one is there already."""
         return self.may_rename or self.new.relation in ("fork", "replaced")
 
-    def count_new_turns(self) -> None:
-        """Add the turns since the last call to the guards and totals."""
-        for turn in self.log.state.turns[self.turns_counted :]:
-            self.watch_before_newest = self.watch.copy()
-            self.watch.add_turn(turn)
-            self.totals.add_turn(turn)
-        self.turns_counted = len(self.log.state.turns)
-
     def amend_newest(self, turn: Turn, node: str) -> None:
         """Replace the newest turn, which came with another ending."""
         self.log = self.log.extend([TurnAmended(turn, node)])
-        if self.turns_counted == turn.index:
-            self.forget_newest()
-
-    def forget_newest(self) -> None:
-        """Remove the newest turn from the guards and totals."""
-        self.turns_counted -= 1
-        self.watch = self.watch_before_newest
-        self.totals.remove_newest()
+        self.totals.remove_newest(turn.index)
 
     def is_amended_by(self, history: History) -> bool:
         """Return whether `history` has the newest turn with another ending, of which nothing is hidden."""
@@ -226,17 +222,7 @@ def _keep_assistant_part(turn: Turn) -> Turn:
 
 def make_branch(new: NewSession, log: Log, guards: Guards) -> SessionBranch:
     """Return a branch whose log is `log.events`, none of it in the store yet."""
-    watch = guards.start_watch()
-    branch = SessionBranch(
-        new=new,
-        log=log,
-        watch=watch,
-        totals=TurnTotals(log.sizer),
-        watch_before_newest=watch,
-        nodes=map_nodes(log.events),
-    )
-    branch.count_new_turns()
-    return branch
+    return SessionBranch(new=new, log=log, totals=TurnTotals(log.sizer, guards), nodes=map_nodes(log.events))
 
 
 def has_session(store: Store, key: str) -> bool:

@@ -37,7 +37,7 @@ class CallFacts:
 
 def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -> Diagnostics:
     """Return what the newest call of `branch` did."""
-    branch.count_new_turns()
+    branch.totals.add_new(branch.log.state.turns)
     log = branch.log
     state = log.state
     newest = log.newest_call
@@ -63,8 +63,8 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         rewrites=dict(ledger.rewrites),
         costs=costs,
         savings=_compute_savings(branch),
-        stop=branch.watch.find_stop(costs.ours),
-        hint=branch.watch.find_hint(),
+        stop=branch.totals.watch.find_stop(costs.ours),
+        hint=branch.totals.watch.find_hint(),
         history=facts.history,
         anchor=anchor,
         estimated=not log.sizer.counter.is_exact,
@@ -98,7 +98,7 @@ def build_context_report(
     branch: SessionBranch, ledger: Ledger, *, session: str, model: str, strategy: str
 ) -> ContextReport:
     """Return the report of a session: all of its calls, in USD and in tokens as the provider counts them."""
-    branch.count_new_turns()
+    branch.totals.add_new(branch.log.state.turns)
     log = branch.log
     state = log.state
     costs = compute_costs(log, ledger)

@@ -287,7 +287,6 @@ class LogReader:
         is_first = not session.state.calls
         session.extend(self._waiting)
         self._rebill_newest(session.costs.previous)
-        branch.count_new_turns()
         newest = session.newest_call
         assert newest is not None
         summary = newest.decided.summary
@@ -328,7 +327,6 @@ class LogReader:
                 complete.append(event)
         branch.log.extend(complete)
         self._rebill_newest(branch.log.costs.newest)
-        branch.count_new_turns()
         self._waiting = unfinished
 
     def _rebill_newest(self, bills: CallBills) -> None:

@@ -120,17 +120,12 @@ class LogWriter:
         if branch.log is not before:
             branch.nodes = map_nodes(branch.log.events)
             branch.ledger = None
-            branch.turns_counted = 0
-            branch.totals = TurnTotals(branch.log.sizer)
-            branch.watch = self.logs.options.effective_guards.start_watch()
-            branch.watch_before_newest = branch.watch
+            branch.totals = TurnTotals(branch.log.sizer, self.logs.options.effective_guards)
         else:
             for event in theirs:
-                if isinstance(event, TurnAmended) and event.turn.index == branch.turns_counted:
-                    branch.forget_newest()
-                    break
+                if isinstance(event, TurnAmended):
+                    branch.totals.remove_newest(event.turn.index)
             branch.nodes |= map_nodes(theirs)
-        branch.count_new_turns()
         branch.saved_events += len(theirs)
         branch.exists = True
         branch.diverged = True

@@ -60,7 +60,7 @@ class Policy:
     """One session's memory of a strategy; see the module.
 
     candidates: what may be masked now. user_tokens: of the user's words in the first n turns, by n.
-    pinned_turns: turns that stay word for word. retry_at: the next call that may ask for a summary.
+    pinned_turns: turns that stay word for word.
     """
 
     def __init__(self, options: PolicyOptions) -> None:
@@ -70,7 +70,6 @@ class Policy:
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
         self.pinned_turns: list[int] = []
-        self.retry_at = 0
         self.user_tokens = [0]
         #: Tokens that a summary of the first n turns quotes, by n.
         self._quoted_tokens = [0]
@@ -180,7 +179,7 @@ class Policy:
 
         masked: tokens of the view if everything pending were masked.
         """
-        if context.call < self.retry_at:
+        if not context.may_ask_for_summary:
             return None
         found = None
         for wanted in threshold.covers:
@@ -213,7 +212,7 @@ class Policy:
         return 0
 
     def _find_summary_offer(self, state: State, context: DecisionContext) -> SummaryOffer | None:
-        if self.trigger is None or context.call < self.retry_at:
+        if self.trigger is None or not context.may_ask_for_summary:
             return None
         due = self.trigger.find_due_turn(state, context, self.candidates.count_tokens_within)
         covers = self.server_calls.limit_summary(due)
@@ -253,7 +252,7 @@ class Policy:
         """Return the newest turn of the summary that turns alone make due at the call after the next turn, and not
         before; 0 for none."""
         call = len(state.turns) + 1
-        if self.trigger is None or self.trigger.count_calls_until(state, call) != 1 or call + 1 < self.retry_at:
+        if self.trigger is None or self.trigger.count_calls_until(state, call) != 1:
             return 0
         covers = self.server_calls.limit_summary(self.trigger.find_last_outside_tail(state, call + 1))
         if state.covered_turns < covers < call:
