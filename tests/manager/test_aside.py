@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elision.manager import ContextManager
+from elision.manager import ContextManager, follow_history
 from elision.manager.offload import INLINE_BYTES
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
@@ -61,8 +61,9 @@ def test_one_large_message_is_read_in_a_thread(known: int) -> None:
     assert threading.get_ident() not in looked
 
 
-def test_a_small_turn_of_a_long_history_is_read_in_a_thread() -> None:
+def test_a_small_turn_of_a_long_history_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its summary, or fitting it into a budget, is work on all of it."""
+    monkeypatch.setattr(follow_history, "LONG_HISTORY_TOKENS", 16_000)
     long = make_history("openai", 60)
     looked, told = seen(long, [*long, *make_openai_step(61, "ok")])
     assert threading.get_ident() not in looked

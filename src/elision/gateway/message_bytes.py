@@ -23,21 +23,24 @@ class MessageEncoder:
 
     def encode_messages(self, view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[bytes]:
         """Return the bytes of each message of `view`, which was made of `messages`."""
-        out: list[bytes] = []
-        encoded: dict[int, tuple[Any, bytes]] = {}
-        sources: list[int | None] = []
-        for place, message in enumerate(view):
-            if type(message) is ParsedMessage:
-                out.append(message.raw)
-                continue
-            known = self._encoded.get(id(message))
-            if known is None or known[0] is not message:
-                sources = sources or _guess_sources(view, messages)
-                known = message, _encode_changed(message, sources[place], messages)
-            encoded[id(message)] = known
-            out.append(known[1])
-        self._encoded = encoded
-        return out
+        for message, source in self.list_new(view, messages):
+            self._encoded[id(message)] = message, _encode_changed(message, source, messages)
+        changed = {id(message): self._encoded[id(message)] for message in view if type(message) is not ParsedMessage}
+        self._encoded = changed
+        return [message.raw if type(message) is ParsedMessage else changed[id(message)][1] for message in view]
+
+    def list_new(self, view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[tuple[Any, int | None]]:
+        """Return the messages that are to be encoded, each with its source: the index of one of `messages`, or None."""
+        unknown = (None, b"")
+        new = [
+            place
+            for place, message in enumerate(view)
+            if type(message) is not ParsedMessage and self._encoded.get(id(message), unknown)[0] is not message
+        ]
+        if not new:
+            return []
+        sources = _guess_sources(view, messages)
+        return [(view[place], sources[place]) for place in new]
 
 
 def _encode_changed(message: Any, source: int | None, messages: Sequence[ParsedMessage]) -> bytes:

@@ -359,10 +359,7 @@ def _parse_large_request(
     UnreadableBody.
     """
     assert route.api is not None
-    if before is None:
-        json_spans.check_size(raw)
-    else:
-        before.check_size(raw)
+    json_spans.check_size(raw, before.find_end(before.count_shared(raw)) if before is not None else 0)
     body = RequestBody.parse(raw, route.api, previous=before, target=route.target)
     body.locate_messages()
     model_request = _build_model_request(route, headers, body, namespace)

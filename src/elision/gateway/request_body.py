@@ -29,6 +29,8 @@ __all__ = ["PreviousBody", "RequestBody", "UnreadableBody", "decode_message"]
 
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED_MESSAGES: Final = 8
+#: Messages that are compared before a body is said to continue another.
+_SAMPLES: Final = 4
 #: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
 _SMALL = 256
 _LARGE = 1 << 18
@@ -59,7 +61,7 @@ def decode_message(raw: bytes) -> dict[str, Any]:
 class _BodyParts(NamedTuple):
     """All fields of a body, the one with the messages, and their bytes. is_text: whether it is a string instead.
 
-    layout: of the messages, if that is known.
+    layout: of the messages, if that is known. shared_end: where the part ends that is shared with the previous body.
     """
 
     fields: list[JsonField]
@@ -67,6 +69,7 @@ class _BodyParts(NamedTuple):
     values: list[bytes]
     is_text: bool = False
     layout: ArrayLayout | None = None
+    shared_end: int = 0
 
 
 class RequestBody:
@@ -121,14 +124,24 @@ class RequestBody:
         Raises UnreadableBody where `raw` is no JSON object or its messages are no list of objects. Strings and numbers
         inside are not checked: one that cannot be decoded raises when it is read.
         """
+        parsed = cls.parse_if_small(raw, api, previous, len(raw), target=target)
+        assert parsed is not None
+        return parsed
+
+    @classmethod
+    def parse_if_small(
+        cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int, *, target: Target | None = None
+    ) -> RequestBody | None:
+        """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
         name = PROVIDERS[api].list_field
-        if previous is not None and previous.api != api:
-            previous = None
+        parts = None
         try:
-            if previous is not None:
-                parts = previous.parse_continued(raw, name)
-            else:
-                parts = None
+            if previous is not None and previous.api == api:
+                shared = previous.count_shared(raw)
+                if len(raw) - previous.find_end(shared) <= max_new_bytes:
+                    parts = previous.parse_continued(raw, name, shared)
+            if parts is None and len(raw) > max_new_bytes:
+                return None
             parts = parts or _parse_at_once(raw, name) or _parse_by_fields(raw, name)
             if len(parts.fields) > json_spans.MAX_FIELDS:
                 raise UnreadableBody(f"an object has more than {json_spans.MAX_FIELDS} fields")
@@ -136,22 +149,10 @@ class RequestBody:
         except (ValueError, RecursionError) as error:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
 
-    @classmethod
-    def parse_if_small(
-        cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int, *, target: Target | None = None
-    ) -> RequestBody | None:
-        """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
-        if len(raw) <= max_new_bytes:
-            return cls.parse(raw, api, previous, target=target)
-        if previous is None or previous.api != api or len(raw) - previous.find_shared_end(raw) > max_new_bytes:
-            return None
-        try:
-            parts = previous.parse_continued(raw, PROVIDERS[api].list_field)
-            if parts is None or len(parts.fields) > json_spans.MAX_FIELDS:
-                return None
-            return cls(raw, api, parts, previous, target)
-        except (ValueError, RecursionError) as error:
-            raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
+    @property
+    def new_bytes(self) -> int:
+        """Return how many bytes are not shared with the previous body."""
+        return len(self.raw) - self._parts.shared_end
 
     def locate_messages(self) -> None:
         """Locate all messages now, instead of at their first use."""
@@ -255,27 +256,25 @@ class PreviousBody:
     decoded: Mapping[str, tuple[bytes, Any]]
 
     def is_prefix_of(self, raw: bytes) -> bool:
-        """Return whether `raw` probably continues this body: all but the newest messages have the same bytes there."""
+        """Return whether `raw` probably continues this body: older messages, a sample, have the same bytes there."""
         if not raw.startswith(self.opening) or not raw.startswith(self.messages[0], len(self.opening)):
             return False
         count = len(self.messages)
-        settled = max(count - _UNSETTLED_MESSAGES, (count - 1) // 2) + 1
-        return raw.startswith(self.gap.join(self.messages[:settled]), len(self.opening))
+        settled = max(count - _UNSETTLED_MESSAGES, (count - 1) // 2)
+        return all(
+            raw.startswith(self.messages[place], self.ends[place] - len(self.messages[place]))
+            for place in {settled * part // _SAMPLES for part in range(_SAMPLES + 1)}
+        )
 
-    def check_size(self, raw: bytes) -> None:
-        """Raise UnreadableBody where the part of `raw` that is not shared with this body is too large."""
-        json_spans.check_size(raw, self.find_shared_end(raw))
-
-    def find_shared_end(self, raw: bytes) -> int:
-        """Return where the last shared leading message ends in `raw`; 0 if none is shared."""
-        shared = self._count_shared(raw)
+    def find_end(self, shared: int) -> int:
+        """Return where the last of so many leading messages ends; 0 for none."""
         return self.ends[shared - 1] if shared else 0
 
     def keep_decoded(self, body: RequestBody) -> dict[str, Any]:
         """Return the decoded fields that have the same bytes in `body`."""
         return {name: value for name, (raw, value) in self.decoded.items() if body.get_raw_field(name) == raw}
 
-    def _count_shared(self, raw: bytes) -> int:
+    def count_shared(self, raw: bytes) -> int:
         """Count the leading messages that have the same bytes at the same place in `raw`, with all before them."""
         ends = self.ends
         known = self.opening + self.gap.join(self.messages)
@@ -294,16 +293,15 @@ class PreviousBody:
                 differs = middle
         return shared
 
-    def parse_continued(self, raw: bytes, name: str) -> _BodyParts | None:
-        """Parse `raw` from the end of the last shared message; None where that is impossible.
+    def parse_continued(self, raw: bytes, name: str, shared: int) -> _BodyParts | None:
+        """Parse `raw` from the end of the last of its `shared` messages; None where that is impossible.
 
         A parser that has reached the same place by the same bytes continues in the same way. So the rest is parsed
         after the start of a body in which one empty message replaces all shared ones.
         """
-        shared = self._count_shared(raw)
         if not shared:
             return None
-        end = self.ends[shared - 1]
+        end = self.find_end(shared)
         opening = b'{"%b":[{}' % name.encode()
         body = opening + raw[end:]
         rest = _parse_at_once(body, name)
@@ -316,7 +314,13 @@ class PreviousBody:
         layout = ArrayLayout(self.ends, self.gap).extend(
             shared, JsonArray(body, rest.list_field.start, rest.values).layout, by
         )
-        return _BodyParts([*self.fields, own, *found[1:]], own, self.messages[:shared] + rest.values[1:], layout=layout)
+        return _BodyParts(
+            [*self.fields, own, *found[1:]],
+            own,
+            self.messages[:shared] + rest.values[1:],
+            layout=layout,
+            shared_end=end,
+        )
 
 
 @lru_cache(maxsize=32)

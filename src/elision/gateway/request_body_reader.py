@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from elision.gateway.limits import AdmissionLimits
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.manager.offload import choose_executor
 
+#: Bytes of a body that are put together on the event loop.
+_MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 #: ASGI's way to the client's next message.
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -51,9 +53,9 @@ class RequestBodyReader:
                         break
         except TimeoutError:
             raise self._limits.make_too_slow() from None
-        # Joining lets go of the interpreter, in whichever thread; and there it holds up nobody.
+        # Beside the event loop only where it takes longer than a change of threads.
         join = partial(b"".join, parts)
-        if self._size < LARGE_BYTES:
+        if self._size <= _MAX_JOINED_BYTES:
             return join()
         return await run_off_loop(join, choose_executor(self._size))
 

@@ -17,12 +17,12 @@ from elision.gateway.session_request import SessionRequest
 from elision.gateway.wire import Headers
 from elision.manager.context_view import ContextView
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import choose_executor
+from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.providers.anthropic.bound_thinking import add_beta
 from elision.providers.live.parsed_message import ParsedMessage
 
-#: Bytes of a request that is encoded on the event loop.
-MAX_INLINE_BYTES: Final = 256 * 1024
+#: Bytes of a request that is put together on the event loop, of messages that keep their bytes or were encoded before.
+MAX_INLINE_BYTES: Final = 4 * 1024 * 1024
 _ACCEPT_PLAIN: Final = (b"accept-encoding", b"identity")
 
 
@@ -58,12 +58,13 @@ async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequenc
     """Encode the request of `view`: the client's own bytes where it changes nothing."""
     if not (view.added_tools or view.extra) and _is_unchanged(sent, view, messages):
         return encode_own_request(sent)
-    size = len(sent.body.raw)
     # The session's encoder reuses what it encoded before, so it takes one request at a time.
     async with sent.session.lock:
-        if size <= MAX_INLINE_BYTES:
+        new = sent.session.encoder.list_new(view.messages, messages)
+        size = sum(len(messages[source].raw) for _, source in new if source is not None)
+        if size <= INLINE_BYTES and len(sent.body.raw) <= MAX_INLINE_BYTES:
             return _encode_changes(sent, view, messages)
-        return await run_off_loop(partial(_encode_changes, sent, view, messages), choose_executor(size))
+        return await run_off_loop(partial(_encode_changes, sent, view, messages), choose_executor(len(sent.body.raw)))
 
 
 def encode_own_request(sent: SessionRequest) -> UpstreamRequest:

@@ -27,7 +27,6 @@ from elision.gateway.recall_rounds import RecallRounds
 from elision.gateway.refusals import bypass_session, read_refusal, relay_refusal
 from elision.gateway.reply_writer import ReplyWriter
 from elision.gateway.request_encoding import (
-    MAX_INLINE_BYTES,
     UpstreamRequest,
     encode_after_recall,
     encode_own_request,
@@ -38,7 +37,7 @@ from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.manager.context_view import ContextView, SessionStatus
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import choose_executor
+from elision.manager.offload import INLINE_BYTES, choose_executor
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider_table import PROVIDERS
 
@@ -204,8 +203,8 @@ class RequestHandler:
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._sent.log_fault("prepare", error)
             return None
-        if len(body.raw) > MAX_INLINE_BYTES:
-            # They count what is new, which may be large.
+        if body.new_bytes > INLINE_BYTES:
+            # They count what is new.
             await run_off_loop(view.deferred.read, choose_executor(0))
         session.newest_diagnostics = view.diagnostics
         self._record.step_diagnostics.append(view.diagnostics)
