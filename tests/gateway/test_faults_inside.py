@@ -16,6 +16,7 @@ from elision.gateway.live_sessions import SessionRegistry
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.manager import ContextManager
+from elision.manager.context_options import Options
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
 from tests.gateway.conversation_bytes import (
@@ -203,14 +204,14 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
             failing()
         return ""
 
-    from_settings = ContextManager.from_settings
+    from_checked = ContextManager.from_checked
 
-    def with_it(found: Any, environment: Any = None, **options: Any) -> ContextManager:
-        made = from_settings(found, environment, **options)
+    def with_it(options: Options) -> ContextManager:
+        made = from_checked(options)
         made._summary_runner.writer = write  # type: ignore[attr-defined]
         return made
 
-    monkeypatch.setattr(ContextManager, "from_settings", with_it)
+    monkeypatch.setattr(ContextManager, "from_checked", with_it)
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in range(4, 11):

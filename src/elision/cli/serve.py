@@ -7,12 +7,7 @@ import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
-from elision.cli.config import print_settings
-from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
 from elision.cli.view_text import escape_controls
 from elision.config import TypedOption
@@ -168,6 +163,13 @@ def _describe_mode(settings: GatewaySettings) -> str:
 
 
 def _check_gateway(given: dict[str, Any]) -> int:
+    # Slow to import, and no gateway that serves needs it.
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from elision.cli.config import print_settings
+    from elision.cli.console import open_console
     from elision.gateway.self_check import run_checks
     from elision.gateway.settings import gateway_settings
 
