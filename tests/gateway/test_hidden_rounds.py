@@ -9,7 +9,7 @@ import pytest
 
 from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.incoming_messages import IncomingMessages
-from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.conversation import Conversation
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.events import RecallExchanged

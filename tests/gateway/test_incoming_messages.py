@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.request_body import UnreadableBody
-from elision.providers.live.client_conversation import Conversation, count_answers
+from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from tests.gateway.conversation_bytes import APIS, make_history

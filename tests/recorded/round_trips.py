@@ -15,7 +15,7 @@ from openai.types.responses import Response
 from elision import ContextManager
 from elision.providers.detect import recognize_provider
 from elision.providers.live.client_messages import convert_to_json
-from elision.providers.live.conversation import LiveConversation
+from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.pieces import digest_pieces
 from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.turn import Turn
@@ -130,7 +130,7 @@ def read_messages(exchange: Exchange) -> list[dict[str, Any]]:
 def read_turns(api: Api, messages: Sequence[dict[str, Any]]) -> list[Turn]:
     """Read a conversation into turns, as a session does."""
     live = PROVIDERS[api].live
-    conversation = LiveConversation(joins_assistant_messages=live.joins_assistant_messages, has_tools=True)
+    conversation = LiveTurns(joins_assistant_messages=live.joins_assistant_messages, has_tools=True)
     for place, message in enumerate(messages):
         conversation.add_pieces(live.split_message(message, place))
     return [conversation.build_turn(index)[0] for index in range(1, conversation.turn_count + 1)]

@@ -14,7 +14,7 @@ from typing import Final
 
 from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import decode_message
-from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.conversation import Conversation
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect
 

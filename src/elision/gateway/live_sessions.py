@@ -25,7 +25,7 @@ from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import PreviousBody, RequestBody
 from elision.manager import ContextManager
 from elision.manager.offload import INLINE_BYTES
-from elision.providers.live.client_conversation import Conversation, count_answers
+from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.diagnostics import Diagnostics

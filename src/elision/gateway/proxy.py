@@ -40,7 +40,7 @@ from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
-from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.conversation import Conversation
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 

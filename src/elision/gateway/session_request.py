@@ -11,7 +11,7 @@ from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.wire import ClientRequest
-from elision.providers.live.client_conversation import Conversation
+from elision.providers.live.conversation import Conversation
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider import Api
 

@@ -190,8 +190,8 @@ class SessionBranch:
     def is_amended_by(self, history: History) -> bool:
         """Return whether `history` has the newest turn with another ending, of which nothing is hidden."""
         newest = self.log.state.turns[-1]
-        history.conversation.adopt_tags(newest)
-        amended, _ = history.conversation.build_turn(newest.index)
+        history.turns.adopt_tags(newest)
+        amended, _ = history.turns.build_turn(newest.index)
         if _keep_assistant_part(newest) != _keep_assistant_part(amended):
             return False
         for turn, position in self.log.state.hidden:

@@ -148,7 +148,7 @@ class BranchLookup:
             return found, HistoryChange.CONTINUE
         if (
             self.logs.options.is_shared
-            and 0 <= turns == known - 1 < history.conversation.turn_count
+            and 0 <= turns == known - 1 < history.turns.turn_count
             and found.is_amended_by(history)
         ):
             # Another process was given the newest turn with another ending.
@@ -156,7 +156,7 @@ class BranchLookup:
         last = found.key
         if current is not None and session_name(current.key) == session_name(found.key):
             last = max(found.key, current.key, key=branch_number)
-        if turns >= 0 and history.conversation.turn_count == turns:
+        if turns >= 0 and history.turns.turn_count == turns:
             return self._take_free_key(self.fork_branch(found, turns, "fork", last)), HistoryChange.UNDO
         change = relate_history(history, _collect_left_digests(found, turns))
         if self.logs.options.family and turns < 0 and change is HistoryChange.FORK:

@@ -201,7 +201,7 @@ class HistoryFollower:
             self._ingest_turns(branch, history.extend(call.body[common:]), call)
             return FollowedHistory(branch, history, HistoryChange.CONTINUE)
         if _is_amendment(branch, history, common):
-            history.truncate(history.conversation.turn_count - 1)
+            history.truncate(history.turns.turn_count - 1)
             self._ingest_turns(branch, history.extend(call.body[len(history) :]), call)
             return FollowedHistory(branch, history, HistoryChange.AMENDED)
         return (yield from self._follow_divergence(branch, history.count_intact_turns(common), call))
@@ -220,7 +220,7 @@ class HistoryFollower:
         if branch.diverged and not has_same_turns(branch, history):
             return (yield from self._follow_divergence(branch, _count_same_turns(branch, history), call))
         known = len(branch.log.state.turns)
-        if history.conversation.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
+        if history.turns.turn_count > known + 1 and (yield from self._is_in_other_branch(history, known)):
             return (yield from self._follow_divergence(branch, known, call))
         if branch.diverged:
             self._adopt_branch(branch, history, call)
@@ -274,7 +274,7 @@ class HistoryFollower:
         That is so where the history has no turn to be found by, and no session has the name.
         """
         store = self._writer.nonblocking_store
-        if not self.options.family or history.conversation.turn_count or store is None:
+        if not self.options.family or history.turns.turn_count or store is None:
             return False
         try:
             store.try_length(self._session)
@@ -304,14 +304,14 @@ class HistoryFollower:
         """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
         branch.history = history
         known = len(branch.log.state.turns)
-        history.conversation.observations = self._settle_observations(branch)
+        history.turns.observations = self._settle_observations(branch)
         # Messages that the client added after the newest turn they share belong to that turn.
         first = known + 1
-        if 0 < known <= history.conversation.turn_count and history.get_node(known) != branch.nodes.get(known):
+        if 0 < known <= history.turns.turn_count and history.get_node(known) != branch.nodes.get(known):
             first = known
-        for index in range(1, min(known, history.conversation.turn_count) + 1):
-            history.conversation.adopt_tags(branch.log.state.turns[index - 1])
-            turn, sources = history.conversation.build_turn(index)
+        for index in range(1, min(known, history.turns.turn_count) + 1):
+            history.turns.adopt_tags(branch.log.state.turns[index - 1])
+            turn, sources = history.turns.build_turn(index)
             if index < first and _count_parts(turn) != _count_parts(branch.log.state.turns[index - 1]):
                 raise ShapeMismatch(f"results of turn {index} answer other calls than when they came first")
             history.splice.set_turn(index, sources)
@@ -351,7 +351,7 @@ class HistoryFollower:
 def _count_same_turns(branch: SessionBranch, history: History) -> int:
     """Return how many leading turns branch and history share."""
     same = 0
-    most = min(len(branch.log.state.turns), history.conversation.turn_count)
+    most = min(len(branch.log.state.turns), history.turns.turn_count)
     while same < most and history.get_node(same + 1) == branch.nodes.get(same + 1):
         same += 1
     return same
@@ -362,17 +362,17 @@ def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
 
     common: leading messages that are unchanged.
     """
-    newest = history.conversation.turn_count
+    newest = history.turns.turn_count
     if not newest or history.count_intact_turns(common) != newest - 1:
         return False
-    if common < history.conversation.find_answer_end(newest):
+    if common < history.turns.find_answer_end(newest):
         return False
     hidden = [key for key in branch.log.state.hidden if key[0] == newest]
     return all(place < common for place in history.splice.find_messages(hidden))
 
 
 def _has_thinking(history: History) -> bool:
-    conversation = history.conversation
+    conversation = history.turns
     return any(has_bound_thinking(conversation.build_turn(index)[0]) for index in range(1, conversation.turn_count + 1))
 
 

@@ -12,11 +12,11 @@ from itertools import compress, islice
 from operator import is_, is_not, ne
 from typing import Any, Final
 
-from elision.providers.live.client_conversation import Conversation
 from elision.providers.live.client_messages import copy_structure, read_client_message
-from elision.providers.live.conversation import LiveConversation
+from elision.providers.live.conversation import Conversation
 from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
+from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect, Piece, digest_pieces, tag_pieces
 from elision.trajectory.text_protocol import ObservationRole
@@ -37,7 +37,7 @@ class History(Conversation):
         self, dialect: LiveDialect, seed: bytes, *, observations: ObservationRole = "auto", tools: bool = False
     ) -> None:
         super().__init__(dialect, seed)
-        self.conversation = LiveConversation(
+        self.turns = LiveTurns(
             joins_assistant_messages=dialect.joins_assistant_messages, observations=observations, has_tools=tools
         )
         #: Places of messages that have tags, and of those whose role is unknown.
@@ -102,7 +102,7 @@ class History(Conversation):
         self._note_tags(message, place)
         self.splice.invalidate_message(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
-        self.conversation.update_system(pieces)
+        self.turns.update_system(pieces)
         return True
 
     def _is_ours(self, pieces: list[Piece], place: int) -> bool:
@@ -126,7 +126,7 @@ class History(Conversation):
 
         Returns the first turn (1-based) that is new or changed by them; 0 where the head is. Raises DialectError.
         """
-        before = self.conversation.turn_count
+        before = self.turns.turn_count
         first = before + 1
         for value in messages:
             place = len(self.messages)
@@ -136,14 +136,14 @@ class History(Conversation):
                 pieces = tag_pieces(pieces, message.tags)
             if not is_known(message.sent.json, self.dialect):
                 self.unknown_places.append(place)
-            if self.conversation.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
+            if self.turns.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
                 first = before
             self.append_message(message)
             self._client_objects.append(value)
             self._snapshots.append(None)
             self._take_snapshot(value, message, place)
-            self.conversation.add_pieces(pieces)
+            self.turns.add_pieces(pieces)
         self._release_old_json(len(self.messages) - len(messages))
         return first
 
@@ -168,10 +168,10 @@ class History(Conversation):
 
     def truncate(self, turns: int) -> None:
         """Remove everything after turn `turns`."""
-        if turns >= self.conversation.turn_count:
+        if turns >= self.turns.turn_count:
             return
-        first = self.conversation.find_first_message(turns + 1)
-        self.conversation.truncate(turns)
+        first = self.turns.find_first_message(turns + 1)
+        self.turns.truncate(turns)
         for place in range(first, len(self.messages)):
             self.splice.invalidate_message(place)
         self.drop_messages(first)
@@ -181,9 +181,9 @@ class History(Conversation):
 
     def count_messages(self, turn: int) -> int:
         """Return the number of messages up to the end of turn `turn`; of the head for 0."""
-        if turn >= self.conversation.turn_count:
+        if turn >= self.turns.turn_count:
             return len(self.messages)
-        return self.conversation.find_first_message(turn + 1)
+        return self.turns.find_first_message(turn + 1)
 
     def get_node(self, turn: int) -> str:
         """Return the name of the history up to the end of turn `turn`; of the head for 0."""
@@ -203,15 +203,15 @@ class History(Conversation):
 
     def has_turn(self, turn: int, node: str | None) -> bool:
         """Return whether there is a turn `turn`, and the history up to its end is named `node`."""
-        return turn <= self.conversation.turn_count and self.get_node(turn) == node
+        return turn <= self.turns.turn_count and self.get_node(turn) == node
 
     def list_nodes(self) -> list[str]:
         """Return the names of the histories that end with each turn, shortest first."""
-        return [self.get_node(turn) for turn in range(1, self.conversation.turn_count + 1)]
+        return [self.get_node(turn) for turn in range(1, self.turns.turn_count + 1)]
 
     def count_intact_turns(self, common: int) -> int:
         """Return how many leading turns end within the first `common` messages; -1 if not even the head does."""
-        turns = self.conversation.turn_count
+        turns = self.turns.turn_count
         while turns >= 0 and self.count_messages(turns) > common:
             turns -= 1
         return turns

@@ -12,7 +12,7 @@ from elision.manager.context_options import Pin
 from elision.manager.history import History
 from elision.manager.known_tools import read_tools
 from elision.providers.live.client_messages import convert_to_json, copy_structure
-from elision.providers.live.conversation import TurnSources
+from elision.providers.live.live_turns import TurnSources
 from elision.providers.live.pieces import Location
 from elision.trajectory.events import Event, RequestSent, UsageReported
 from elision.trajectory.turn import Head, Message, Turn
@@ -24,10 +24,10 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
     assert history is not None
     _ingest_head(branch, history, system, tools, pin)
     _attach_reported_usage(branch, history)
-    for index in range(max(first, 1), history.conversation.turn_count + 1):
+    for index in range(max(first, 1), history.turns.turn_count + 1):
         if index <= len(branch.log.state.turns):
-            history.conversation.adopt_tags(branch.log.state.turns[index - 1])
-        turn, sources = history.conversation.build_turn(index)
+            history.turns.adopt_tags(branch.log.state.turns[index - 1])
+        turn, sources = history.turns.build_turn(index)
         history.splice.set_turn(index, sources)
         if pin:
             turn = _pin_turn(turn, sources, history, pin)
@@ -40,23 +40,23 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
             # What the provider reported when the turn first came still holds.
             turn = replace(turn, usage=known.usage, at=known.at, model=known.model)
             if turn != known:
-                history.conversation.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
+                history.turns.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
                 branch.amend_newest(turn, node)
         branch.nodes[index] = node
 
 
 def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
     """Set the session's head, unless it is the one that it has."""
-    if history.ingested_head == (history.conversation.head, system, tools):
+    if history.ingested_head == (history.turns.head, system, tools):
         return
     known = read_tools(tools)
-    history.ingested_head = (list(history.conversation.head), copy_structure(system), known.copy)
+    history.ingested_head = (list(history.turns.head), copy_structure(system), known.copy)
     apart: list[Message] = []
     if system is not None:
         apart = history.dialect.parse_system(convert_to_json(system))
     messages = [
         _pin_message(message, history, spot, pin)
-        for message, spot in zip(history.conversation.head, history.conversation.head_locations, strict=True)
+        for message, spot in zip(history.turns.head, history.turns.head_locations, strict=True)
     ]
     state = branch.log.state
     head = Head(
@@ -65,7 +65,7 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )
-    spots: list[Location | None] = [*(None for _ in apart), *history.conversation.head_locations]
+    spots: list[Location | None] = [*(None for _ in apart), *history.turns.head_locations]
     history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
         branch.log.set_head(head)
@@ -75,9 +75,9 @@ def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
     """Give the turn that answers the newest call what the provider reported for it."""
     session = branch.log
     called, answered = find_newest_call(session.events)
-    if called is not None and called.call == len(session.state.turns) + 1 <= history.conversation.turn_count:
+    if called is not None and called.call == len(session.state.turns) + 1 <= history.turns.turn_count:
         usage = answered.usage if answered is not None else None
-        history.conversation.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
+        history.turns.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
 
 
 def find_newest_call(events: Sequence[Event]) -> tuple[RequestSent | None, UsageReported | None]:

@@ -53,13 +53,13 @@ def _read_segments(messages: Sequence[Any], system: Any, dialect: str, *, first:
     live = find_provider(dialect).live
     history = History(live, b"")
     history.extend(messages)
-    head: list[Message] = list(history.conversation.head)
+    head: list[Message] = list(history.turns.head)
     if system is not None:
         head = [*live.parse_system(convert_to_json(system)), *head]
     for message in head:
         yield Segment(kind="head", tokens=0, source=message)
-    for number in range(1, history.conversation.turn_count + 1):
-        turn, _ = history.conversation.build_turn(number)
+    for number in range(1, history.turns.turn_count + 1):
+        turn, _ = history.turns.build_turn(number)
         yield from _split_turn(turn, first + number - 1)
 
 

@@ -187,7 +187,7 @@ def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[
 def has_same_turns(branch: SessionBranch, history: History) -> bool:
     """Return whether `history` begins with the turns of `branch`; the newest of them may have another ending."""
     known = len(branch.log.state.turns)
-    if known > history.conversation.turn_count:
+    if known > history.turns.turn_count:
         return False
     for index in range(1, known):
         if history.get_node(index) != branch.nodes.get(index):

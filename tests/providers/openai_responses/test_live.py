@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
-from elision.providers.live.conversation import LiveConversation
+from elision.providers.live.live_turns import LiveTurns
 from elision.providers.openai_responses.live import LiveOpenAIResponses
 from elision.stores.memory import MemoryStore
 from elision.testing.request_checks import find_problems
@@ -108,7 +108,7 @@ def test_a_search_that_the_provider_runs_is_answered_by_the_output_behind_it() -
     found = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": TOOLS}
     named = [{**search, "id": "tsc_1"}, {**found, "id": "tso_1"}]
     for items in (named, [search, found]):
-        conversation = LiveConversation(joins_assistant_messages=True)
+        conversation = LiveTurns(joins_assistant_messages=True)
         for place, item in enumerate(
             [{"role": "user", "content": "Work."}, *items, {"role": "user", "content": "On."}]
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from elision.providers.anthropic.live import LiveAnthropic
 from elision.providers.anthropic.parse import parse_assistant, parse_usage
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
 from elision.providers.llm.client import ClientFormat, Json
@@ -35,11 +36,6 @@ def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any
     if tools:
         fields["tools"] = list(tools)
     return fields
-
-
-def make_user_message(text: str) -> Json:
-    """Return a message of the user."""
-    return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
 def add_to_extension(live: LivePrefix | None, is_official: bool) -> Json:
@@ -90,7 +86,7 @@ CLIENT: Final = ClientFormat(
     make_url=lambda base_url, model: f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
     make_quirks=make_quirks,
     build_conversation=build_conversation,
-    make_user_message=make_user_message,
+    make_user_message=LiveAnthropic().make_user_message,
     add_to_extension=add_to_extension,
     parse_answer=parse_answer,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
 from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings
 from elision.providers.streaming.sse import SseFrame
 from elision.trajectory.foreign_json import parse_object
+
+_EVENTS: Final = frozenset(("message_start", "message_delta", "message_stop", "error"))
 
 
 def is_useful_frame(found: ResponseFindings, raw: bytes) -> bool:
@@ -17,37 +18,20 @@ def is_useful_frame(found: ResponseFindings, raw: bytes) -> bool:
 
 
 def read_event(found: ResponseFindings, frame: SseFrame) -> None:
-    """Add what one event of a stream reports."""
-    read = _EVENTS.get(frame.event)
-    if read is not None and (event := parse_object(frame.data)) is not None:
-        read(found, event)
-
-
-def _read_message_start(found: ResponseFindings, event: Json) -> None:
-    found.add_response(mapping_in(event.get("message")))
-
-
-def _read_message_delta(found: ResponseFindings, event: Json) -> None:
-    """Read `message_delta`: counts and edits are in the event itself, the stop reason in its delta."""
-    found.add_response(event)
-    found.stop_reason = text_in(mapping_in(event.get("delta")).get("stop_reason")) or found.stop_reason
-
-
-def _read_message_stop(found: ResponseFindings, event: Json) -> None:
-    found.has_ended = True
-
-
-def _read_error(found: ResponseFindings, event: Json) -> None:
-    found.failure = event
-
-
-#: Its clients know events by their names, so they have them.
-_EVENTS: Final[Mapping[str, Callable[[ResponseFindings, Json], None]]] = {
-    "message_start": _read_message_start,
-    "message_delta": _read_message_delta,
-    "message_stop": _read_message_stop,
-    "error": _read_error,
-}
+    """Add what one event of a stream reports. Clients know events by their names, so they have them."""
+    if frame.event not in _EVENTS or (event := parse_object(frame.data)) is None:
+        return
+    match frame.event:
+        case "message_start":
+            found.add_response(mapping_in(event.get("message")))
+        case "message_delta":
+            # Counts and edits are in the event itself, the stop reason in its delta.
+            found.add_response(event)
+            found.stop_reason = text_in(mapping_in(event.get("delta")).get("stop_reason")) or found.stop_reason
+        case "message_stop":
+            found.has_ended = True
+        case "error":
+            found.failure = event
 
 
 def read_body(found: ResponseFindings, body: Json) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from elision.providers.gemini.live import LiveGemini
 from elision.providers.gemini.parse import parse_assistant, parse_usage
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
 from elision.providers.llm.client import ClientFormat, Json
@@ -47,11 +48,6 @@ def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any
     return fields
 
 
-def make_user_message(text: str) -> Json:
-    """Return a message of the user."""
-    return {"role": "user", "parts": [{"text": text}]}
-
-
 def add_to_extension(live: LivePrefix | None, is_official: bool) -> Json:
     """Return the field that forbids the use of the tools, which are sent unchanged."""
     if live and live.tools:
@@ -85,7 +81,7 @@ CLIENT: Final = ClientFormat(
     names_model=False,
     make_quirks=make_quirks,
     build_conversation=build_conversation,
-    make_user_message=make_user_message,
+    make_user_message=LiveGemini().make_user_message,
     add_to_extension=add_to_extension,
     parse_answer=parse_answer,
 )

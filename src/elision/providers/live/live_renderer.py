@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from elision.providers.live.conversation import TurnSources
+from elision.providers.live.live_turns import TurnSources
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.live.pieces import LiveDialect, Location
 from elision.providers.shared.json_reading import Json
@@ -86,7 +86,7 @@ class LiveRenderer:
         """Forget everything that was rendered."""
         self._view = None
         self._replaced.clear()
-        self._cut_ends(0)
+        del self._group_ends[:], self._block_ends[:]
         self._groups.clear()
         self._entries.clear()
         self._starts.clear()
@@ -130,16 +130,13 @@ class LiveRenderer:
         return max(1, len(blocks or ()))
 
     def _rewind_to(self, place: int) -> None:
-        self._cut_ends(place)
+        del self._group_ends[place:], self._block_ends[place:]
         groups = self._group_ends[-1] if place else 0
         del self._groups[groups:]
         if self._groups:
             group = self._groups[-1]
             group.blocks = group.blocks[: self._block_ends[-1]] if group.blocks else None
         self._drop_entries(groups)
-
-    def _cut_ends(self, place: int) -> None:
-        del self._group_ends[place:], self._block_ends[place:]
 
     # -- segments ------------------------------------------------------------------------------------------------
 
@@ -242,17 +239,13 @@ class LiveRenderer:
         )
 
     def _join_entries(self, last: Entry, entry: Entry) -> dict[str, Any]:
-        one = get_entry_json(last, self._messages)
-        other = get_entry_json(entry, self._messages)
+        """Return one message with the content blocks of both; a text is one block."""
         field = self.dialect.content_field
-        return {**one, field: [*self._list_blocks(one), *self._list_blocks(other)]}
-
-    def _list_blocks(self, message: Json) -> list[Any]:
-        """Return the content blocks of a message; a text is one."""
-        content = message.get(self.dialect.content_field)
-        if isinstance(content, list):
-            return content
-        return [self.dialect.make_block(str(content))]
+        blocks: list[Any] = []
+        for message in (get_entry_json(last, self._messages), get_entry_json(entry, self._messages)):
+            content = message.get(field)
+            blocks += content if isinstance(content, list) else [self.dialect.make_block(str(content))]
+        return {**get_entry_json(last, self._messages), field: blocks}
 
 
 def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:

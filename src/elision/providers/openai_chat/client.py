@@ -8,6 +8,7 @@ from typing import Any, Final
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason, parse_refusal
 from elision.providers.llm.client import ClientFormat, Json
 from elision.providers.llm.request_quirks import ModelQuirks
+from elision.providers.openai_chat.live import LiveOpenAIChat
 from elision.providers.openai_chat.parse import parse_assistant, parse_usage
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.providers.shared.model_names import is_reasoning_model
@@ -37,11 +38,6 @@ def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any
     if tools:
         fields["tools"] = list(tools)
     return fields
-
-
-def make_user_message(text: str) -> Json:
-    """Return a message of the user."""
-    return {"role": "user", "content": text}
 
 
 def add_to_extension(live: LivePrefix | None, is_official: bool) -> Json:
@@ -96,7 +92,7 @@ CLIENT: Final = ClientFormat(
     make_url=lambda base_url, model: f"{base_url.rstrip('/')}/chat/completions",
     make_quirks=make_quirks,
     build_conversation=build_conversation,
-    make_user_message=make_user_message,
+    make_user_message=LiveOpenAIChat().make_user_message,
     add_to_extension=add_to_extension,
     parse_answer=parse_answer,
 )
