@@ -40,8 +40,10 @@ _LARGEST = 1 << 31
 _PLAIN = b"\x00"
 _ZSTD = b"\x01"
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=simplify_foreign)
-#: Fields whose JSON is made with care: content of a client's own form, and sets, which have no order.
-_NEEDS_LOOK: Final = re.compile(rb'"(?:opaque|tags)":')
+#: Tags have no order of their own.
+_TURN_ENCODER: Final = msgspec.json.Encoder(enc_hook=simplify_foreign, order="deterministic")
+#: In the JSON of a turn: content of a client's own form, whose keys keep their order.
+_FOREIGN: Final = b'"opaque":'
 _TAGS: Final = {TurnAdded: b"turn", TurnAmended: b"amended"}
 #: Numbers that only Python's own JSON has. msgspec writes null for them.
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
@@ -293,8 +295,8 @@ def _encode_plain(event: Event) -> bytes:
     try:
         if not isinstance(event, TurnAdded | TurnAmended):
             return b'%b,"v":%d}' % (_ENCODER.encode(event)[:-1], RECORD_VERSION)
-        turn = _ENCODER.encode(event.turn)
-        if _NEEDS_LOOK.search(turn):
+        turn = _TURN_ENCODER.encode(event.turn)
+        if _FOREIGN in turn:
             return b""
         node = b',"node":%b' % _ENCODER.encode(event.node) if event.node else b""
     except (ValueError, TypeError):

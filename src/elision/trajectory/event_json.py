@@ -142,6 +142,5 @@ def _convert_to_json(value: msgspec.Struct) -> dict[str, Any]:
 
 def _sort_tags(turn: dict[str, Any]) -> None:
     for observation in turn.get("observations", ()):
-        tags = observation.pop("tags", None)
-        if tags:
-            observation["tags"] = sorted(tags)
+        if "tags" in observation:
+            observation["tags"] = sorted(observation["tags"])
