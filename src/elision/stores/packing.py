@@ -20,6 +20,7 @@ import zstandard
 
 from elision.errors import CorruptError
 from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.content import Text
 from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, SessionOpened, TurnAdded, TurnAmended
 from elision.trajectory.turn import Turn
@@ -268,7 +269,7 @@ class SplitEvent(NamedTuple):
 def split_event(event: Event, make_address: Callable[[bytes], str]) -> SplitEvent:
     """Return `event` as JSON, with its large texts apart. Raises TypeError if it cannot be written."""
     whole = _encode_plain(event)
-    if whole and len(whole) < LARGE_IN_TURN:
+    if whole and (len(whole) < LARGE_IN_TURN or not _has_large_text(event)):
         return SplitEvent(whole, {}, len(whole))
     value = encode_event(event)
     size = len(whole or encode_json(value))
@@ -286,6 +287,18 @@ def split_event(event: Event, make_address: Callable[[bytes], str]) -> SplitEven
     if "tools" in value:
         value["tools"] = [_move_tool_out(tool, keep) for tool in value["tools"]]
     return SplitEvent(encode_json(value), texts, size)
+
+
+def _has_large_text(event: Event) -> bool:
+    """Return whether a text of a turn's content is kept apart. `event` has no content of a client's own form."""
+    if not isinstance(event, TurnAdded | TurnAmended):
+        return False
+    turn = event.turn
+    for holder in (turn, *turn.observations, *turn.interjections):
+        for part in holder.content:
+            if isinstance(part, Text) and len(part.text) >= LARGE_IN_TURN:
+                return True
+    return False
 
 
 def _encode_plain(event: Event) -> bytes:

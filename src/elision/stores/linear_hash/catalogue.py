@@ -222,6 +222,7 @@ class Catalogue:
     @property
     def directory_bytes(self) -> int:
         """Return the bytes of the directory's pages."""
+        self.directory.settle()
         return self.directory.pages.count * PAGE
 
     def pack(self) -> bytes:

@@ -15,12 +15,14 @@ from elision.stores.linear_hash.bucket_pages import BODY, CAPACITY, ENTRY, LINKS
 
 #: What `load_limits` in the benchmarks found to be worth its room.
 SPLIT_ABOVE: Final = 0.8
+#: Entries that are kept beside the pages.
+_MOST_RECENT: Final = 1 << 14
 _ENTRY: Final = struct.Struct("<8sQ")
 _U64: Final = struct.Struct("<Q")
 
 
 class Directory:
-    """The table in memory. For one thread at a time.
+    """The table in memory: its pages, and the newest entries beside them. For one thread at a time.
 
     split_above: share of the buckets' first pages that entries fill before a bucket is split.
     """
@@ -30,6 +32,8 @@ class Directory:
         self.level = self.split = self.entries = 0
         self.lookups = self.pages_read = 0
         self.pages = BucketPages()
+        #: What is not in the pages yet: key -> values. A bucket changes once for many entries.
+        self._recent: dict[bytes, list[int]] = {}
         #: Bucket -> its first page.
         self.table = [self.pages.make_page()]
         self._most_entries = self._count_most_entries()
@@ -48,6 +52,9 @@ class Directory:
     def get(self, key: bytes) -> int | None:
         """Return the value under `key`; of several, any."""
         self.lookups += 1
+        recent = self._recent.get(key)
+        if recent:
+            return recent[-1]
         number = self.table[self._find_bucket(key)]
         while number:
             self.pages_read += 1
@@ -61,10 +68,12 @@ class Directory:
 
     def get_all(self, key: bytes) -> list[int]:
         """Return all values under `key`."""
-        return [value for found, value in self._iterate_bucket(self._find_bucket(key)) if found == key]
+        paged = [value for found, value in self._iterate_bucket(self._find_bucket(key)) if found == key]
+        return paged + self._recent.get(key, [])
 
     def iterate_entries(self) -> Iterator[tuple[int, bytes, int]]:
         """Yield (bucket, key, value) of all entries."""
+        self.settle()
         for bucket in range(len(self.table)):
             for key, value in self._iterate_bucket(bucket):
                 yield bucket, key, value
@@ -76,6 +85,10 @@ class Directory:
 
     def put(self, key: bytes, value: int) -> None:
         """Enter `value` under `key`, in the place of the one that is there."""
+        recent = self._recent.get(key)
+        if recent:
+            recent[-1] = value
+            return
         for number in self.pages.list_chain(self.table[self._find_bucket(key)]):
             page, start = self.pages.locate(number)
             at = _find_entry(page, key, start + BODY, LINKS.unpack_from(page, start + LINKS_AT)[0])
@@ -86,24 +99,18 @@ class Directory:
 
     def add(self, key: bytes, value: int) -> None:
         """Enter `value` under `key`, beside what is there."""
-        number = self.table[self._find_bucket(key)]
-        while True:
-            page = self.pages.changed.get(number) or self.pages.change(number)
-            count, after = LINKS.unpack_from(page, LINKS_AT)
-            if count < CAPACITY:
-                break
-            if not after:
-                after = self.pages.make_page()
-                LINKS.pack_into(page, LINKS_AT, count, after)
-            number = after
-        LINKS.pack_into(page, LINKS_AT, count + 1, after)
-        _ENTRY.pack_into(page, BODY + count * ENTRY, key, value)
+        self._recent.setdefault(key, []).append(value)
         self.entries += 1
-        if self.entries > self._most_entries:
-            self._split_bucket()
+        if len(self._recent) > _MOST_RECENT:
+            self.settle()
 
     def remove(self, key: bytes, value: int) -> None:
         """Remove the entry of `key` with `value`, if there is one; the last entry of its page takes its place."""
+        recent = self._recent.get(key, [])
+        if value in recent:
+            recent.remove(value)
+            self.entries -= 1
+            return
         removed = _ENTRY.pack(key, value)
         for number in self.pages.list_chain(self.table[self._find_bucket(key)]):
             entries = self.pages.read_entries(number)
@@ -116,6 +123,20 @@ class Directory:
                     self.pages.fill(number, left, LINKS.unpack_from(page, start + LINKS_AT)[1])
                     self.entries -= 1
                     return
+
+    def settle(self) -> None:
+        """Move the entries that were added since into the pages, a bucket at a time."""
+        while self.entries > self._most_entries:
+            self._split_bucket()
+        added: dict[int, bytearray] = {}
+        for key, values in self._recent.items():
+            bucket = added.setdefault(self._find_bucket(key), bytearray())
+            for value in values:
+                bucket += _ENTRY.pack(key, value)
+        self._recent.clear()
+        for bucket_number, entries in added.items():
+            *_, last = self.pages.list_chain(self.table[bucket_number])
+            self._fill_chain(last, self.pages.read_entries(last) + entries)
 
     def load_pages(self, level: int, split: int, entries: int, table: list[int], mapped: mmap.mmap, count: int) -> None:
         """Take the table and the `count` pages of a file, which was verified."""
@@ -163,7 +184,7 @@ class Directory:
             self.level += 1
             self.split = 0
 
-    def _fill_chain(self, number: int, entries: bytearray) -> None:
+    def _fill_chain(self, number: int, entries: bytes | bytearray) -> None:
         """Make `entries` the content of the chain that begins with page `number`."""
         for start in range(0, max(1, len(entries)), CAPACITY * ENTRY):
             part = entries[start : start + CAPACITY * ENTRY]

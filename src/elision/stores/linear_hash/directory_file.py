@@ -38,6 +38,7 @@ def save_directory(path: Path, directory: Directory, ids: tuple[int, int], offse
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
+    directory.settle()
     shape = directory.level, directory.split, directory.entries, directory.pages.count, directory.buckets
     meta = bytearray(PAGE)
     _META.pack_into(meta, 0, 0, _MAGIC, *ids, offset, *shape, len(catalogue))

@@ -30,6 +30,7 @@ _HEADER: Final = struct.Struct("<IIIIIIBBHHd")
 HEADER: Final = _HEADER.size
 _MASK: Final = struct.Struct("<IH")
 _U32: Final = struct.Struct("<I")
+_NO_TEXTS: Final = bytes(4)
 _KEY: Final = 8
 _MARK: Final = 20
 _HAS_NODE: Final = 1
@@ -144,6 +145,8 @@ class RecordPacker:
 
         find_text: key of a text, and the place of the record that contains it, if any does.
         """
+        if not draft.texts:
+            return self._pack(EVENT, session, number, at, _NO_TEXTS + draft.value, place, draft, ())
         keys: list[bytes] = []
         sizes = []
         parts = []

@@ -34,6 +34,7 @@ class Statistics:
 def measure_log(log: OpenLog) -> Statistics:
     """Return the statistics of a log and its directory."""
     directory = log.catalogue.directory
+    directory.settle()
     return Statistics(
         entries=directory.entries,
         buckets=directory.buckets,

@@ -126,8 +126,8 @@ class Writer:
         self._check_ready()
         self._write_frame()
         behind = self.log.reader.end - max(self.log.directory_offset, START)
-        due = max(self._limits.log_bytes, self.log.catalogue.directory_bytes, self._next_try)
-        if behind >= due:
+        is_due = behind >= max(self._limits.log_bytes, self._next_try)
+        if is_due and behind >= self.log.catalogue.directory_bytes:
             # A disk that is full is not asked at every append.
             self._next_try = 0 if self.checkpoint() else behind + self._limits.log_bytes // 4
 
