@@ -19,6 +19,7 @@ SPLIT_ABOVE: Final = 0.8
 _MOST_RECENT: Final = 1 << 14
 _ENTRY: Final = struct.Struct("<8sQ")
 _U64: Final = struct.Struct("<Q")
+_VALUE: Final = _U64.size
 
 
 class Directory:
@@ -32,8 +33,8 @@ class Directory:
         self.level = self.split = self.entries = 0
         self.lookups = self.pages_read = 0
         self.pages = BucketPages()
-        #: What is not in the pages yet: key -> values. A bucket changes once for many entries.
-        self._recent: dict[bytes, list[int]] = {}
+        #: What is not in the pages yet: key -> values, 8 bytes each. A bucket changes once for many entries.
+        self._recent: dict[bytes, bytes] = {}
         #: Bucket -> its first page.
         self.table = [self.pages.make_page()]
         self._most_entries = self._count_most_entries()
@@ -54,7 +55,7 @@ class Directory:
         self.lookups += 1
         recent = self._recent.get(key)
         if recent:
-            return recent[-1]
+            return int.from_bytes(recent[-_VALUE:], "little")
         number = self.table[self._find_bucket(key)]
         while number:
             self.pages_read += 1
@@ -69,7 +70,7 @@ class Directory:
     def get_all(self, key: bytes) -> list[int]:
         """Return all values under `key`."""
         paged = [value for found, value in self._iterate_bucket(self._find_bucket(key)) if found == key]
-        return paged + self._recent.get(key, [])
+        return paged + [value for (value,) in _U64.iter_unpack(self._recent.get(key, b""))]
 
     def iterate_entries(self) -> Iterator[tuple[int, bytes, int]]:
         """Yield (bucket, key, value) of all entries."""
@@ -87,7 +88,7 @@ class Directory:
         """Enter `value` under `key`, in the place of the one that is there."""
         recent = self._recent.get(key)
         if recent:
-            recent[-1] = value
+            self._recent[key] = recent[:-_VALUE] + _U64.pack(value)
             return
         for number in self.pages.list_chain(self.table[self._find_bucket(key)]):
             page, start = self.pages.locate(number)
@@ -99,16 +100,17 @@ class Directory:
 
     def add(self, key: bytes, value: int) -> None:
         """Enter `value` under `key`, beside what is there."""
-        self._recent.setdefault(key, []).append(value)
+        self._recent[key] = self._recent.get(key, b"") + _U64.pack(value)
         self.entries += 1
         if len(self._recent) > _MOST_RECENT:
             self.settle()
 
     def remove(self, key: bytes, value: int) -> None:
         """Remove the entry of `key` with `value`, if there is one; the last entry of its page takes its place."""
-        recent = self._recent.get(key, [])
+        recent = [each for (each,) in _U64.iter_unpack(self._recent.get(key, b""))]
         if value in recent:
             recent.remove(value)
+            self._recent[key] = struct.pack(f"<{len(recent)}Q", *recent)
             self.entries -= 1
             return
         removed = _ENTRY.pack(key, value)
@@ -131,8 +133,8 @@ class Directory:
         added: dict[int, bytearray] = {}
         for key, values in self._recent.items():
             bucket = added.setdefault(self._find_bucket(key), bytearray())
-            for value in values:
-                bucket += _ENTRY.pack(key, value)
+            for at in range(0, len(values), _VALUE):
+                bucket += key + values[at : at + _VALUE]
         self._recent.clear()
         for bucket_number, entries in added.items():
             *_, last = self.pages.list_chain(self.table[bucket_number])
