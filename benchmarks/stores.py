@@ -1,7 +1,7 @@
 """The linear-hash store against SQLite: the same turns, the same durability, the same run, each in its own process.
 
-`python -m benchmarks stores` takes 10,000 turns; ELISION_BENCH_TURNS=10000,100000,1000000 names other numbers. Above
-20,000 turns no contestant syncs each turn, which would measure the disk alone.
+`python -m benchmarks stores` takes 10,000 and 100,000 turns; ELISION_BENCH_TURNS=1000000 names other numbers. Above 20,000
+turns no contestant syncs each turn, which would measure the disk alone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from elision.trajectory.content import Part, Text
 from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Turn
 
-SIZES = tuple(int(size) for size in os.environ.get("ELISION_BENCH_TURNS", "10000").split(","))
+SIZES = tuple(int(size) for size in os.environ.get("ELISION_BENCH_TURNS", "10000,100000").split(","))
 #: Turns of one session, and lookups that are timed.
 PER_SESSION, LOOKUPS = 100, 5_000
 #: Up to so many turns the best of so many runs is shown: a sync takes as long as whoever else writes lets it.
 REPEATED, REPEATS = 20_000, 3
+
+#: What the linear hash is to reach: appends, lookups and bytes on disk, over SQLite's.
+BARS = (1.3, 1.5, 1.0)
 
 Opener: TypeAlias = Callable[[Path], Store]
 #: Label -> how to open the store, turns per append.
@@ -133,7 +136,8 @@ def main() -> None:
             f"  {'':32} {'turns/s':>9} {'CPU us':>6} {'lookups/s':>9} {'CPU us':>6} {'MB disk':>8} {'of raw':>6} "
             f"{'MB RAM':>6}  pages a lookup"
         )
-        for label, found in _measured(turns, count):
+        results = dict(_measured(turns, count))
+        for label, found in results.items():
             pages = (
                 f"{found.pages:.3f} of buckets, {found.values:.2f} of values, load {found.load:.2f}"
                 if found.pages is not None
@@ -145,6 +149,19 @@ def main() -> None:
                 f"{found.disk / found.raw:6.0%} {found.memory:6.0f}  {pages}",
                 flush=True,
             )
+        for work in ("one turn a sync", "64 turns an append"):
+            if f"SQLite, {work}" in results:
+                _print_ratios(work, results[f"linear hash, {work}"], results[f"SQLite, {work}"])
+
+
+def _print_ratios(work: str, ours: Measured, theirs: Measured) -> None:
+    ratios = (ours.appends / theirs.appends, ours.lookups / theirs.lookups, ours.disk / theirs.disk)
+    shown = [f"{ratio:.2f} x" for ratio in ratios]
+    print(
+        f"  Linear hash / SQLite, {work}: appends {shown[0]} (bar {BARS[0]}), lookups {shown[1]} (bar {BARS[1]}), "
+        f"disk {shown[2]} (bar {BARS[2]})",
+        flush=True,
+    )
 
 
 def _measured(turns: Sequence[Turn], count: int) -> Iterator[tuple[str, Measured]]:

@@ -18,7 +18,8 @@ from elision.stores.store import Finding
 def check_store(folder: StoreFolder) -> list[Finding]:
     """Return what is wrong in the store of `folder`. Raises OSError."""
     if not folder.has_log():
-        return []
+        what = "it is missing, and the directory of its records is there"
+        return [Finding(place="log", what=what, lost=True)] if folder.directory.exists() else []
     try:
         opened = folder.open_log()
     except CorruptError as error:
