@@ -89,6 +89,14 @@ def test_a_flipped_bit_of_the_log_is_found(tmp_path: Path, *, is_closed: bool) -
     assert find_damage(tmp_path / "copy") == []
 
 
+def test_a_log_that_is_gone_is_found(folder: Path) -> None:
+    """An empty folder is in order; one that has the directory of a log without the log is not."""
+    (folder / "values").unlink()
+    assert [(each.place, each.lost) for each in find_damage(folder)] == [("log", True)]
+    (folder / "directory").unlink()
+    assert find_damage(folder) == []
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_cut_log_is_found(tmp_path: Path, *, is_closed: bool) -> None:
     """Wherever it is cut, between two frames too; a writer refuses it and names the repair."""
