@@ -1,7 +1,7 @@
 """The linear-hash store against SQLite: the same turns, the same durability, the same run, each in its own process.
 
-`python -m benchmarks stores` takes 10,000 and 100,000 turns; ELISION_BENCH_TURNS=1000000 names other numbers. Above 20,000
-turns no contestant syncs each turn, which would measure the disk alone.
+`python -m benchmarks stores` takes 10,000 and 100,000 turns; ELISION_BENCH_TURNS=1000000 names other numbers. Above
+20,000 turns no contestant syncs each turn, which would measure the disk alone.
 """
 
 from __future__ import annotations

@@ -45,9 +45,12 @@ def test_one_bucket_at_a_time() -> None:
     assert directory.get(make_key(20_000)) is None
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["put", "add", "remove", "settle"]), st.integers(0, 12), st.integers(0, 3)), max_size=80)
+steps_of_a_directory = st.tuples(
+    st.sampled_from(["put", "add", "remove", "settle"]), st.integers(0, 12), st.integers(0, 3)
 )
+
+
+@given(st.lists(steps_of_a_directory, max_size=80))
 def test_it_is_a_dictionary_of_several_values(steps: list[tuple[str, int, int]]) -> None:
     """`put` has one value for a key, `add` several, `remove` takes one away."""
     directory = Directory()
