@@ -293,9 +293,11 @@ def _has_large_text(event: Event) -> bool:
     """Return whether a text of a turn's content is kept apart. `event` has no content of a client's own form."""
     if not isinstance(event, TurnAdded | TurnAmended):
         return False
-    turn = event.turn
-    for holder in (turn, *turn.observations, *turn.interjections):
-        for part in holder.content:
+    contents = [event.turn.content]
+    contents += [observation.content for observation in event.turn.observations]
+    contents += [message.content for message in event.turn.interjections]
+    for content in contents:
+        for part in content:
             if isinstance(part, Text) and len(part.text) >= LARGE_IN_TURN:
                 return True
     return False
