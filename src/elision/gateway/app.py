@@ -17,18 +17,18 @@ from typing import Any, Final, TypeAlias
 
 from elision.gateway.error_responses import make_error_response, make_stream_error
 from elision.gateway.limits import RETRY_AFTER_SECONDS, AdmissionLimits, RequestRefused
+from elision.gateway.proxy import Proxy
 from elision.gateway.request_body_reader import ClientDisconnected, Receive, RequestBodyReader
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.routes import find_route
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.wire import ClientRequest, Headers, RequestService
+from elision.gateway.wire import ClientReply, ClientRequest, Send
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")
 
 Scope: TypeAlias = Any
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Paths that are ours: these, and what stands below the folder.
@@ -38,10 +38,6 @@ OWN_FOLDER: Final = "/elision/"
 LINGER_SECONDS: Final = 2.0
 #: What is said to a client whose answer is cut because the gateway stops.
 STOP_MESSAGE: Final = "it is shutting down"
-#: Answers that have no body, whatever length they state.
-_BODILESS_STATUSES: Final = (204, 304)
-#: How an event ends in a stream of them.
-_EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
 class GatewayApp:
@@ -54,7 +50,7 @@ class GatewayApp:
     def __init__(
         self,
         settings: GatewaySettings,
-        service: RequestService,
+        service: Proxy,
         make_admin: Callable[[], Asgi],
         listener: RequestListener,
     ) -> None:
@@ -133,53 +129,13 @@ class GatewayApp:
             await exchange.refuse(problem)
 
 
-class AsgiReply:
-    """The client's reply over ASGI; see `ClientReply`."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status = 0
-        self.headers: Headers = []
-        self.is_finished = False
-        #: The last bytes that were sent.
-        self._tail = b""
-
-    @property
-    def is_started(self) -> bool:
-        return self.status != 0
-
-    @property
-    def can_send_event(self) -> bool:
-        """Return whether the reply is an event stream that is between two events, so that one more can be sent."""
-        found = {name.lower(): value for name, value in self.headers}
-        plain = found.get(b"content-encoding", b"identity") == b"identity" and b"content-length" not in found
-        between = not self._tail or self._tail.endswith(_EVENT_ENDS)
-        return plain and between and found.get(b"content-type", b"").lower().startswith(b"text/event-stream")
-
-    async def start(self, status: int, headers: Headers) -> None:
-        if status in _BODILESS_STATUSES:
-            headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
-        self.status = status
-        self.headers = headers
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def send(self, chunk: bytes) -> None:
-        if chunk:
-            self._tail = (self._tail + chunk if len(chunk) < 4 else chunk)[-4:]
-            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-    async def finish(self) -> None:
-        self.is_finished = True
-        await self._send({"type": "http.response.body", "body": b""})
-
-
 class _ClientExchange:
     """One request and its response. Compared by identity."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: AdmissionLimits) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.task, self.reply = task, AsgiReply(send)
+        self.task, self.reply = task, ClientReply(send)
         self._scope = scope
         self._receive = receive
         self._limits = limits
@@ -190,7 +146,7 @@ class _ClientExchange:
         self._body: RequestBodyReader | None = None
         self._watch_task: asyncio.Task[None] | None = None
 
-    async def serve_with(self, service: RequestService) -> None:
+    async def serve_with(self, service: Proxy) -> None:
         """Serve it. Raises RequestRefused and ClientDisconnected, and CancelledError where it is cancelled."""
         self._body = RequestBodyReader(self._receive, self._limits, self._headers)
         await self._limits.request_gate.acquire()
@@ -269,7 +225,9 @@ class _ClientExchange:
         await self.reply.start(status, headers)
         await self.reply.send(body)
         if not whole:
-            await (self._body or _make_unread_body(self._receive, self._limits)).drain(LINGER_SECONDS)
+            # Without a body here, it was refused for its headers.
+            rest = self._body or RequestBodyReader(self._receive, self._limits, {})
+            await rest.drain(LINGER_SECONDS)
         await self.reply.finish()
 
     def make_record(self, problem: RequestRefused) -> RequestRecord:
@@ -291,11 +249,6 @@ class _ClientExchange:
         if found:
             return found.api
         return None
-
-
-def _make_unread_body(receive: Receive, limits: AdmissionLimits) -> RequestBodyReader:
-    """Return the body of a request that was refused for its headers."""
-    return RequestBodyReader(receive, limits, {})
 
 
 async def _handle_lifespan(receive: Receive, send: Send) -> None:

@@ -67,8 +67,9 @@ class SessionSpend:
         self.records += len(events)
         for event in events:
             # A fork begins with a copy of its parent's log, which is on the parent's bill.
-            self.is_own = self.is_own or not info.parent or _is_since(event, info.begun)
-            if self.is_own:
+            if not self.is_own and isinstance(event, RequestSent):
+                self.is_own = event.at is not None and event.at >= info.begun
+            if self.is_own or not info.parent:
                 self._fold_event(event)
 
     def _fold_event(self, event: Event) -> None:
@@ -208,10 +209,6 @@ class Budgets:
             key.newest_change = info.changed
         else:
             key.newest_change = max(key.newest_change, info.changed)
-
-
-def _is_since(event: Event, begun: float) -> bool:
-    return isinstance(event, RequestSent) and event.at is not None and event.at >= begun
 
 
 def _describe_reached(subject: str, usd: float, max_usd: float | None, turns: int, max_turns: int | None) -> str:

@@ -6,6 +6,7 @@ wrote them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -32,8 +33,10 @@ HOP_BY_HOP: Final = frozenset(
 BODY_FIELDS: Final = frozenset(
     [b"content-length", b"content-encoding", b"content-md5", b"content-digest", b"digest", b"repr-digest", b"etag"]
 )
+#: A request's `Host` is determined by the provider's address.
+_NOT_SENT: Final = HOP_BY_HOP | {b"host"}
 #: Ours: said between a client and the gateway, nobody else's business.
-OWN_PREFIX: Final = b"x-elision"
+_OWN: Final = re.compile(rb"x-elision(?:-|$)")
 #: Content codings that are read on the way by.
 READABLE_CODINGS: Final = frozenset([b"gzip", b"x-gzip", b"deflate", b"zstd", b"identity"])
 
@@ -44,7 +47,7 @@ def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read
     is_changed: whether the body was changed: then fields about its bytes are dropped, its length included.
     is_read:    whether the response is read on the way: then unreadable codings are not asked for.
     """
-    kept = [pair for pair in _iterate_passing(headers, is_changed=is_changed) if pair[0].lower() != b"host"]
+    kept = _drop_fields(headers, _NOT_SENT, is_changed=is_changed)
     if is_read:
         return _limit_accept_encoding(kept)
     return kept
@@ -52,15 +55,13 @@ def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read
 
 def filter_response_fields(headers: Headers, *, is_changed: bool = False) -> Headers:
     """Return a response's fields for the client. is_changed: whether its body was changed."""
-    return list(_iterate_passing(headers, is_changed=is_changed))
+    return _drop_fields(headers, HOP_BY_HOP, is_changed=is_changed)
 
 
-def _iterate_passing(headers: Headers, *, is_changed: bool) -> Iterator[tuple[bytes, bytes]]:
-    left = HOP_BY_HOP | _list_connection_fields(headers) | (BODY_FIELDS if is_changed else frozenset())
-    for name, value in headers:
-        lower = name.lower()
-        if lower not in left and lower != OWN_PREFIX and not lower.startswith(OWN_PREFIX + b"-"):
-            yield name, value
+def _drop_fields(headers: Headers, names: frozenset[bytes], *, is_changed: bool) -> Headers:
+    """Return the fields without those of these names, those that `Connection` names, and our own."""
+    dropped = names | _list_connection_fields(headers) | (BODY_FIELDS if is_changed else frozenset())
+    return [pair for pair in headers if (name := pair[0].lower()) not in dropped and not _OWN.match(name)]
 
 
 def _list_connection_fields(headers: Headers) -> frozenset[bytes]:

@@ -135,8 +135,14 @@ _SESSION_FIELDS: Final = (
 
 def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, namespace: str) -> ClientIdentity:
     """Identify the client of a namespace. headers: names in lower case, repeated fields joined."""
-    session = _add_agent_id(_find_session_id(api, headers, body), headers.get("x-claude-code-agent-id", ""))
-    return ClientIdentity(namespace=namespace, session=_bound_length(session))
+    session = _find_session_id(api, headers, body)
+    # Sub-agents of Claude Code share a session id, and have their own one.
+    agent = headers.get("x-claude-code-agent-id", "").strip()
+    if session and agent:
+        session = f"{session}:{agent}"
+    if len(session) > MAX_ID_CHARS or not session.isprintable():
+        session = f"h{blake2b(session.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    return ClientIdentity(namespace=namespace, session=session)
 
 
 def derive_namespace(headers: _Headers, secret: bytes) -> str:
@@ -185,17 +191,3 @@ def _find_session_id_in_body(api: Api | None, body: BodyFields, agent: str) -> s
         if meant and (value := read(body.get_field(name)).strip()):
             return value
     return ""
-
-
-def _add_agent_id(session: str, agent: str) -> str:
-    """Return the id with that of Claude Code's sub-agent: sub-agents share a session id and have their own one."""
-    if session and agent.strip():
-        return f"{session}:{agent.strip()}"
-    return session
-
-
-def _bound_length(text: str) -> str:
-    """Return a printable id of bounded length: any other is replaced by its hash."""
-    if len(text) <= MAX_ID_CHARS and text.isprintable():
-        return text
-    return f"h{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

@@ -134,7 +134,7 @@ def _iterate_fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[Json
     text = ""
     for _ in range(MAX_FIELDS):
         key = _match_at(_KEY, raw, at)
-        name = _decode_name(key[1])
+        name = msgspec.json.decode(key[1], type=str) if b"\\" in key[1] else key[1][1:-1].decode()
         end = _find_last_end(raw, key.end(), values[name])
         if end is None:
             # The name stands there again. Its text is made once, however many such fields there are.
@@ -146,12 +146,6 @@ def _iterate_fields(raw: bytes, values: dict[str, msgspec.Raw]) -> Iterator[Json
             return
         at = gap.end()
     raise UnreadableBody(f"an object has more than {MAX_FIELDS} fields")
-
-
-def _decode_name(key: bytes) -> str:
-    if b"\\" in key:
-        return msgspec.json.decode(key, type=str)
-    return key[1:-1].decode()
 
 
 def _find_last_end(raw: bytes, start: int, value: msgspec.Raw) -> int | None:

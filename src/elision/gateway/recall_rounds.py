@@ -70,7 +70,10 @@ class RecallRounds:
                     late += output
                 else:
                     await self._writer.send_chunk(output)
-            outcome = await _end_round(merger)
+            if merger.held_bytes <= INLINE_BYTES:
+                outcome = merger.end_round()
+            else:
+                outcome = await run_off_loop(merger.end_round, choose_executor(merger.held_bytes))
         finally:
             await self._recorder.record_round(observer)
         if outcome.recall_calls and not outcome.is_done and len(merger.response_ids) < MAX_ROUNDS:
@@ -152,13 +155,6 @@ class RecallRounds:
             except Exception as error:  # noqa: BLE001 - the boundary of I9
                 self._sent.log_fault("exchanges", error, "what was recalled will not be there at the next request")
             await session.context.settle_async()
-
-
-async def _end_round(merger: ResponseMerger) -> RoundOutcome:
-    """End the round; a large body is read in a thread."""
-    if merger.held_bytes <= INLINE_BYTES:
-        return merger.end_round()
-    return await run_off_loop(merger.end_round, choose_executor(merger.held_bytes))
 
 
 def _make_decompressor(response: UpstreamResponse) -> Callable[[bytes], bytes] | None:

@@ -31,10 +31,11 @@ class RequestLog:
 
     def __init__(self, form: Literal["text", "json"], *, redaction: Redaction = DEFAULT) -> None:
         self._form = form
-        self._redaction = redaction
         self._log = logging.getLogger(LOGGER_NAME)
         # A session's requests have the same session and model, line after line.
-        self._redact_fact = lru_cache(MAX_REDACTED_FACTS)(self._redact_fact_anew)
+        self._redact_fact = lru_cache(MAX_REDACTED_FACTS)(
+            lambda name, value: redaction.redact_tree({name: value})[name]
+        )
 
     def log_request(self, record: RequestRecord) -> None:
         if record.cause or record.status >= 500:
@@ -47,9 +48,6 @@ class RequestLog:
                 if name in facts:
                     facts[name] = self._redact_fact(name, facts[name])
             self._log.log(level, "%s", _LogLine(facts, self._form), extra={"elision": facts})
-
-    def _redact_fact_anew(self, name: str, value: str) -> Any:
-        return self._redaction.redact_tree({name: value})[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[st
             rest = rest[1 + len(own) :]
         elif _ROOTED.match(rest):
             return Route(api=None, upstream=named.name, kind="pass", path=rest, query=query, is_rooted=True)
-    meant = _normalize_path(rest)
+    meant = _SLASHES.sub(b"/", unquote_to_bytes(rest)).rstrip(b"/")
     provider, purpose = _find_api(meant) if method == "POST" else (None, "pass")
     target = None
     if provider is not None and provider.read_target is not None and purpose == "complete":
@@ -123,10 +123,6 @@ def build_url(base: str, route: Route) -> str:
     if route.query:
         return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}"
     return place
-
-
-def _normalize_path(path: bytes) -> bytes:
-    return _SLASHES.sub(b"/", unquote_to_bytes(path)).rstrip(b"/")
 
 
 def _has_dot_segment(path: bytes) -> bool:

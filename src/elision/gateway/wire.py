@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 #: Header fields in their order, doubles included. A request's names are in lower case, an answer's as they came.
 Headers: TypeAlias = list[tuple[bytes, bytes]]
+#: ASGI's way to send a message to the client.
+Send: TypeAlias = Callable[[Any], Awaitable[None]]
+#: Answers that have no body, whatever length they state.
+_BODILESS_STATUSES: Final = (204, 304)
+#: How an event ends in a stream of them.
+_EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,32 +56,44 @@ async def _join_chunks(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterato
         yield chunk
 
 
-class ClientReply(Protocol):
-    """The reply to the client: `start` once, `send` any number of times, `finish` once.
+class ClientReply:
+    """The reply to the client, over ASGI: `start` once, `send` any number of times, `finish` once.
 
     Each waits while the client reads slowly. After the client has disconnected they do nothing, without an error.
     """
 
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.headers: Headers = []
+        self.is_finished = False
+        #: The last bytes that were sent.
+        self._tail = b""
+
     @property
     def is_started(self) -> bool:
-        """Return whether status and headers are sent: then an error can only be an event, or a cut."""
-        ...
+        return self.status != 0
 
     @property
     def can_send_event(self) -> bool:
         """Return whether the reply is an event stream that is between two events, so that one more can be sent."""
-        ...
+        found = {name.lower(): value for name, value in self.headers}
+        plain = found.get(b"content-encoding", b"identity") == b"identity" and b"content-length" not in found
+        between = not self._tail or self._tail.endswith(_EVENT_ENDS)
+        return plain and between and found.get(b"content-type", b"").lower().startswith(b"text/event-stream")
 
-    async def start(self, status: int, headers: Headers) -> None: ...
+    async def start(self, status: int, headers: Headers) -> None:
+        if status in _BODILESS_STATUSES:
+            headers = [pair for pair in headers if pair[0].lower() != b"content-length"]
+        self.status = status
+        self.headers = headers
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def send(self, chunk: bytes) -> None: ...
+    async def send(self, chunk: bytes) -> None:
+        if chunk:
+            self._tail = (self._tail + chunk if len(chunk) < 4 else chunk)[-4:]
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    async def finish(self) -> None: ...
-
-
-class RequestService(Protocol):
-    """Serves requests: the proxy, or a plain pass-through."""
-
-    async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
-        """Serve `request`. Raises CancelledError where the client disconnects; an unfinished reply is cut."""
-        ...
+    async def finish(self) -> None:
+        self.is_finished = True
+        await self._send({"type": "http.response.body", "body": b""})

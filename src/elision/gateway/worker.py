@@ -95,21 +95,13 @@ class Worker:
         self.store.close()
 
     def _list_busy_sessions(self) -> frozenset[str]:
-        busy = [
-            (session.newest_diagnostics, session.name)
-            for session in self._copy_sessions()
-            if session.requests_in_flight
-        ]
-        return frozenset(name if newest is None else newest.branch for newest, name in busy)
-
-    def _copy_sessions(self) -> list[LiveSession]:
-        """Return the current sessions. A thread of the dashboard calls this while the event loop adds and removes some.
-
-        A copy that is disturbed by that is made again.
-        """
-        while True:
+        sessions: list[LiveSession] | None = None
+        while sessions is None:
+            # In a thread of the dashboard: a copy is made again where the event loop disturbs it.
             with suppress(RuntimeError):
-                return list(self.gateway.sessions)
+                sessions = list(self.gateway.sessions)
+        busy = [(session.newest_diagnostics, session.name) for session in sessions if session.is_busy]
+        return frozenset(name if newest is None else newest.branch for newest, name in busy)
 
 
 class _ListenerGroup:

@@ -6,7 +6,6 @@ import inspect
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
@@ -172,9 +171,10 @@ class Options:
 
     def for_session(self, session: str, family: str, summarizer: SummaryWriter) -> Options:
         """Return these options for another session. They are not checked again."""
-        made = copy(self)
-        for name, value in (("session", session), ("family", family), ("summarizer", summarizer)):
-            object.__setattr__(made, name, value)
+        made = object.__new__(Options)
+        own = {"session": session, "family": family, "summarizer": summarizer}
+        for name in Options.__slots__:
+            object.__setattr__(made, name, own[name] if name in own else getattr(self, name))
         return made
 
     def _check_none_is_async(self) -> None:

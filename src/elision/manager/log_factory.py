@@ -40,7 +40,7 @@ class LogFactory:
         """Return the log that has `events`."""
         strategy = self.strategy
         opened = find_opened_event(events)
-        if opened is not None:
+        if opened is not None and opened.handles != strategy.handles:
             # Whether placeholders name handles was fixed when the session began.
             strategy = replace(strategy, handles=opened.handles)
         setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 from weakref import WeakKeyDictionary
@@ -54,27 +54,26 @@ class Prometheus(PassCollector):
             self._instruments.by_name[sample.metric.name].record(sample.value, sample.labels)
 
 
+#: Kind of a metric -> the method of prometheus_client's that takes a value, where that is not `inc`.
+_RECORDERS: Final[Mapping[str, str]] = {"gauge": "set", "histogram": "observe"}
+
+
 class Instrument:
     """What a metric is reported to; a series is looked up by its labels once. made: prometheus_client's own."""
 
     def __init__(self, metric: Metric, made: Any) -> None:
         self._metric = metric
         self._made = made
-        self._series: dict[tuple[str, ...], Any] = {}
+        self._recorders: dict[tuple[str, ...], Callable[[float], None]] = {}
 
     def record(self, value: float, labels: Mapping[str, str]) -> None:
         """Add `value` to the series with these labels, or set it."""
-        key = tuple(labels[name] for name in self._metric.labels)
-        series = self._series.get(key)
-        if series is None:
+        key = tuple([labels[name] for name in self._metric.labels])
+        recorder = self._recorders.get(key)
+        if recorder is None:
             series = self._made.labels(*key) if key else self._made
-            self._series[key] = series
-        if self._metric.kind == "gauge":
-            series.set(value)
-        elif self._metric.kind == "histogram":
-            series.observe(value)
-        else:
-            series.inc(value)
+            recorder = self._recorders[key] = getattr(series, _RECORDERS.get(self._metric.kind, "inc"))
+        recorder(value)
 
 
 def create_instrument(metric: Metric, registry: CollectorRegistry, *, is_current_amount: bool = False) -> Instrument:
