@@ -8,6 +8,7 @@ from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -17,7 +18,7 @@ from elision.testing.playback import PATHS, Playback
 from elision.trajectory.trajectory import Trajectory
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
-ADDRESS: dict[Api, str] = {api: path for path, api in PATHS.items()}
+ADDRESS: dict[Api, str] = {api: path for path, api in PATHS.items()} | {"gemini": "/v1beta/models/m:generateContent"}
 
 
 @cache
@@ -57,6 +58,11 @@ class Plain:
         return self._taken()
 
     def ask(self, api: Api, body: dict[str, Any], **headers: str) -> tuple[int, dict[str, str], bytes]:
+        if api == "gemini":
+            body = dict(body)
+            model = quote(body.pop("model", "m"), safe="")
+            method = "streamGenerateContent?alt=sse" if body.pop("stream", False) else "generateContent"
+            return self.post(f"/v1beta/models/{model}:{method}", body, **headers)
         return self.post(ADDRESS[api], {"model": "m", "max_tokens": 100, **body}, **headers)
 
     def _taken(self) -> tuple[int, dict[str, str], bytes]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import anthropic
 import openai
 import pytest
+from google import genai
+from google.genai import types
 
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Refused
@@ -72,6 +75,35 @@ def test_openai_chat_streamed(openai_client: openai.OpenAI, runs: dict[str, Traj
         follower.take(answer.model_dump(mode="json"))
         assert answer.usage is not None
         assert "chunk" in kinds
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_gemini(server: Playback, runs: dict[str, Trajectory], streamed: bool) -> None:
+    """Google's client works through a recorded run; what it parsed is what was recorded."""
+    follower = Follower(cut(runs["openhands-pylint"]), "gemini")
+    options = types.HttpOptions(base_url=server.url)
+    with genai.Client(api_key="any", http_options=options) as client:
+        while not follower.done:
+            request = follower.request
+            config = types.GenerateContentConfig(system_instruction=request.get("systemInstruction"))
+            parts = []
+            asked: dict[str, Any] = {"model": "gemini-3-pro", "contents": request["contents"], "config": config}
+            if streamed:
+                for chunk in client.models.generate_content_stream(**asked):
+                    piece = chunk.model_dump(mode="json", by_alias=True, exclude_none=True)
+                    parts += piece["candidates"][0]["content"]["parts"]
+                texts = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+                parts = [{"text": texts}] * bool(texts) + [part for part in parts if "text" not in part]
+                answer: dict[str, Any] = {"candidates": [{"content": {"role": "model", "parts": parts}}]}
+            else:
+                whole = client.models.generate_content(**asked)
+                answer = whole.model_dump(mode="json", by_alias=True, exclude_none=True)
+            follower.take(answer)
+        counted = client.models.count_tokens(model="gemini-3-pro", contents="Hi.")
+    assert server.violations == []
+    assert server.requests[-1].headers.get("x-goog-api-key") is None
+    assert server.requests[-1].stream is streamed
+    assert (counted.total_tokens or 0) > 1
 
 
 def test_openai_responses(openai_client: openai.OpenAI, server: Playback, runs: dict[str, Trajectory]) -> None:

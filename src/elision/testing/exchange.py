@@ -12,14 +12,17 @@ from elision.testing.faults import Fault
 from elision.trajectory.usage import Usage
 
 #: Headers that hold a credential; they are never kept.
-CREDENTIALS: Final = frozenset(("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"))
+CREDENTIALS: Final = frozenset(
+    ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization")
+)
 
 
 @dataclass(slots=True, kw_only=True)
 class ReceivedRequest:
     """One request, and what became of it.
 
-    body:     as parsed; {} where it was no JSON object. raw: its very bytes.
+    body:     as parsed; {} where it was no JSON object. Gemini's has the model and `stream` of its path.
+    raw:      its very bytes.
     headers:  without credentials, names in lower case. key: a short hash of the API key; "" where none was sent.
     run, turn: the recorded run and the turn that answered; "" and 0 where none did.
     problems: what the provider refuses it for.

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from elision.errors import ElisionError
 from elision.providers.anthropic import parse as anthropic
+from elision.providers.gemini import parse as gemini
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.providers.shared.json_reading import AssistantMessage, mapping_in, mappings_in
 from elision.testing.parsed_request import join_messages
@@ -46,7 +48,7 @@ class Follower:
 
     @property
     def request(self) -> Json:
-        """Return the conversation so far: `messages` and `system`, or `input` and `instructions`.
+        """Return the conversation so far: `messages` and `system`, or the fields that the API has for them.
 
         The lists are the caller's.
         """
@@ -57,14 +59,13 @@ class Follower:
             else:
                 system = []
             return {"messages": system + history}
-        if self.api == "openai-responses":
-            names = ("instructions", "input")
-        else:
-            names = ("system", "messages")
+        provider = PROVIDERS[self.api]
         request: Json = {}
         if self._system:
-            request[names[0]] = self._system
-        request[names[1]] = history
+            request[provider.system_field] = self._system
+            if self.api == "gemini":
+                request[provider.system_field] = {"parts": [{"text": self._system}]}
+        request[provider.list_field] = history
         return request
 
     def take(self, answer: Mapping[str, Any]) -> None:
@@ -78,7 +79,7 @@ class Follower:
         if reply.turn is not None:
             seen = [each.text for each in reply.turn.observations if each.role == "user"]
             self._add_user_texts(seen + [message.text for message in reply.turn.interjections])
-        if not self.done and self._history[-1].get("role") == "assistant":
+        if not self.done and self._history[-1].get("role") in ("assistant", "model"):
             self._add_user_texts(["Go on."])
 
     def _compare_reply(self, message: AssistantMessage, reply: RecordedReply) -> None:
@@ -92,14 +93,14 @@ class Follower:
         texts = [text for text in texts if text.strip()]
         if not texts and not self._history:
             texts = ["Go on."]
+        live = PROVIDERS[self.api].live
+        field = live.content_field
         for text in texts:
             last = self._history[-1] if self._history else {}
-            if self.api == "anthropic" and last.get("role") == "user":
-                self._history[-1] = {**last, "content": [*last["content"], {"type": "text", "text": text}]}
-            elif self.api == "anthropic":
-                self._history.append({"role": "user", "content": [{"type": "text", "text": text}]})
+            if live.has_blocks and last.get("role") == "user":
+                self._history[-1] = {**last, field: [*last[field], live.make_block(text)]}
             else:
-                self._history.append({"role": "user", "content": text})
+                self._history.append(live.make_user_message(text))
 
     def _list_results(self, reply: RecordedReply) -> Iterator[Json]:
         """Yield the recorded results of the reply's calls, in the order of the calls."""
@@ -107,7 +108,7 @@ class Follower:
             return
         made = [action for action in reply.turn.actions if not action.implicit]
         waiting = [each for each in reply.turn.observations if each.role == "tool"]
-        blocks = []
+        blocks: list[Json] = []
         for call, action in zip(reply.calls, made, strict=True):
             text = ""
             answers = [observation for observation in waiting if observation.action_id == action.id]
@@ -120,10 +121,13 @@ class Follower:
                 yield {"role": "tool", "tool_call_id": call.id, "content": text}
             elif self.api == "openai-responses":
                 yield {"type": "function_call_output", "call_id": call.id, "output": text}
+            elif self.api == "gemini":
+                response = {"id": call.id, "name": call.name, "response": {"output": text}}
+                blocks.append({"functionResponse": response})
             else:
                 blocks.append({"type": "tool_result", "tool_use_id": call.id, "content": text})
         if blocks:
-            yield {"role": "user", "content": blocks}
+            yield {"role": "user", PROVIDERS[self.api].live.content_field: blocks}
 
 
 def _read_chat(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
@@ -141,6 +145,12 @@ def _read_anthropic(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[J
     return anthropic.parse_assistant(message), [message]
 
 
+def _read_gemini(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
+    candidates = mappings_in(answer.get("candidates"))
+    message = mapping_in(candidates[0].get("content")) if candidates else {}
+    return gemini.parse_assistant(message), [message]
+
+
 def _read_responses(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
     items = [dict(item) for item in mappings_in(answer.get("output"))]
     said = AssistantMessage()
@@ -153,4 +163,5 @@ _READERS: Final[Mapping[Api, Callable[[Mapping[str, Any]], tuple[AssistantMessag
     "openai": _read_chat,
     "openai-responses": _read_responses,
     "anthropic": _read_anthropic,
+    "gemini": _read_gemini,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elision.providers.anthropic import parse as anthropic
+from elision.providers.gemini import parse as gemini
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.provider import Api
@@ -99,6 +100,18 @@ def _read_responses(body: Json) -> tuple[list[AssistantMessage], list[str]]:
     return said, users
 
 
+def _read_gemini(body: Json) -> tuple[list[AssistantMessage], list[str]]:
+    contents = mappings_in(body.get("contents"))
+    said = [gemini.parse_assistant(content) for content in contents if content.get("role") == "model"]
+    users = [content for content in contents if content.get("role") != "model"]
+    return said, [join_text(gemini.parse_words(_list_words(content))) for content in users]
+
+
+def _list_words(content: Json) -> list[Json]:
+    """Return the parts of a content that are no responses of functions."""
+    return [part for part in gemini.list_parts(content) if not gemini.is_response(part)]
+
+
 def join_messages(first: AssistantMessage, second: AssistantMessage) -> AssistantMessage:
     """Join two parts of one assistant message."""
     return AssistantMessage(
@@ -124,6 +137,7 @@ _READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]
     "openai": _read_chat,
     "openai-responses": _read_responses,
     "anthropic": _read_anthropic,
+    "gemini": _read_gemini,
 }
 
 
@@ -139,13 +153,7 @@ def split_into_blocks(api: Api, body: Json, counter: TokenCounter) -> Iterator[P
 
 def _split_chat(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
     for place, message in enumerate(mappings_in(body.get("messages"))):
-        said = openai_chat.parse_assistant(message)
-        tokens = (
-            TOKENS_PER_MESSAGE
-            + _count_content(said.content, counter)
-            + counter.count(said.reasoning)
-            + _count_calls(said, counter)
-        )
+        tokens = TOKENS_PER_MESSAGE + _count_message(openai_chat.parse_assistant(message), counter)
         yield _make_block(f"messages.{place}", text_in(message.get("role")), message, tokens)
 
 
@@ -158,8 +166,7 @@ def _split_responses(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]
         if text_in(item.get("type")) in openai_responses.OUTPUTS:
             tokens = _count_content(openai_responses.parse_result(item).content, counter)
         else:
-            said = openai_responses.parse_item(item)
-            tokens = _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
+            tokens = _count_message(openai_responses.parse_item(item), counter)
         yield _make_block(f"input.{place}", text_in(item.get("role")), item, TOKENS_PER_MESSAGE + tokens)
 
 
@@ -175,12 +182,25 @@ def _split_anthropic(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]
             yield _make_block(f"messages.{message}.content.{place}", text_in(each.get("role")), block, tokens)
 
 
+def _split_gemini(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
+    contents = [("systemInstruction", "system", body.get("systemInstruction") or {})]
+    for number, each in enumerate(mappings_in(body.get("contents"))):
+        contents.append((f"contents.{number}", text_in(each.get("role")) or "user", each))
+    for path, role, content in contents:
+        for place, part in enumerate(gemini.list_parts(content)):
+            tokens = TOKENS_PER_MESSAGE if place == 0 else 0
+            if gemini.is_response(part):
+                tokens += _count_content(gemini.parse_response(part).content, counter)
+            else:
+                tokens += _count_message(gemini.parse_assistant({"parts": [part]}), counter)
+            yield _make_block(f"{path}.parts.{place}", role, part, tokens)
+
+
 def _count_block(block: Json, counter: TokenCounter) -> int:
     kind = block.get("type")
     if kind == "tool_result":
         return TOKENS_PER_MESSAGE + _count_content(parse_content(block.get("content")), counter)
-    said = anthropic.parse_assistant({"content": [block]})
-    return _count_content(said.content, counter) + counter.count(said.reasoning) + _count_calls(said, counter)
+    return _count_message(anthropic.parse_assistant({"content": [block]}), counter)
 
 
 def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
@@ -210,8 +230,9 @@ def _count_content(parts: Content, counter: TokenCounter) -> int:
     return tokens
 
 
-def _count_calls(message: AssistantMessage, counter: TokenCounter) -> int:
-    return sum(TOKENS_PER_CALL + counter.count(call.name) + counter.count(call.arguments) for call in message.actions)
+def _count_message(message: AssistantMessage, counter: TokenCounter) -> int:
+    calls = sum(TOKENS_PER_CALL + counter.count(call.name) + counter.count(call.arguments) for call in message.actions)
+    return _count_content(message.content, counter) + counter.count(message.reasoning) + calls
 
 
 def _dump_json(value: object) -> str:
@@ -222,10 +243,13 @@ _SPLITTERS: Mapping[Api, Callable[[Json, TokenCounter], Iterator[PromptBlock]]] 
     "openai": _split_chat,
     "openai-responses": _split_responses,
     "anthropic": _split_anthropic,
+    "gemini": _split_gemini,
 }
 
 
 def list_tool_names(body: Json) -> set[str]:
     """Return the names of the tools that a request offers."""
     tools = mappings_in(body.get("tools"))
+    for tool in [*tools]:
+        tools += mappings_in(tool.get("functionDeclarations"))
     return {text_in(tool.get("name")) or text_in(mapping_in(tool.get("function")).get("name")) for tool in tools}

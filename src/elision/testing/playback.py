@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that plays recorded runs as a provider: OpenAI's and Anthropic's APIs, streams too.
+"""A real HTTP server on loopback that plays recorded runs as a provider: every API of the table, streams too.
 
     with Playback(runs) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any")
@@ -16,10 +16,13 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
+from urllib.parse import unquote
 
 from elision.errors import ElisionError, MissingExtra
+from elision.providers.gemini.record import read_target
 from elision.providers.provider import Api
 from elision.testing.exchange import ProviderResponse, ReceivedRequest
 from elision.testing.faults import Broken, Cut, Fault, Garbled, Slow
@@ -37,7 +40,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the playback server", "gateway") from error
 
-#: Where each API is served.
+#: Where each API is served; Gemini's path names the model.
 PATHS: dict[str, Api] = {
     "/v1/chat/completions": "openai",
     "/v1/responses": "openai-responses",
@@ -71,7 +74,7 @@ class Playback:
 
     @property
     def url(self) -> str:
-        """Return http://127.0.0.1:PORT. OpenAI clients need `/v1` after it, Anthropic clients do not."""
+        """Return http://127.0.0.1:PORT. OpenAI clients need `/v1` after it, Anthropic's and Google's do not."""
         if self._running is None:
             raise ElisionError("the playback server is not running; use it in a `with` statement")
         host, port = self._running.address
@@ -207,8 +210,20 @@ def _build_app(provider: RecordedProvider) -> Starlette:
         answer = provider.count_tokens(request.headers, await request.body())
         return JSONResponse(answer.body, answer.status)
 
+    async def gemini(request: Request) -> Any:
+        path = b"/models/" + request.scope["raw_path"].partition(b"/models/")[2]
+        if path.endswith(b":countTokens"):
+            answer = provider.count_tokens(request.headers, await request.body(), "gemini")
+            return JSONResponse(answer.body, answer.status)
+        target = read_target(path, request.url.query.encode())
+        if target is None:
+            return JSONResponse(Refusal(status=404).build_body("gemini"), 404)
+        target = replace(target, model=unquote(target.model))
+        return _ResponseSender(*provider.answer_request("gemini", request.headers, await request.body(), target))
+
     routes = [Route(path, _build_endpoint(provider, api), methods=["POST"]) for path, api in PATHS.items()]
     routes.append(Route("/v1/messages/count_tokens", count, methods=["POST"]))
+    routes += [Route(f"/{version}/models/{{target:path}}", gemini, methods=["POST"]) for version in ("v1beta", "v1")]
     routes.append(Route("/v1/models", models, methods=["GET"]))
     return Starlette(routes=routes)
 

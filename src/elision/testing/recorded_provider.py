@@ -17,9 +17,15 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from elision.errors import PriceError
-from elision.providers.provider import Api
+from elision.providers.provider import Api, Target
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
-from elision.testing import response_anthropic, response_openai_chat, response_openai_responses, thinking_seals
+from elision.testing import (
+    response_anthropic,
+    response_gemini,
+    response_openai_chat,
+    response_openai_responses,
+    thinking_seals,
+)
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.exchange import CREDENTIALS, ProviderResponse, ReceivedRequest
 from elision.testing.faults import Fault, Refused
@@ -74,6 +80,7 @@ RESPONSE_FORMATS: Final[Mapping[Api, ResponseFormat]] = {
     "openai": response_openai_chat,
     "openai-responses": response_openai_responses,
     "anthropic": response_anthropic,
+    "gemini": response_gemini,
 }
 
 
@@ -94,10 +101,12 @@ class RecordedProvider:
         self._stored_items: dict[str, list[Json]] = {}
 
     def answer_request(
-        self, api: Api, headers: Mapping[str, str], raw: bytes
+        self, api: Api, headers: Mapping[str, str], raw: bytes, target: Target | None = None
     ) -> tuple[ReceivedRequest, ProviderResponse]:
-        """Answer one request for a completion, and record it in `requests`."""
+        """Answer one request for a completion, and record it in `requests`. target: what its path says of it."""
         received = self._parse_received(api, headers, raw)
+        if target is not None:
+            received.body = {**received.body, "model": target.model, "stream": target.stream}
         self.requests.append(received)
         if self.faults:
             received.fault = self.faults.popleft()
@@ -112,16 +121,15 @@ class RecordedProvider:
         self.on_request(received)
         return received, outcome
 
-    def count_tokens(self, headers: Mapping[str, str], raw: bytes) -> ProviderResponse:
-        """Answer a request to `/v1/messages/count_tokens`. Such requests are checked, and not recorded."""
-        received = self._parse_received("anthropic", headers, raw)
+    def count_tokens(self, headers: Mapping[str, str], raw: bytes, api: Api = "anthropic") -> ProviderResponse:
+        """Answer a request to count tokens, of Anthropic or Gemini. Such requests are checked, and not recorded."""
+        received = self._parse_received(api, headers, raw)
         body = {"max_tokens": 1, **received.body}
         refusal = self._check_key(headers) or self._check_request(replace(received, body=body))
         if refusal is not None:
-            return ProviderResponse(status=refusal.status, body=refusal.build_body("anthropic", self._make_id()))
-        return ProviderResponse(
-            body={"input_tokens": sum(block.tokens for block in split_into_blocks("anthropic", body, self._counter))}
-        )
+            return ProviderResponse(status=refusal.status, body=refusal.build_body(api, self._make_id()))
+        tokens = sum(block.tokens for block in split_into_blocks(api, body, self._counter))
+        return ProviderResponse(body={"totalTokens" if api == "gemini" else "input_tokens": tokens})
 
     def list_models(self, *, anthropic: bool) -> Json:
         """Return the body of `/v1/models`, in either shape."""
@@ -303,7 +311,8 @@ class RecordedProvider:
 def _read_key(headers: Mapping[str, str]) -> str:
     """Return the API key of a request, from whichever header has it; "" if none has."""
     found = {name.lower(): value for name, value in headers.items()}
-    return found.get("x-api-key") or found.get("authorization", "").removeprefix("Bearer ")
+    key = found.get("x-api-key") or found.get("x-goog-api-key")
+    return key or found.get("authorization", "").removeprefix("Bearer ")
 
 
 def _hash_key(key: str) -> str:
@@ -317,9 +326,8 @@ def _has_thinking(body: Json) -> bool:
 
 
 def _frame_events(api: Api, events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield (name, data) of every event. Chat chunks have no names, and end with one that is no JSON."""
+    """Yield (name, data) of every event. Chunks have no names; those of chat end with one that is no JSON."""
     for event in events:
-        name = "" if api == "openai" else event["type"]
-        yield name, json.dumps(event)
+        yield event.get("type", ""), json.dumps(event)
     if api == "openai":
         yield "", "[DONE]"

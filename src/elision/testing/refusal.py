@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.providers.provider import Api
+from elision.providers.provider_table import HOSTS
 
 #: Status -> what Anthropic calls the error.
 _ANTHROPIC_TYPES: Final[Mapping[int, str]] = {
@@ -66,6 +67,8 @@ class Refusal:
         if api == "anthropic":
             kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
             return {"type": "error", "error": {"type": kind, "message": self.message_text}, "request_id": f"req_{id}"}
+        if api == "gemini":
+            return HOSTS["gemini"].make_error_body(self.status, self.message_text, self.code or "")
         kind, code = _OPENAI_TYPES.get(self.status, ("server_error", None))
         return {"error": {"message": self.message_text, "type": kind, "param": None, "code": self.code or code}}
 
@@ -74,7 +77,9 @@ def refuse_long_prompt(api: Api, tokens: int, window: int) -> Refusal:
     """Refuse a prompt that does not fit the model's window, in the words of the provider of `api`."""
     if api == "anthropic":
         return Refusal(status=400, message=f"prompt is too long: {tokens} tokens > {window} maximum")
-    if api == "openai-responses":
+    if api == "gemini":
+        words = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
+    elif api == "openai-responses":
         words = "Your input exceeds the context window of this model. Please adjust your input and try again."
     else:
         words = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elision.testing.recorded_run import RecordedReply
+from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
 
@@ -28,3 +29,10 @@ class ReplySpec:
     include_usage: bool = False
     signature: str = ""
     dropped: Sequence[dict[str, Any]] = ()
+
+
+def decode_input(call: Action) -> dict[str, Any]:
+    """Return a call's arguments as an object. What is none (of a free-form tool) is put under one name."""
+    if call.decoded_arguments or call.arguments.strip() in ("", "{}"):
+        return dict(call.decoded_arguments)
+    return {"input": call.arguments}

@@ -127,8 +127,9 @@ def _load_gemini_validator() -> Callable[[Any], list[str]] | None:
             if name not in adapters:
                 continue
             try:
-                # As JSON: bytes are base64 there.
-                adapters[name].validate_json(json.dumps(field), strict=True)
+                # As JSON: bytes are base64 there. Half a character pair, which some clients send, is none of its types.
+                written = json.dumps(field, ensure_ascii=False).encode("utf-8", "replace")
+                adapters[name].validate_json(written, strict=True)
             except pydantic.ValidationError as error:
                 problems += _list_errors((name,), error.errors())
         return problems

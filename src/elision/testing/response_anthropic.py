@@ -11,7 +11,7 @@ import msgspec
 
 from elision.testing.chunking import split_text
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
+from elision.testing.reply_spec import ReplySpec, decode_input
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -69,12 +69,7 @@ def _build_blocks(reply: RecordedReply, signature: str) -> list[Json]:
 
 
 def _build_call(call: Action) -> Json:
-    # What is no JSON object (a free-form tool) is put under one name, as an object must be sent.
-    if call.decoded_arguments or call.arguments.strip() in ("", "{}"):
-        given = dict(call.decoded_arguments)
-    else:
-        given = {"input": call.arguments}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": decode_input(call)}
 
 
 def _split_block(block: Json) -> tuple[Json, Iterator[Json]]:
