@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from elision.formats.assembler import Assembler
 from elision.formats.branches import RecordedBranch, TreeNode, split_branches
