@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import runpy
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import elision
@@ -44,9 +44,11 @@ MOST_ONE_WORD = 0.40
 LEAST_VERBS = 0.80
 
 
-def _trees() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE).as_posix(), ast.parse(path.read_bytes())
+@cache
+def _trees() -> list[tuple[str, ast.AST]]:
+    return [
+        (path.relative_to(SOURCE).as_posix(), ast.parse(path.read_bytes())) for path in sorted(SOURCE.rglob("*.py"))
+    ]
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

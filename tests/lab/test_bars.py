@@ -1,7 +1,8 @@
 """What replay must show on real recordings, at every named price set.
 
-Reads the corpus beside the checkout and is skipped without it. `make test` takes every third run where hindsight with
-summaries is needed (it is cubic); `make soak` takes all.
+Reads the corpus beside the checkout and is skipped without it. `make test` takes two price sets, one with a cache and
+one without, and every third run where it compares several strategies with hindsight (with summaries that is cubic);
+`make soak` takes all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ JOBS = os.cpu_count() or 1
 pytestmark = needs_corpus("cost and evidence of each strategy on real runs")
 
 BY_LABEL = dict(DEFAULTS)
+PRICE_SETS = sorted(load_price_table().sets) if WHOLE else ["anthropic", "uncached"]
 #: Formats with runs of more than 60 turns.
 LONG_FORMATS = ("mini-swe-agent", "openhands-events", "openhands-output", "pi-session", "swe-agent", "tau2-bench")
 
@@ -36,6 +38,13 @@ def corpus() -> Loaded:
     return load_runs(sorted(CORPUS.glob("*/*")))
 
 
+def sampled() -> Loaded:
+    """Every third run of the corpus, of every format; in a soak all of them."""
+    loaded = corpus()
+    runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
+    return Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
+
+
 @cache
 def masking_study(prices: str) -> Study:
     """Masking, published and cache-aware, on every run."""
@@ -45,12 +54,9 @@ def masking_study(prices: str) -> Study:
 
 @cache
 def whole_study(prices: str) -> Study:
-    """All default strategies, on every third run (of every format), or on all."""
-    loaded = corpus()
-    runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
-    chosen = Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
+    """All default strategies."""
     candidates = tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
-    return run_study(chosen, StudySettings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
+    return run_study(sampled(), StudySettings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
 
 
 def _total(found: Study, label: str) -> Row:
@@ -64,7 +70,7 @@ def _yardstick(found: Study, label: str) -> Row:
     return total(rows)
 
 
-@pytest.mark.parametrize("prices", load_price_table().sets)
+@pytest.mark.parametrize("prices", PRICE_SETS)
 def test_masking_is_near_hindsight(prices: str) -> None:
     """Cache-aware masking: at most 1.05 x hindsight in total, 1.20 x on the worst run."""
     found = masking_study(prices)
@@ -72,7 +78,7 @@ def test_masking_is_near_hindsight(prices: str) -> None:
     assert max(row.to_hindsight or 0 for row in found.of("masking")) <= 1.20
 
 
-@pytest.mark.parametrize("prices", load_price_table().sets)
+@pytest.mark.parametrize("prices", PRICE_SETS)
 def test_never_more_than_the_cap(prices: str) -> None:
     """Cache-aware masking never has cost more than 1.10 x raw, at any call of any run."""
     assert max(row.worst_ratio for row in masking_study(prices).of("masking")) <= 1.10 + 1e-9
@@ -82,12 +88,14 @@ def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
     specs = ("masking", "masking(schedule=every-turn)")
     chosen = tuple(Candidate(spec, parse_strategy(spec)) for spec in specs)
-    found = run_study(corpus(), StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS)
+    found = run_study(
+        sampled(), StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS
+    )
     ours, theirs = ([(row.usd, row.epochs, row.masked, row.regret_turns) for row in found.of(spec)] for spec in specs)
     assert ours == theirs
 
 
-@pytest.mark.parametrize("prices", load_price_table().sets)
+@pytest.mark.parametrize("prices", PRICE_SETS)
 def test_hybrid_is_near_hindsight(prices: str) -> None:
     """Cache-aware hybrid: at most 1.12 x hindsight in total, 1.25 x on the worst run."""
     found = whole_study(prices)
@@ -95,7 +103,7 @@ def test_hybrid_is_near_hindsight(prices: str) -> None:
     assert max(row.to_hindsight or 0 for row in found.of("hybrid")) <= 1.25
 
 
-@pytest.mark.parametrize("prices", load_price_table().sets)
+@pytest.mark.parametrize("prices", PRICE_SETS)
 def test_hybrid_is_not_beaten_by_what_is_published(prices: str) -> None:
     """No published strategy is both cheaper and better at keeping evidence; none of raw and hybrid is cheaper."""
     found = whole_study(prices)

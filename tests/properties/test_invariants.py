@@ -104,7 +104,7 @@ def test_uncached_decides_as_every_turn(strategy: str, run: Trajectory) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["masking", "published", "supersede", "two-tier", "hybrid", "pipeline"])
-@settings(max_examples=PATIENCE * 4)
+@settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=40), prices=st.sampled_from(sorted(SMALL)))
 def test_placeholders_do_not_depend_on_when(strategy: str, run: Trajectory, prices: str) -> None:
     """However late an observation is masked, its placeholder is the same."""

@@ -1,13 +1,16 @@
 """Every request of every recorded run, under every strategy, for every provider: its types, its rules, its marks.
 
-By default each file is tried under two strategies in turn, at the first, middle and last call and where an epoch
-begins; with ELISION_SOAK=1 under all of them, at every call. Without the corpus the sample runs stand in.
+By default the first run of each file is tried, cut, under two strategies in turn, at the first, middle and last call
+and where an epoch begins; with ELISION_SOAK=1 all runs are, whole, under all strategies, at every call. Without the
+corpus the sample runs stand in.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,8 @@ SPECS = (
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
 )
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
+#: Turns that are played, and of how many runs of a file, unless all are.
+MOST, RUNS = (10_000, 10_000) if WHOLE else (60, 1)
 # An estimate is as good here, and fast.
 SIZER = Sizer(make_counter("estimate"))
 TYPES: Mapping[str, TypeAdapter[Any]] = {
@@ -111,9 +116,9 @@ class Checked:
 
 def runs(path: Path) -> Iterator[Trajectory]:
     try:
-        for found in read_runs(path):
-            if isinstance(found, Trajectory):
-                yield add_recorded_head(found, SIZER)
+        found = (run for run in read_runs(path) if isinstance(run, Trajectory) and run.turns)
+        for run in islice(found, RUNS):
+            yield add_recorded_head(replace(run, turns=run.turns[:MOST]), SIZER)
     except FormatError:
         return
 

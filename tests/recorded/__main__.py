@@ -21,7 +21,7 @@ from tests.recorded.round_trips import check_continuation, check_round_trip, fin
 
 def main() -> int:
     """Print the totals; return 1 where something differs."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else find_cassettes()
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else find_cassettes(whole=True)
     exchanges = load_exchanges(folder)
     played = [each for each in exchanges if each.provider]
     print(f"{len(exchanges)} exchanges in {len({each.file for each in exchanges})} files of {folder}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,7 +25,7 @@ Provider: TypeAlias = Literal["openai", "anthropic"]
 Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
-#: A few recordings that are part of the project, and all of them where they lie beside it.
+#: A few recordings that are part of the project, and all of them where they lie beside it: in a soak they are read.
 SAMPLE_FOLDER: Final = Path(__file__).parents[1] / "data" / "cassettes"
 SHARED_FOLDER: Final = Path(__file__).parents[3] / "shared" / "cassettes"
 
@@ -85,9 +86,9 @@ class Exchange:
         return json.loads(self.response_body)
 
 
-def find_cassettes() -> Path:
-    """Return the folder of all recordings where it lies beside the project, else the sample's."""
-    return SHARED_FOLDER if SHARED_FOLDER.is_dir() else SAMPLE_FOLDER
+def find_cassettes(*, whole: bool = os.environ.get("ELISION_SOAK") == "1") -> Path:
+    """Return the sample's folder; where `whole` is set, that of all recordings if they lie beside the project."""
+    return SHARED_FOLDER if whole and SHARED_FOLDER.is_dir() else SAMPLE_FOLDER
 
 
 @cache
