@@ -76,9 +76,12 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# On every core; the tests of a file share what is expensive to build, so they stay in one process.
+# On every core; the tests of a file share what is expensive to build, so they stay in one process. tests/conftest.py
+# orders the files.
+ON_EVERY_CORE := -n auto --dist loadfile --no-loadscope-reorder --durations 10
+
 unit: .venv/dev clients
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations 10
+	$(BIN)/python -m pytest $(ON_EVERY_CORE)
 
 docs: .venv/dev
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -d build/doctrees docs build/docs
@@ -88,7 +91,7 @@ bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
 soak: .venv/dev clients
-	ELISION_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak
+	ELISION_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak $(ON_EVERY_CORE)
 
 golden: .venv/dev
 	for script in tests/golden/update_*.py; do $(BIN)/python $$script; done

@@ -11,12 +11,13 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
 
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -26,6 +27,24 @@ settings.register_profile("quick", max_examples=40, deadline=None, derandomize=T
 settings.register_profile("soak", max_examples=1_000, deadline=None, suppress_health_check=_PATIENT)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "soak" if os.environ.get("ELISION_SOAK") == "1" else "quick")
+)
+
+#: Files that take longest, in `make test` or in a soak.
+LONGEST = (
+    "tests/gateway/test_faults_killed",
+    "tests/gateway/test_random_agents",
+    "tests/gateway/test_random_requests",
+    "tests/gateway/test_soak",
+    "tests/lab/test_bars",
+    "tests/manager/test_durable",
+    "tests/manager/test_live_equals_replay",
+    "tests/manager/test_requests",
+    "tests/properties/test_corpus_invariants",
+    "tests/properties/test_invariants",
+    "tests/providers/test_render_corpus",
+    "tests/stores/linear_hash/test_crashes",
+    "tests/stores/linear_hash/test_processes",
+    "tests/stores/test_kill",
 )
 
 
@@ -55,13 +74,35 @@ def pytest_configure() -> None:
     atexit.register(_end_leftovers)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that all processes end at about the same time."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 def _end_leftovers() -> None:
     for command in kill_leftovers(os.environ[MARK]):
         print(f"killed, as a test had left it running: {command}")
 
 
+@pytest.fixture
+def report_figures(record_property: Callable[[str, object], None]) -> ReportFigures:
+    """What adds a line to the summary of the run, from other processes of it, too."""
+    return lambda line: record_property(FIGURES, line)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was not checked: one line for each reason, not one for each test."""
+    """Print what long trials measured, and what was not checked: one line for each reason, not one for each test."""
+    lines = [
+        line
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        for name, line in report.user_properties
+        if name == FIGURES
+    ]
+    if lines:
+        terminalreporter.section("figures")
+    for line in lines:
+        terminalreporter.write_line(f"  {line}")
     skipped = Counter(str(report.longrepr[2]) for report in terminalreporter.getreports("skipped"))
     if skipped:
         terminalreporter.section("skipped")

@@ -11,10 +11,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
+from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_frames
 from tests.gateway.gateway_trial import find_api
 from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
@@ -140,7 +139,7 @@ async def _killed(gateway: ServeProcess, held: Held, api: Api, session: int, ste
     return True
 
 
-def test_no_kill_loses_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kill_loses_a_session(tmp_path: Path, report_figures: ReportFigures) -> None:
     """The provider gets at every call the very bytes that it would have got, and the store holds every turn once."""
     count = max(len(APIS), -(-KILLS // 8))
     calls = [(APIS[session % len(APIS)], session) for session in range(count)]
@@ -161,11 +160,9 @@ def test_no_kill_loses_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[s
                 assert "Traceback" not in gateway.log
             return killed, [(find_api(asked), asked.body.replace(_MARK, b"")) for asked in upstream.requests]
 
-    began = time.monotonic()
     killed, asked = asyncio.run(run())
     expected = asyncio.run(undisturbed(calls))
-    with capsys.disabled():
-        print(f"\n  {killed} kills in {len(asked)} requests of {len(calls)} sessions, {time.monotonic() - began:.0f} s")
+    report_figures(f"gateway: {killed} kills of a worker in {len(asked):,} requests of {len(calls)} sessions")
     assert killed == KILLS
     assert len(asked) == len(calls) * CALLS + killed
     wanted = {(api, raw) for (api, _, _), raw in expected.items()}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.figures import ReportFigures
 from tests.gateway.random_agents import RandomAgents
 from tests.gateway.random_requests import TrialReport
 
@@ -33,13 +34,12 @@ async def trial(seed: int, store: str, given: dict[str, Any]) -> TrialReport:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_agents_by_chance(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_by_chance(kind: str, tmp_path: Path, report_figures: ReportFigures) -> None:
     """No call and no word of theirs is lost or moved, and what was recalled stands in its place for good."""
     toll = TrialReport()
     for seed in range(TRIALS):
         toll += asyncio.run(trial(seed, f"sqlite:///{tmp_path}/{seed}.db", KINDS[kind]))
-    with capsys.disabled():
-        print(f"\n  {kind}: {toll}")
+    report_figures(f"random agents, {kind}: {toll}")
     assert toll.problems == []
     # It is worth it: a good part is hidden in, and recalled from.
     assert toll.edited > toll.bodies // 2

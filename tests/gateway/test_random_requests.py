@@ -11,12 +11,12 @@ import json
 import os
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from elision.providers.provider import Api
+from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, PATHS, make_history
 from tests.gateway.random_requests import KEY_SECRETS, GatewayTrial, RandomRequest, TrialReport
 
@@ -41,11 +41,10 @@ async def trials(bodies: int, first: int) -> TrialReport:
     return toll
 
 
-def test_requests_by_chance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_by_chance(report_figures: ReportFigures) -> None:
     """Whatever is asked and whatever the provider says, what must hold does."""
     toll = asyncio.run(trials(BODIES, first=int(os.environ.get("ELISION_FUZZ_SEED", "0"))))
-    with capsys.disabled():
-        print(f"\n  {toll}")
+    report_figures(f"random requests: {toll}")
     assert toll.problems == []
     assert toll.bodies == BODIES
     # It is worth it: a good part is read, hidden in, recalled from.

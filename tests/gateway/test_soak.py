@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from elision.stores.store_urls import open_store
+from tests.figures import ReportFigures
 from tests.gateway.checking_provider import Sightings, start_checking_provider
 from tests.gateway.recorded_agents import PARTING_TURN, RecordedAgent, make_agents
 from tests.gateway.recorded_clients import RecordedClients
@@ -45,7 +46,7 @@ class Watched:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda spec: spec.partition("(")[0])
-def test_agents_at_work(tmp_path: Path, strategy: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFigures) -> None:
     """No error, no request with another session's words, one session for each agent, memory and store bounded."""
     known = make_agents(AGENTS, LONGEST)
     started = time.perf_counter()
@@ -61,8 +62,8 @@ def test_agents_at_work(tmp_path: Path, strategy: str, capsys: pytest.CaptureFix
             log = gateway.log
         saw = provider.wait_for_sightings()
     store = sum(path.stat().st_size for path in tmp_path.glob("soak.db*"))
-    with capsys.disabled():
-        print(f"\n{strategy}: {time.perf_counter() - started:.0f} s, " + _figures(known, crowd, saw, watched, store))
+    seconds = time.perf_counter() - started
+    report_figures(f"{strategy}: {seconds:.0f} s, {_figures(known, crowd, saw, watched, store)}")
     assert crowd.errors == []
     assert saw.problems == []
     assert saw.requests == {trial.number: len(trial.run.turns) for trial in known}

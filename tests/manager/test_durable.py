@@ -17,6 +17,7 @@ from elision.strategies.raw import Raw
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
+from tests.figures import ReportFigures
 from tests.manager.kill_trials import Run, run_kill_trials
 from tests.stores.implementations import STORES
 
@@ -51,13 +52,12 @@ def test_the_run_is_worth_it() -> None:
 
 
 @pytest.mark.parametrize("name", TRIALS)
-def test_no_kill_loses_a_call(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kill_loses_a_call(name: str, tmp_path: Path, report_figures: ReportFigures) -> None:
     """Every acknowledged turn and edit is there, the same messages give the same bytes, and the run goes on."""
     url = STORES[name](tmp_path)
     trials = 500 if SOAK else TRIALS[name]
     toll = run_kill_trials(url, recorded(), trials=trials)
-    with capsys.disabled():
-        print(f"\n  {name}: {toll}")
+    report_figures(f"context manager on {name}: {toll}")
     assert toll.lost == []
     assert toll.other == []
     assert toll.acknowledged >= 2 * trials

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
+from tests.figures import ReportFigures
 from tests.stores.killed_writers import kill_writers
 
 #: Kills for each store: a few in every test run, all in a soak.
 TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8
 
 
-def test_no_kill_loses_a_record(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_kill_loses_a_record(url: str, report_figures: ReportFigures) -> None:
     """Every acknowledged record is there, equal; the log is a prefix of what was sent, and goes on."""
     toll = kill_writers(url, trials=TRIALS)
-    with capsys.disabled():
-        print(f"\n  {url.partition(':')[0]}: {toll}")
+    report_figures(f"{url.partition(':')[0]}: {toll}")
     assert toll.lost == 0
     assert toll.acknowledged > TRIALS

@@ -15,6 +15,7 @@ from elision.errors import ConflictError
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnAdded
+from tests.figures import ReportFigures
 from tests.processes import start_process, start_processes
 from tests.stores.killed_writers import PATIENCE, ROOT, SESSION, make_event
 from tests.stores.postgres_server import Server, make_fresh_url, start_server
@@ -36,7 +37,7 @@ def server() -> Iterator[Server]:
     started.remove()
 
 
-def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_crash_of_the_server_loses_a_record(server: Server, report_figures: ReportFigures) -> None:
     """Every acknowledged record is there, byte for byte, and one store object sees the session through all crashes."""
     url, chance, acknowledged, kept = server.make_fresh_url(), random.Random(0), 0, 0
     watching = open_store(url)
@@ -49,8 +50,7 @@ def test_no_crash_of_the_server_loses_a_record(server: Server, capsys: pytest.Ca
         acknowledged, kept = max(acknowledged, heard), kept + length - max(heard, acknowledged)
     assert watching.check() == []
     watching.close()
-    with capsys.disabled():
-        print(f"\n  postgresql: {CRASHES} crashes of the server, {acknowledged:,} acknowledged records, 0 lost")
+    report_figures(f"postgresql: {CRASHES} crashes of the server, {acknowledged:,} acknowledged records, 0 lost")
     assert acknowledged > CRASHES
 
 
@@ -70,7 +70,7 @@ def _crashed(server: Server, url: str, chance: random.Random) -> int:
     return int([line for line in heard if line.endswith(b"\n")][-1])
 
 
-def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_processes_write_one_session(report_figures: ReportFigures) -> None:
     """Every acknowledged append is there exactly once, and whoever was too late was told."""
     url = make_fresh_url()
     store = open_store(url)
@@ -87,10 +87,7 @@ def test_many_processes_write_one_session(capsys: pytest.CaptureFixture[str]) ->
     store.close()
     assert {(place, _writer(each)) for place, each in enumerate(found, start=1)} == won
     assert len(won) == WRITERS * WINS == len(found)
-    with capsys.disabled():
-        print(
-            f"\n  postgresql: {WRITERS} writers, {len(won)} appends acknowledged and there, {lost} told of a conflict"
-        )
+    report_figures(f"postgresql: {WRITERS} writers, {len(won)} appends acknowledged, 0 lost, {lost} conflicts")
 
 
 def test_texts_that_come_and_go_at_once_are_not_lost() -> None:

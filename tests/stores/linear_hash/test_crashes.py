@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from elision.errors import StoreError
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.file_access import File
@@ -18,6 +16,7 @@ from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded
+from tests.figures import ReportFigures
 from tests.stores.linear_hash.disk import Crash, Disk
 from tests.stores.session_logs import add_turn, new_session
 
@@ -151,14 +150,13 @@ def is_next(before: State, after: State) -> bool:
     return not old or new is None or new[: len(old)] == old
 
 
-def test_power_fails_at_any_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_fails_at_any_write(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Writes since the last sync are lost, torn or reordered; no acknowledged change is."""
     taken = 0
     for seed in range(TRIALS):
         (tmp_path / str(seed)).mkdir()
         taken += run_trial(tmp_path / str(seed), seed)
-    with capsys.disabled():
-        print(f"\n{TRIALS} stores, 2-5 crashes each: 0 acknowledged changes lost, {taken} others gone whole", end="")
+    report_figures(f"linear-hash: {TRIALS:,} disks of 2-5 crashes, 0 acknowledged changes lost, {taken:,} others gone")
 
 
 def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from elision.errors import ConflictError
 from elision.stores.linear_hash.store import LinearHashStore
+from tests.figures import ReportFigures
 from tests.processes import start_process
 from tests.stores.linear_hash.child_processes import SESSION, WIDTH, find_version
 from tests.stores.session_logs import add_turn, begin_session, read_log
@@ -57,18 +58,17 @@ def read_version(folder: Path) -> int:
         store.close()
 
 
-def test_kills_amid_checkpoints_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kills_amid_checkpoints_lose_nothing(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Every few appends a checkpoint runs; whenever the writer is killed, what it acknowledged is there whole."""
     rng, lost = Random(3), 0
     for _ in range(KILLS):
         acknowledged = killed_once(tmp_path, rng)
         lost += max(0, acknowledged - read_version(tmp_path))
-    with capsys.disabled():
-        print(f"\n  {KILLS} kills amid checkpoints: {read_version(tmp_path):,} appends, {lost} lost")
+    report_figures(f"linear-hash: {KILLS} kills amid checkpoints, {read_version(tmp_path):,} appends, {lost} lost")
     assert lost == 0
 
 
-def test_readers_beside_a_writer_see_whole_appends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readers_beside_a_writer_see_whole_appends(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Readers have all of one append and nothing of the next, never go back; checkpoints and compactions run."""
     readers = [LinearHashStore(tmp_path) for _ in range(2)]
     seen, looks, files = [0, 0], 0, set()
@@ -87,8 +87,7 @@ def test_readers_beside_a_writer_see_whole_appends(tmp_path: Path, capsys: pytes
     for reader in readers:
         assert find_version(reader) == VERSIONS
         reader.close()
-    with capsys.disabled():
-        print(f"\n  {looks} looks beside {VERSIONS} appends, {len(files)} files", end="")
+    report_figures(f"linear-hash: {looks:,} reads beside {VERSIONS:,} appends, {len(files)} files")
     assert looks > 4
     assert len(files) > 2
 
