@@ -94,15 +94,27 @@ class Clock:
         return self.now
 
 
+def list_cases() -> list[Any]:
+    """(recording, strategy, dialect): every strategy with every recording, in a soak in both dialects, else in turn."""
+    found = []
+    for row, path in enumerate(recordings()):
+        for column, strategy in enumerate(STRATEGIES):
+            dialects = ["openai", "anthropic"]
+            for dialect in dialects if SOAK else [dialects[(row + column) % 2]]:
+                found.append(pytest.param(path, strategy, dialect, id=f"{dialect}-{strategy}-{path.name}"))
+    return found
+
+
+every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), list_cases())
+
+
 def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
     return ContextManager(
         strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall=True, cache_control="client", **options
     )
 
 
-@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@every_case
 def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
     """Turns added one by one give the bytes of the replay at every call, markers included."""
     for run in recorded(path):
@@ -118,9 +130,7 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
                 live.add(turn)
 
 
-@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@every_case
 def test_messages(path: Path, strategy: str, dialect: Any, tmp_path: Path) -> None:
     """A client's own messages with gaps in them are the messages that a replay of their log renders."""
     for recording in recorded(path):
