@@ -12,14 +12,13 @@ import json
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import zstandard
 
 from elision.errors import CorruptError
-from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Text
 from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, SessionOpened, TurnAdded, TurnAmended
@@ -147,7 +146,10 @@ class Packer:
     def decompress(self, packed: bytes) -> bytes:
         """Return what `compress` was given. Raises CorruptError."""
         if packed[:1] == _PLAIN:
-            return _verify_checksum(packed[5:], packed[1:5])
+            data = packed[5:]
+            if zlib.crc32(data).to_bytes(4, "little") == packed[1:5]:
+                return data
+            raise CorruptError("stored bytes are not what was written: their checksum differs")
         try:
             if packed[:1] == _ZSTD:
                 return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
@@ -218,23 +220,6 @@ def hash_text(data: bytes) -> bytes:
 def make_address(data: bytes) -> str:
     """Return the address of a text as JSON has it."""
     return hash_text(data).hex()
-
-
-def list_texts(event: Event) -> Iterator[tuple[int, str, str]]:
-    """Yield what can be searched in `event`: (position, tool, text); position 0 is what the assistant wrote."""
-    if not isinstance(event, TurnAdded | TurnAmended):
-        return
-    words = join_assistant_text(event.turn)
-    if words:
-        yield 0, "", words
-    for position, observation in enumerate(event.turn.observations, start=1):
-        yield position, observation.tool, observation.text
-
-
-def _verify_checksum(data: bytes, crc: bytes) -> bytes:
-    if zlib.crc32(data).to_bytes(4, "little") != crc:
-        raise CorruptError("stored bytes are not what was written: their checksum differs")
-    return data
 
 
 def decode_json(data: bytes) -> Any:

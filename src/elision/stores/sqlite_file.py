@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeVar
@@ -81,11 +81,9 @@ class SqliteFile:
             self.close()
             raise
 
-    @contextmanager
-    def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a transaction that sees one state of the file."""
-        with self._run_transaction("BEGIN", "ROLLBACK") as connection:
-            yield connection
+    def read_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction that sees one state of the file."""
+        return self._run_transaction("BEGIN", "ROLLBACK")
 
     def try_read(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
         """Return what `read` finds by one statement, on a connection that waits for no writer; None if it would wait.
@@ -112,11 +110,9 @@ class SqliteFile:
                 return None
             raise
 
-    @contextmanager
-    def write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a transaction that is on the disk when the block ends, or did not happen."""
-        with self._run_transaction(_WRITE, "COMMIT") as connection:
-            yield connection
+    def write_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction that is on the disk when the block ends, or did not happen."""
+        return self._run_transaction(_WRITE, "COMMIT")
 
     @contextmanager
     def use_connection(self) -> Iterator[sqlite3.Connection]:

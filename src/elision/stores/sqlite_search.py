@@ -11,10 +11,9 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from elision.stores.excerpts import split_words
-from elision.stores.packing import list_texts
 from elision.stores.sqlite_file import read_script, run_script
-from elision.trajectory.events import Event
+from elision.stores.text_search import list_texts, split_words
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 
 #: Records after the indexed ones that are scanned rather than indexed.
 SCANNED: Final = 512
@@ -37,8 +36,10 @@ def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
     """Return what the index is to hold of `events` (with their records' ids); long work that needs no lock."""
     entries = []
     for record, event in events:
+        if not isinstance(event, TurnAdded | TurnAmended):
+            continue
         words: set[str] = set()
-        for _, _, text in list_texts(event):
+        for _, _, text in list_texts(event.turn):
             words.update(split_words(text))
         trigrams = _list_trigrams(words)
         if trigrams:

@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from elision.stores.excerpts import split_words
 from elision.stores.store import Hit, NewSession, SessionInfo
 from elision.stores.store_errors import missing_observation_error, stale_writer_error
-from elision.stores.text_search import find_hits
+from elision.stores.text_search import find_hits, split_words
 from elision.trajectory.events import Event
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn

@@ -49,10 +49,6 @@ def parse_path(rest: str, scheme: str) -> str:
     return path
 
 
-def _open_memory(rest: str) -> Store:
-    return MemoryStore()
-
-
 def _open_sqlite(rest: str) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
@@ -89,7 +85,7 @@ def _hide_credentials(url: str) -> str:
 
 
 _OPENERS: dict[str, Callable[[str], Store]] = {
-    "memory": _open_memory,
+    "memory": lambda _: MemoryStore(),
     "sqlite": _open_sqlite,
     "linear-hash": _open_linear_hash,
     "postgresql": _open_postgres,

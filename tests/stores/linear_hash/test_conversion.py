@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError
-from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.repair import repair
 from elision.stores.linear_hash.store import LinearHashStore
+from elision.stores.linear_hash.store_folder import WriterLock
 from elision.stores.log_file import LogFile
 from tests.stores.linear_hash.damage import flip_bit
 from tests.stores.session_logs import add_turn

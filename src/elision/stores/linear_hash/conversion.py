@@ -8,10 +8,9 @@ from pathlib import Path
 from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import SessionState
 from elision.stores.linear_hash.compaction import LogCopy
-from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.old_format import OldSession, OldStore, read_old_store
 from elision.stores.linear_hash.records import draft_event
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
 
 
 def convert_old_store(folder: StoreFolder) -> None:

@@ -10,9 +10,8 @@ from typing import Final
 from elision.errors import StoreError
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.compaction import rewrite_log
-from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.open_log import OpenLog, make_empty_log
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
 from elision.stores.store_errors import closed_store_error, missing_session_error

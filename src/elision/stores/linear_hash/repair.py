@@ -17,11 +17,10 @@ from elision.stores.linear_hash.catalogue import SessionState
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.compaction import rewrite_log
 from elision.stores.linear_hash.conversion import write_old_sessions
-from elision.stores.linear_hash.locks import WriterLock
 from elision.stores.linear_hash.old_format import read_old_store
 from elision.stores.linear_hash.open_log import OpenLog
 from elision.stores.linear_hash.records import DraftRecord
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
 from elision.stores.store import Finding
 
 _NOTE: Final = "[lost: this text was damaged in the store]"

@@ -15,7 +15,6 @@ from elision.errors import CorruptError
 from elision.stores.batch_ids import check_batch_id
 from elision.stores.linear_hash.conversion import convert_old_store
 from elision.stores.linear_hash.log_access import LogAccess
-from elision.stores.linear_hash.statistics import Statistics, measure_log
 from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
@@ -34,6 +33,30 @@ class PlaceholderRecord:
     key: Key
     placeholder: str
     place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """load: share of the buckets' first pages that entries fill. lookups, bucket_reads, value_reads: in this process
+    since it opened the store, pages found in memory included; a value is one record of the log.
+    """
+
+    entries: int = 0
+    buckets: int = 0
+    overflow_pages: int = 0
+    directory_bytes: int = 0
+    log_bytes: int = 0
+    load: float = 0.0
+    lookups: int = 0
+    bucket_reads: int = 0
+    value_reads: int = 0
+
+    @property
+    def pages_per_lookup(self) -> float:
+        """Return the bucket pages read per lookup."""
+        if self.lookups:
+            return self.bucket_reads / self.lookups
+        return 0.0
 
 
 class LinearHashStore(StoreBase):
@@ -187,4 +210,16 @@ class LinearHashStore(StoreBase):
     def statistics(self) -> Statistics:
         """Return the sizes of the directory and the work of lookups in this process."""
         with self._access as log:
-            return measure_log(log)
+            directory = log.catalogue.directory
+            directory.settle()
+            return Statistics(
+                entries=directory.entries,
+                buckets=directory.buckets,
+                overflow_pages=directory.pages.count - 1 - directory.buckets,
+                directory_bytes=log.catalogue.directory_bytes,
+                log_bytes=log.log_bytes,
+                load=directory.load,
+                lookups=directory.lookups,
+                bucket_reads=directory.pages_read,
+                value_reads=log.view.values_read,
+            )

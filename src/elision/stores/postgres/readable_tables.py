@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elision.stores.excerpts import split_words
 from elision.stores.packing import LARGE_IN_TURN, hash_text
 from elision.stores.postgres.text_escapes import escape_name
+from elision.stores.text_search import split_words
 from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Text
