@@ -129,13 +129,13 @@ class Log:
     @property
     def bill(self) -> SessionBill:
         """What the run cost and would have cost, by our count of tokens."""
-        self._bill_newest_call()
+        self.bill_newest_call()
         return self._bill
 
     @property
     def costs(self) -> SessionCosts:
         """The same on the provider's scale."""
-        self._bill_newest_call()
+        self.bill_newest_call()
         return self._costs
 
     @classmethod
@@ -302,7 +302,7 @@ class Log:
         budget_error: BudgetError | None = None,
         summary_obstacle: str = "",
     ) -> CallResult:
-        self._bill_newest_call()
+        self.bill_newest_call()
         state = self.state
         tokens_before = state.track.tokens
         covered_before = state.covered_turns
@@ -336,7 +336,8 @@ class Log:
         self._unbilled_call = newest
         return newest
 
-    def _bill_newest_call(self) -> None:
+    def bill_newest_call(self) -> None:
+        """Bill the newest call, unless it is billed. `bill` and `costs` do this first."""
         newest = self._unbilled_call
         if newest is None:
             return

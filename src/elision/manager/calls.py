@@ -153,9 +153,10 @@ class Calls(OpenedSession):
         call = replace(follower.read_call(incoming, ""), request=incoming)
         yield LeaveLoop(partial(follower.choose_place, incoming))
         yield from follower.load_news()
-        found = yield from follower.follow_history(call)
-        yield from self._preparer.writer.write_branch(found.branch)
-        return compute_costs(found.branch.log, self._calls.open_ledger(found.branch))
+        yield from follower.follow_history(call)
+        assert follower.branch is not None
+        yield from self._preparer.writer.write_branch(follower.branch)
+        return compute_costs(follower.branch.log, self._calls.open_ledger(follower.branch))
 
 
 def _find_error_body(error: object) -> object:

@@ -68,15 +68,6 @@ class IncomingCall:
         return self.request.messages[: self.request.end]
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedHistory:
-    """The branch that a call continues, its history, and how."""
-
-    branch: SessionBranch
-    history: History
-    change: HistoryChange
-
-
 class HistoryFollower:
     """Follows the messages of one client. branch: the one that they continued last; None to look for it."""
 
@@ -188,8 +179,11 @@ class HistoryFollower:
             self.branch = None
         return None
 
-    def follow_history(self, call: IncomingCall) -> Steps[FollowedHistory]:
-        """Find or make the branch that `call` continues, and read its new messages. Raises ShapeMismatch."""
+    def follow_history(self, call: IncomingCall) -> Steps[HistoryChange]:
+        """Find or make the branch that `call` continues, and read its new messages; return how they continue it.
+
+        Raises ShapeMismatch.
+        """
         branch = self.branch
         if branch is None or branch.history is None or branch.unverified:
             return (yield from self._open_branch(call))
@@ -199,16 +193,16 @@ class HistoryFollower:
             return (yield from self._continue_shared(branch, history, common, call))
         if common == len(history):
             self._ingest_turns(branch, history.extend(call.body[common:]), call)
-            return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+            return HistoryChange.CONTINUE
         if _is_amendment(branch, history, common):
             history.truncate(history.turns.turn_count - 1)
             self._ingest_turns(branch, history.extend(call.body[len(history) :]), call)
-            return FollowedHistory(branch, history, HistoryChange.AMENDED)
+            return HistoryChange.AMENDED
         return (yield from self._follow_divergence(branch, history.count_intact_turns(common), call))
 
     def _continue_shared(
         self, branch: SessionBranch, history: History, common: int, call: IncomingCall
-    ) -> Steps[FollowedHistory]:
+    ) -> Steps[HistoryChange]:
         """Continue a branch that other processes write to as well, after what they wrote.
 
         common: leading messages of the call that were read before.
@@ -226,7 +220,7 @@ class HistoryFollower:
             self._adopt_branch(branch, history, call)
         else:
             self._ingest_turns(branch, first, call)
-        return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+        return HistoryChange.CONTINUE
 
     def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
         """Return whether another branch has turns after the `known` ones, for which another process was asked."""
@@ -238,7 +232,7 @@ class HistoryFollower:
             return False
         return found is not None
 
-    def _open_branch(self, call: IncomingCall) -> Steps[FollowedHistory]:
+    def _open_branch(self, call: IncomingCall) -> Steps[HistoryChange]:
         """Find the branch of a history that is read for the first time, or begin one."""
         history = self.read_history(call)
         at_hand = self.branch or self._left_branch
@@ -247,9 +241,10 @@ class HistoryFollower:
         if at_hand is None and self._is_new_session(history):
             branch = lookup.begin_session()
             self._adopt_branch(branch, history, call)
-            return FollowedHistory(branch, history, HistoryChange.CONTINUE)
+            return HistoryChange.CONTINUE
         try:
-            branch, change = yield StoreCall(lambda: lookup.find_branch(history, at_hand))
+            found: tuple[SessionBranch, HistoryChange] = yield StoreCall(lambda: lookup.find_branch(history, at_hand))
+            branch, change = found
         except ConflictError:
             raise
         except StoreError as error:
@@ -262,7 +257,7 @@ class HistoryFollower:
                 branch = lookup.begin_session()
             branch.unverified = True
         self._adopt_branch(branch, history, call)
-        return FollowedHistory(branch, history, change)
+        return change
 
     def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
         bound = call.binds_thinking
@@ -285,7 +280,7 @@ class HistoryFollower:
             return False
         return False
 
-    def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[FollowedHistory]:
+    def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[HistoryChange]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self.read_history(call)
         intact = min(intact, len(current.log.state.turns))
@@ -294,11 +289,14 @@ class HistoryFollower:
             if failed is not None:
                 self._faults.add_fault("store", failed)
         lookup = self._make_lookup_for(call, history)
-        branch, change = yield StoreCall(lambda: lookup.follow_divergence(current, history, intact))
+        found: tuple[SessionBranch, HistoryChange] = yield StoreCall(
+            lambda: lookup.follow_divergence(current, history, intact)
+        )
+        branch, change = found
         if change is HistoryChange.CONTINUE and branch is not current and branch.log.state.turns:
             change = HistoryChange.FORK
         self._adopt_branch(branch, history, call)
-        return FollowedHistory(branch, history, change)
+        return change
 
     def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
         """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""

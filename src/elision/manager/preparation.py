@@ -28,7 +28,6 @@ from elision.manager.context_options import Options
 from elision.manager.drivers import Steps
 from elision.manager.fault_reports import FaultReports
 from elision.manager.follow_history import HistoryFollower, IncomingCall
-from elision.manager.history import History
 from elision.manager.log_factory import LogFactory
 from elision.manager.outgoing_request import (
     ClientBreakpoints,
@@ -80,14 +79,14 @@ class CallPreparer:
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
-    def make_terms(self, branch: SessionBranch, history: History, call: IncomingCall) -> CallTerms:
+    def make_terms(self, branch: SessionBranch, call: IncomingCall) -> CallTerms:
         """Return the terms of a call for messages."""
         client = ClientBreakpoints(has_any=True, hour_messages=None)
-        if history.dialect.takes_breakpoints:
+        if call.dialect.takes_breakpoints:
             client = find_client_breakpoints(call.request)
         hour_turn = None
-        if client.hour_messages is not None:
-            hour_turn = max(0, history.count_intact_turns(client.hour_messages))
+        if client.hour_messages is not None and branch.history is not None:
+            hour_turn = max(0, branch.history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
         log = branch.log
         return CallTerms(

@@ -22,7 +22,7 @@ from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build
 from elision.manager.context_options import Listener
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
-from elision.manager.follow_history import FollowedHistory, IncomingCall, ShapeMismatch
+from elision.manager.follow_history import IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
 from elision.manager.outgoing_request import (
     IncomingRequest,
@@ -121,12 +121,14 @@ class PreparedCalls:
                 call = follower.read_call(incoming, model)
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
-                found = yield from follower.follow_history(call)
+                change = yield from follower.follow_history(call)
+                branch = follower.branch
+                assert branch is not None
                 if admit is not None:
-                    admit(self._read_status(found.branch))
-                terms = self._preparer.make_terms(found.branch, found.history, call)
-                view = yield from self._preparer.decide_view(found.branch, call, terms, failed)
-                return self._render(call, found, view, started)
+                    admit(self._read_status(branch))
+                terms = self._preparer.make_terms(branch, call)
+                view = yield from self._preparer.decide_view(branch, call, terms, failed)
+                return self._render(call, branch, change, view, started)
             except ConflictError:
                 if not tries:
                     raise
@@ -137,10 +139,13 @@ class PreparedCalls:
         costs = compute_costs(branch.log, ledger)
         return SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd)
 
-    def _render(self, call: IncomingCall, found: FollowedHistory, view: View, started: float) -> ContextView:
+    def _render(
+        self, call: IncomingCall, branch: SessionBranch, change: HistoryChange, view: View, started: float
+    ) -> ContextView:
         """Return the request of `view` with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        log = found.branch.log
-        history = found.history
+        log = branch.log
+        history = branch.history
+        assert history is not None
         dialect = call.dialect.name
         if self.options.shadow:
             sent = build_unchanged_request(call.request, history)
@@ -155,11 +160,11 @@ class PreparedCalls:
         # Where the provider clears by itself, the request has no placeholders.
         if call.thinking != "native" and recall_tools.names_unread_handles(log, sent.tools):
             self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
-        made = self.make_view(found.branch, sent, found.change, call.model, started, dialect)
+        made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
-        if made.source is None or not unanswered:
-            return made
-        return replace(made, source=replace(made.source, unanswered=unanswered))
+        if made.source is not None and unanswered:
+            return replace(made, source=replace(made.source, unanswered=unanswered))
+        return made
 
     def settle(self) -> Steps[Fault | None]:
         """Write the unsaved records. Return what failed."""
