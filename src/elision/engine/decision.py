@@ -89,11 +89,16 @@ class _Pass:
         # Only from here on: a fold asks the policy again, and does not know what could be edited then.
         if self.terms.editable_from > 1:
             self.context = replace(self.context, editable_from=self.terms.editable_from)
-        wanted = self._defer_bound_edits(self._avoid_summary(wanted))
+        if wanted.summarize_to and not self.terms.may_summarize:
+            # No summary could be sent: all that is pending is masked instead.
+            wanted = replace(wanted, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
+        wanted = self._defer_bound_edits(wanted)
         plan = self._fit_plan(wanted, self._list_possible_summaries())
         summary = None
         if plan.summarize_to:
-            if self._is_worth_asking(plan) and self.log.breaker.may_ask(self.context.call):
+            # The digest says as much as a model in so few tokens.
+            is_long = self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.log.strategy.summary_max_tokens)
+            if is_long and not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
                 answer = yield self._request_summary(plan)
                 summary, plan = self._settle_summary(plan, answer)
             elif plan.is_model_free:
@@ -160,12 +165,6 @@ class _Pass:
             self.budget_error = error
             return fit_to_budget(self.policy, self.state, self.context, plan, summaries=summaries, strict=False)
 
-    def _avoid_summary(self, plan: Plan) -> Plan:
-        """Return `plan`, or if no summary could be sent one that masks everything pending instead."""
-        if self.terms.may_summarize or not plan.summarize_to:
-            return plan
-        return replace(plan, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
-
     def _defer_bound_edits(self, plan: Plan) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
         first = self.terms.editable_from
@@ -186,11 +185,6 @@ class _Pass:
     def _summary_limit(self, plan: Plan) -> int:
         """Return the most tokens that the summary of `plan` may have."""
         return plan.summary_tokens or self.log.strategy.summary_max_tokens
-
-    def _is_worth_asking(self, plan: Plan) -> bool:
-        """Return whether a model is asked for the summary of `plan`. The digest says as much in so few tokens."""
-        least = min(SHORT_SUMMARY_TOKENS, self.log.strategy.summary_max_tokens)
-        return not plan.is_model_free and self._summary_limit(plan) >= least
 
     def _request_summary(self, plan: Plan) -> SummaryRequest:
         limit = self._summary_limit(plan)
@@ -369,14 +363,11 @@ def run_pass(steps: PassSteps, summarizer: Summarizer) -> View:
     try:
         request = next(steps)
         while True:
-            request = steps.send(_run_summarizer(summarizer, request))
+            try:
+                answer: SummaryAnswer = summarizer(redact_request(request))
+            except SummaryError as error:
+                answer = error
+            request = steps.send(answer)
     except StopIteration as done:
         view: View = done.value
         return view
-
-
-def _run_summarizer(summarizer: Summarizer, request: SummaryRequest) -> SummaryAnswer:
-    try:
-        return summarizer(redact_request(request))
-    except SummaryError as error:
-        return error

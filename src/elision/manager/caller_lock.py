@@ -43,14 +43,13 @@ class CallerLock:
         self._waiting: deque[_CallerTurn] = deque()
 
     def __enter__(self) -> None:
-        if self._enter_at_once():
-            return
-        event = threading.Event()
-        turn = _CallerTurn(wake=event.set)
-        if self._take_or_join(turn, blocks=_running_loop()):
+        gate = threading.Lock()
+        gate.acquire()
+        turn = _CallerTurn(wake=gate.release)
+        if self._enter_or_join(turn):
             return
         try:
-            event.wait()
+            gate.acquire()
         except BaseException:
             self._give_up(turn)
             raise
@@ -60,12 +59,10 @@ class CallerLock:
 
     async def __aenter__(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._enter_at_once(loop):
-            return
         come = loop.create_future()
         wake = partial(loop.call_soon_threadsafe, _resolve_future, come)
         turn = _CallerTurn(loop=loop, task=asyncio.current_task(), wake=wake)
-        if self._take_or_join(turn):
+        if self._enter_or_join(turn):
             return
         try:
             await come
@@ -78,44 +75,28 @@ class CallerLock:
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
-    def _enter_at_once(self, loop: _Loop | None = None) -> bool:
-        """Take the turn where it is free, or enter it once more from a part of it. loop: of a task; None for a thread.
+    def _enter_or_join(self, turn: _CallerTurn) -> bool:
+        """Take the turn, or enter it once more from a part of it, and return True; else join the queue.
 
-        Returns False where it has to be waited for.
+        Raises ElisionError where a turn that comes first needs the event loop that would stand still meanwhile.
         """
         turns = _TURNS.get()
         with self._mutex:
             holder = self._holder
-            if holder is None:
-                turn = _CallerTurn(loop=loop, task=asyncio.current_task() if loop is not None else None)
-                # Before it is taken: Ctrl-C may come between the two, and then this caller can still enter.
-                _TURNS.set((*turns, turn))
-                self._holder = turn
-                self._depth = 1
-                return True
-            if holder not in turns:
-                return False
-            is_on_loop = holder.loop is not None and holder.loop is _running_loop()
-            if is_on_loop and holder.task is not asyncio.current_task():
-                return False
-            self._depth += 1
-            return True
-
-    def _take_or_join(self, turn: _CallerTurn, *, blocks: _Loop | None = None) -> bool:
-        """Take the turn and return True, or join the queue. blocks: the event loop that stands still meanwhile.
-
-        Raises ElisionError where a turn that comes first needs that loop: it would be waited for without end.
-        """
-        with self._mutex:
-            first = [*([self._holder] if self._holder else []), *self._waiting]
-            if blocks is not None and any(each.loop is blocks for each in first):
-                raise ElisionError(
-                    "this context manager is at work in another task of this event loop, which cannot be waited for "
-                    "in here: await that task first, or call the method whose name ends in _async"
-                )
+            if holder is not None:
+                loop = _running_loop()
+                is_same_loop = holder.loop is not None and holder.loop is loop
+                if holder in turns and not (is_same_loop and holder.task is not asyncio.current_task()):
+                    self._depth += 1
+                    return True
+                if turn.loop is None and loop and any(each.loop is loop for each in (holder, *self._waiting)):
+                    raise ElisionError(
+                        "this context manager is at work in another task of this event loop, which cannot be waited "
+                        "for in here: await that task first, or call the method whose name ends in _async"
+                    )
             # Before it is taken: Ctrl-C may come between the two, and then this caller can still enter.
-            _TURNS.set((*_TURNS.get(), turn))
-            if first:
+            _TURNS.set((*turns, turn))
+            if holder is not None:
                 self._waiting.append(turn)
                 return False
             self._holder = turn

@@ -121,7 +121,10 @@ def extract_part(text: str, part: TextPart, limit: int = RECALL_CHARACTERS) -> s
 def _select_lines(lines: list[str], part: TextPart) -> list[int] | None:
     """Return the line numbers of a part (0-based, ascending); None for all."""
     if part.pattern:
-        return _match_lines(lines, part.pattern)
+        wanted: set[int] = set()
+        for hit in find_matching_lines(lines, part.pattern):
+            wanted.update(range(max(0, hit - CONTEXT_LINES), min(hit + CONTEXT_LINES + 1, len(lines))))
+        return sorted(wanted)
     if part.lines:
         first, last = _parse_span(part.lines, len(lines))
         return list(range(first - 1, min(last, len(lines))))
@@ -137,13 +140,6 @@ def _parse_span(text: str, count: int) -> tuple[int, int]:
     if found[3]:
         return max(1, int(found[3])), int(found[3])
     return max(1, int(found[1] or 1)), int(found[2] or count)
-
-
-def _match_lines(lines: list[str], pattern: str) -> list[int]:
-    wanted: set[int] = set()
-    for hit in find_matching_lines(lines, pattern):
-        wanted.update(range(max(0, hit - CONTEXT_LINES), min(hit + CONTEXT_LINES + 1, len(lines))))
-    return sorted(wanted)
 
 
 def _number_lines(lines: list[str], wanted: list[int]) -> list[str]:

@@ -132,7 +132,11 @@ class CallPreparer:
             failed = yield from self.writer.try_write(branch, terms.now)
         if failed is not None:
             return self._hold_view(branch, terms, failed)
-        self._write_off_attempts(branch)
+        # Which summaries were paid for in vain: the next one is asked for later.
+        attempts = self._unlogged_attempts
+        self._unlogged_attempts = []
+        for attempt in attempts:
+            write_off_attempt(branch.log, attempt)
         mark = len(branch.log.events)
         try:
             yield from self._run_pass(branch, call, terms)
@@ -186,13 +190,6 @@ class CallPreparer:
             self.reports.add_fault("budget", newest.budget_error)
         while self.logs.extractor_failures:
             self.reports.add_fault("callback", self.logs.extractor_failures.pop(0))
-
-    def _write_off_attempts(self, branch: SessionBranch) -> None:
-        """Put into the log which summaries were paid for in vain, so that the next one is asked for later."""
-        attempts = self._unlogged_attempts
-        self._unlogged_attempts = []
-        for event in attempts:
-            write_off_attempt(branch.log, event)
 
     def _hold_view(self, branch: SessionBranch, terms: CallTerms, error: StoreError) -> View:
         """Return the view as decided so far, with the new turns whole, because the store fails."""

@@ -125,7 +125,9 @@ class PreparedCalls:
                 branch = follower.branch
                 assert branch is not None
                 if admit is not None:
-                    admit(self._read_status(branch))
+                    ledger = self.open_ledger(branch)
+                    costs = compute_costs(branch.log, ledger)
+                    admit(SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd))
                 terms = self._preparer.make_terms(branch, call)
                 view = yield from self._preparer.decide_view(branch, call, terms, failed)
                 return self._render(call, branch, change, view, started)
@@ -133,11 +135,6 @@ class PreparedCalls:
                 if not tries:
                     raise
                 self._preparer.reports.faults.clear()
-
-    def _read_status(self, branch: SessionBranch) -> SessionStatus:
-        ledger = self.open_ledger(branch)
-        costs = compute_costs(branch.log, ledger)
-        return SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd)
 
     def _render(
         self, call: IncomingCall, branch: SessionBranch, change: HistoryChange, view: View, started: float
@@ -187,12 +184,16 @@ class PreparedCalls:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
         summarizer_seconds = self._summary_runner.take_waited_seconds()
         self.newest_call = branch.log.state.calls
+        notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
+        newest = branch.log.newest_call
+        if newest is not None and newest.summary_obstacle:
+            notes.append(f"compact(summary=True): no summary: {newest.summary_obstacle}")
         facts = CallFacts(
             session=self.session,
             history=change.value,
             model=model,
             faults=tuple(self._preparer.reports.faults),
-            notes=(*sent.notes, *self._preparer.logs.notes, *self._notes, *_note_missing_summary(branch.log)),
+            notes=tuple(notes),
             seconds=time.perf_counter() - started,
             summarizer_seconds=summarizer_seconds,
         )
@@ -286,14 +287,6 @@ def make_incoming_request(
     if type(messages) is not list:
         messages = list(messages)
     return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
-
-
-def _note_missing_summary(log: Log) -> tuple[str, ...]:
-    """Return why the newest call made no summary although it had to, as a note."""
-    newest = log.newest_call
-    if newest is None or not newest.summary_obstacle:
-        return ()
-    return (f"compact(summary=True): no summary: {newest.summary_obstacle}",)
 
 
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:

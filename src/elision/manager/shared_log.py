@@ -75,19 +75,17 @@ class LogWriter:
         """
         now = self.logs.options.clock()
         yield from self._settle_attempts(branch, now)
-        if branch.exists and not branch.unsaved and self._is_current(branch):
-            return
+        store = self.nonblocking_store
+        if store is not None and branch.exists and not branch.unsaved:
+            if store.try_length(branch.key) == branch.saved_events:
+                # The store is known, without waiting, to have no records of others.
+                return
         for _ in range(WRITE_TRIES):
             theirs: list[Event] | None = yield StoreCall(lambda: self._write_or_read_others(branch, now))
             if theirs is None:
                 return
             self._continue_after_others(branch, theirs)
         raise ConflictError(f"session {branch.key!r}: others write to it all the time; nothing was written, try again")
-
-    def _is_current(self, branch: SessionBranch) -> bool:
-        """Return whether the store is known, without waiting, to have no records of others."""
-        store = self.nonblocking_store
-        return store is not None and store.try_length(branch.key) == branch.saved_events
 
     def _write_or_read_others(self, branch: SessionBranch, at: float) -> list[Event] | None:
         """Write the unsaved records and return None, or return the records that others wrote after the saved ones.

@@ -43,17 +43,16 @@ class PassLog(PassCollector):
     def report_pass(self, diagnostics: Diagnostics) -> None:
         level = self._choose_level(diagnostics)
         if self._log.isEnabledFor(level):
-            found = {name: self._redact_value(name, value) for name, value in collect_facts(diagnostics).items()}
+            found = {
+                name: self._redact_text(name, value) if isinstance(value, str) else value
+                for name, value in collect_facts(diagnostics).items()
+            }
             self._log.log(level, "%s", format_line(found, self._form), extra={"elision": found})
-
-    def _redact_value(self, name: str, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._redact_text(name, value)
-        return value
 
     def _choose_level(self, diagnostics: Diagnostics) -> int:
         """Return the level of a pass. A guard reports the same at each later call, so only its first report is loud."""
-        new = _list_guards(diagnostics) - self._reported_guards
+        guards = {(diagnostics.session, guard) for guard in list_reporting_guards(diagnostics)}
+        new = guards - self._reported_guards
         if len(self._reported_guards) > MAX_SESSIONS:
             self._reported_guards.clear()
         self._reported_guards |= new
@@ -62,11 +61,6 @@ class PassLog(PassCollector):
         if diagnostics.acted:
             return logging.INFO
         return logging.DEBUG
-
-
-def _list_guards(diagnostics: Diagnostics) -> set[tuple[str, str]]:
-    """Return the guards that report, by session."""
-    return {(diagnostics.session, guard) for guard in list_reporting_guards(diagnostics)}
 
 
 def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
