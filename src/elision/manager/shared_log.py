@@ -76,10 +76,10 @@ class LogWriter:
         now = self.logs.options.clock()
         yield from self._settle_attempts(branch, now)
         store = self.nonblocking_store
-        if store is not None and branch.exists and not branch.unsaved:
-            if store.try_length(branch.key) == branch.saved_events:
-                # The store is known, without waiting, to have no records of others.
-                return
+        is_saved = branch.exists and not branch.unsaved
+        if is_saved and store is not None and store.try_length(branch.key) == branch.saved_events:
+            # The store is known, without waiting, to have no records of others.
+            return
         for _ in range(WRITE_TRIES):
             theirs: list[Event] | None = yield StoreCall(lambda: self._write_or_read_others(branch, now))
             if theirs is None:
