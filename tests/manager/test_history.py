@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elision.manager.history import _ALWAYS_COMPARED, _FIRST_KEPT, _SAMPLE_STRIDE, History
+from elision.manager.history import _ALWAYS_COMPARED, _FIRST_KEPT, _SAMPLE_STRIDE, History, find_history_end
 from elision.providers.detect import detect_provider
 from elision.providers.live.parsed_message import parse_message
 from tests.manager.agents import make_history
@@ -123,3 +123,16 @@ def test_a_message_with_a_cache_marker_is_kept_whole() -> None:
         message.release_json()
         assert (message.kept_json is not None) == is_kept
         assert message.json == value
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_a_history_ends_before_the_answer_that_is_begun(shape: str) -> None:
+    """Trailing messages of the assistant are no history, whether they came as objects or as bytes."""
+    messages = make_history(shape, 3)
+    dialect = detect_provider(messages, None, None, "").live
+    spoken = [parse_message(dialect, message, 0, json.dumps(message).encode())[0] for message in messages]
+    for end in range(1, len(messages) + 1):
+        expected = end
+        while expected and spoken[expected - 1].is_from_assistant:
+            expected -= 1
+        assert find_history_end(dialect, messages[:end]) == find_history_end(dialect, spoken[:end]) == expected

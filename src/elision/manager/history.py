@@ -19,6 +19,7 @@ from elision.providers.live.live_renderer import LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect, Piece, digest_pieces, tag_pieces
+from elision.providers.shared.json_reading import text_in
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
 
@@ -226,5 +227,10 @@ def find_history_end(dialect: LiveDialect, messages: Sequence[Any]) -> int:
 
 
 def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
+    if isinstance(value, ParsedMessage):
+        if not value.is_from_assistant:
+            return False
+    elif isinstance(value, dict) and "type" not in value and text_in(value.get("role")) in dialect.client_roles:
+        return False
     pieces = dialect.split_message(read_client_message(value, place, dialect), place)
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)

@@ -40,10 +40,6 @@ class Host:
     busy_status: int = 503
 
 
-def _make_bearer_header(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
-
-
 def _make_openai_error_body(status: int, message: str, code: str) -> dict[str, Any]:
     """Return the body of an error; its types are strings without a list."""
     if status == 429:
@@ -60,7 +56,7 @@ OPENAI: Final = Host(
     url="https://api.openai.com/v1",
     key_variable="OPENAI_API_KEY",
     url_variable="OPENAI_BASE_URL",
-    make_key_headers=_make_bearer_header,
+    make_key_headers=lambda key: {"authorization": f"Bearer {key}"},
     make_error_body=_make_openai_error_body,
     version_anywhere=True,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from elision.providers.anthropic.parse import parse_assistant, parse_results, parse_user_words
 from elision.providers.live.block_messages import BlockMessageDialect
-from elision.providers.live.pieces import CHAT_ROLES, Location, Piece
+from elision.providers.live.pieces import CHAT_CLIENT_ROLES, CHAT_ROLES, Location, Piece
 from elision.providers.shared.json_reading import Json, ToolResult, mapping_in, parse_content, text_in
 from elision.trajectory.content import Content, Opaque
 
@@ -19,6 +19,7 @@ class LiveAnthropic(BlockMessageDialect):
 
     name = "anthropic"
     roles = CHAT_ROLES
+    client_roles = CHAT_CLIENT_ROLES
     alternates_roles = True
     takes_breakpoints = True
 

@@ -16,6 +16,7 @@ class LiveGemini(BlockMessageDialect):
 
     name = "gemini"
     roles = frozenset(("", "user", "model", "function"))
+    client_roles = frozenset(("user", "function"))
     # Words of the user between responses would not be a turn of their own.
     alternates_roles = False
     content_field = "parts"

@@ -18,6 +18,8 @@ from elision.trajectory.turn import Action, Message
 
 #: Roles of messages at OpenAI, and at Anthropic, where some of them do not occur.
 CHAT_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+#: Those of them that are not the assistant's.
+CHAT_CLIENT_ROLES: Final = CHAT_ROLES - {"assistant"}
 PieceKind: TypeAlias = Literal["system", "user", "assistant", "result"]
 #: Fields that say nothing to the model, or differ each time the same is sent.
 _PASSING = frozenset(("cache_control", "prompt_cache_breakpoint", "id", "call_id", "tool_use_id", "status"))
@@ -57,6 +59,8 @@ class LiveDialect(Protocol):
     name: str
     #: Roles that a message may have; "" where it may leave its role out.
     roles: frozenset[str]
+    #: Those of them that are never the assistant's, unless an item's type says otherwise.
+    client_roles: frozenset[str]
     #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
     joins_assistant_messages: bool
     #: Whether content comes in blocks.

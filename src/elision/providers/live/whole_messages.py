@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.providers.live.pieces import CHAT_ROLES, Location, Piece
+from elision.providers.live.pieces import CHAT_CLIENT_ROLES, CHAT_ROLES, Location, Piece
 from elision.providers.shared.json_reading import Json, parse_content, text_in
 from elision.trajectory.turn import Message
 
@@ -13,6 +13,7 @@ class WholeMessageDialect:
     """A dialect whose messages are hidden as a whole or not at all."""
 
     roles = CHAT_ROLES
+    client_roles = CHAT_CLIENT_ROLES
     has_blocks = False
     alternates_roles = False
     content_field = "content"

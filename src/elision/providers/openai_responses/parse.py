@@ -160,15 +160,12 @@ def _parse_listed_result(field: str) -> Callable[[Json], ToolResult | None]:
     def take(item: Json) -> ToolResult | None:
         found = item.get(field)
         if isinstance(found, list):
-            return ToolResult(action_id=read_call_id(item), content=_parse_entries(found))
+            # Logs of a code interpreter or hits of a file search: their text, else opaque.
+            content = tuple(_parse_entry(entry) for entry in found if entry)
+            return ToolResult(action_id=read_call_id(item), content=content)
         return None
 
     return take
-
-
-def _parse_entries(found: list[Any]) -> Content:
-    """Read logs of a code interpreter or hits of a file search: their text, else opaque."""
-    return tuple(_parse_entry(entry) for entry in found if entry)
 
 
 def _parse_entry(entry: object) -> Part:
@@ -177,10 +174,6 @@ def _parse_entry(entry: object) -> Part:
     text = text_in(entry.get("logs")) or text_in(entry.get("text"))
     if text:
         return Text(join_lines((text_in(entry.get("filename")), text)))
-    return _keep_unreadable(entry)
-
-
-def _keep_unreadable(entry: Json) -> Part:
     return make_opaque(text_in(entry.get("type")) or "unknown", entry)
 
 

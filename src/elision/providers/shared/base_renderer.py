@@ -208,7 +208,8 @@ class BaseRenderer(ABC):
             if segment.index < exchange.last_result_position:
                 return []
             return self._render_user(_get_content(segment))
-        shown = [self._render_result(id, _get_content(segment), _get_error(segment))]
+        error = segment.source.error if isinstance(segment.source, Observation) else None
+        shown = [self._render_result(id, _get_content(segment), error)]
         if segment.index == exchange.last_result_position:
             for earlier in segments[assistant + 1 : place]:
                 if not exchange.answered_ids[earlier.index - 1]:
@@ -249,12 +250,6 @@ def _get_content(segment: Segment) -> Content:
     if segment.kind == "observation" and isinstance(segment.source, Observation):
         return segment.source.content
     return make_content(segment.text)
-
-
-def _get_error(segment: Segment) -> bool | None:
-    if isinstance(segment.source, Observation):
-        return segment.source.error
-    return None
 
 
 # -- opaque parts ---------------------------------------------------------------------------------------------------

@@ -202,13 +202,9 @@ def find_capabilities(model: str) -> Capabilities:
     fitting = (row for row in TABLE if _is_model(name, row.model))
     row = max(fitting, key=lambda row: len(row.model), default=UNKNOWN)
     if "openrouter" in model.lower().split("/")[:-1]:
-        return _drop_enforcement(row)
+        # The router says that it does not enforce the check. Whether it passes betas on is unknown.
+        return replace(row, binds_thinking=False, can_drop_block=False, clears_results=False, trust="L")
     return row
-
-
-def _drop_enforcement(row: Capabilities) -> Capabilities:
-    """Return the row for a router that says it does not enforce the check. Whether it passes betas on is unknown."""
-    return replace(row, binds_thinking=False, can_drop_block=False, clears_results=False, trust="L")
 
 
 def _is_model(name: str, model: str) -> bool:
