@@ -47,42 +47,58 @@ _SUMMARIZES: Final = "makes summaries by turns, as summarization and hybrid do"
 _TWO_TIER: Final = "is two-tier"
 
 
-def _strategy_key(
-    name: str, group: Group, read: Reader, meaning: str, *options: str, used_if: str = "hides anything"
+def _make_key(
+    name: str,
+    group: Group,
+    read: Reader,
+    meaning: str,
+    *options: str,
+    default: Any = None,
+    used_if: str = "hides anything",
+    counts: bool = True,
 ) -> Key:
-    return Key(name=name, group=group, read=read, meaning=meaning, options=options, used_if=used_if)
+    return Key(
+        name=name,
+        group=group,
+        read=read,
+        meaning=meaning,
+        default=default,
+        options=options,
+        used_if=used_if,
+        counts=counts,
+    )
 
 
 _turns = whole(1, "turns")
 _tokens = whole(1, "tokens")
 
 _STRATEGY: Final = (
-    Key(
-        name="strategy",
-        group="strategy",
-        read=setting_readers.text,
+    _make_key(
+        "strategy",
+        "strategy",
+        setting_readers.text,
+        "what may be hidden: a strategy, with or without options, or a preset",
         default="masking",
-        meaning="what may be hidden: a strategy, with or without options, or a preset",
     ),
-    _strategy_key(
+    _make_key(
         "schedule",
         "strategy",
         setting_readers.schedule,
         "when hiding pays: cache-aware, every-turn or batched(10)",
         "schedule",
     ),
-    _strategy_key(
+    _make_key(
         "placeholder",
         "strategy",
         setting_readers.placeholder,
         "text in place of a masked result; none: an account of what happened",
         "placeholder",
     ),
-    _strategy_key(
+    _make_key(
         "gist", "strategy", whole(0, "tokens"), "tokens of a placeholder's gist, counted as o200k; 0 for none", "gist"
     ),
-    _strategy_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window", used_if=_MASKS),
-    _strategy_key(
+    _make_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window", used_if=_MASKS),
+    _make_key(
         "summary_turns",
         "strategy",
         _turns,
@@ -91,7 +107,7 @@ _STRATEGY: Final = (
         "summarize_at",
         used_if=_SUMMARIZES,
     ),
-    _strategy_key(
+    _make_key(
         "summary_tail",
         "strategy",
         _turns,
@@ -99,7 +115,7 @@ _STRATEGY: Final = (
         "tail",
         used_if=_SUMMARIZES,
     ),
-    _strategy_key(
+    _make_key(
         "summary_tokens",
         "strategy",
         optional(_tokens),
@@ -108,14 +124,10 @@ _STRATEGY: Final = (
         "hard",
         used_if="makes summaries",
     ),
-    _strategy_key(
-        "summary_max_tokens",
-        "strategy",
-        whole(50, "tokens"),
-        "tokens that a summary may have",
-        "summary_max_tokens",
+    _make_key(
+        "summary_max_tokens", "strategy", whole(50, "tokens"), "tokens that a summary may have", "summary_max_tokens"
     ),
-    _strategy_key(
+    _make_key(
         "keep_recent",
         "strategy",
         whole(1, "tool results"),
@@ -123,7 +135,7 @@ _STRATEGY: Final = (
         "keep_recent",
         used_if=_TWO_TIER,
     ),
-    _strategy_key(
+    _make_key(
         "soft_tokens",
         "strategy",
         _tokens,
@@ -131,7 +143,7 @@ _STRATEGY: Final = (
         "soft",
         used_if=_TWO_TIER,
     ),
-    _strategy_key(
+    _make_key(
         "hard_tokens",
         "strategy",
         _tokens,
@@ -139,7 +151,7 @@ _STRATEGY: Final = (
         "hard",
         used_if=_TWO_TIER,
     ),
-    _strategy_key(
+    _make_key(
         "after_steps",
         "strategy",
         whole(0, "calls"),
@@ -150,202 +162,184 @@ _STRATEGY: Final = (
 )
 
 _BUDGET: Final = (
-    _strategy_key(
+    _make_key(
         "token_budget",
         "budget",
         optional(_tokens),
         "largest view, in tokens; none: the model's window or, if lower, its next price cliff",
         "budget.tokens",
     ),
-    _strategy_key(
+    _make_key(
         "max_context_pct",
         "budget",
         setting_readers.share,
         "share of the budget that may be used",
         "budget.max_context_pct",
     ),
-    _strategy_key("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
-    _strategy_key(
+    _make_key("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
+    _make_key(
         "soft",
         "budget",
         optional(setting_readers.share),
         "share of what is usable above which everything that may be masked is",
         "budget.soft",
     ),
-    _strategy_key(
+    _make_key(
         "low", "budget", setting_readers.share, "share of what is usable that pressure goes down to", "budget.low"
     ),
-    _strategy_key("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
+    _make_key("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
 )
 
 _GUARDS: Final = (
-    Key(name="max_turns", group="guards", read=optional(_turns), meaning="turns after which the run must stop"),
-    Key(
-        name="max_cost_usd",
-        group="guards",
-        read=optional(setting_readers.usd),
-        meaning="USD at which the run must stop, summarizer included",
+    _make_key("max_turns", "guards", optional(_turns), "turns after which the run must stop"),
+    _make_key(
+        "max_cost_usd", "guards", optional(setting_readers.usd), "USD at which the run must stop, summarizer included"
     ),
-    Key(
-        name="plateau_window",
-        group="guards",
-        read=optional(whole(2, "turns")),
-        meaning="turns without progress at which it is hinted that the run stands still",
+    _make_key(
+        "plateau_window",
+        "guards",
+        optional(whole(2, "turns")),
+        "turns without progress at which it is hinted that the run stands still",
     ),
 )
 
 _SUMMARIES: Final = (
-    Key(
-        name="summarizer",
-        group="summaries",
-        read=setting_readers.summarizer,
+    _make_key(
+        "summarizer",
+        "summaries",
+        setting_readers.summarizer,
+        "who writes summaries: digest (no model), anthropic:, openai:, openai-responses: or litellm:MODEL",
         default="digest",
-        meaning="who writes summaries: digest (no model), anthropic:, openai:, openai-responses: or litellm:MODEL",
     ),
-    Key(
-        name="summarizer_base_url",
-        group="summaries",
-        read=optional(setting_readers.address),
-        meaning="where the summarizer's model is served; none: the provider's own address",
+    _make_key(
+        "summarizer_base_url",
+        "summaries",
+        optional(setting_readers.address),
+        "where the summarizer's model is served; none: the provider's own address",
     ),
-    Key(
-        name="summary_prompt",
-        group="summaries",
-        read=optional(setting_readers.text),
-        meaning="file with the prompt that a model is asked for a summary with; none: the built-in one",
+    _make_key(
+        "summary_prompt",
+        "summaries",
+        optional(setting_readers.text),
+        "file with the prompt that a model is asked for a summary with; none: the built-in one",
     ),
-    Key(
-        name="summary_example",
-        group="summaries",
-        read=setting_readers.example,
+    _make_key(
+        "summary_example",
+        "summaries",
+        setting_readers.example,
+        "whether the prompt shows an example of a summary: off, on, or a file with one",
         default="off",
-        meaning="whether the prompt shows an example of a summary: off, on, or a file with one",
     ),
-    Key(
-        name="summary_temperature",
-        group="summaries",
-        read=optional(setting_readers.temperature),
+    _make_key(
+        "summary_temperature",
+        "summaries",
+        optional(setting_readers.temperature),
+        "temperature at which a model writes summaries; none: the server's own",
         default=0.0,
-        meaning="temperature at which a model writes summaries; none: the server's own",
     ),
-    Key(
-        name="summary_seconds",
-        group="summaries",
-        read=setting_readers.seconds,
-        default=120.0,
-        meaning="seconds that a summary may take",
+    _make_key(
+        "summary_seconds", "summaries", setting_readers.seconds, "seconds that a summary may take", default=120.0
     ),
-    Key(
-        name="background",
-        group="summaries",
-        read=setting_readers.flag,
+    _make_key(
+        "background",
+        "summaries",
+        setting_readers.flag,
+        "whether a summary is prepared while the agent goes on",
         default=False,
-        meaning="whether a summary is prepared while the agent goes on",
     ),
 )
 
 _SESSION: Final = (
-    Key(
-        name="store",
-        group="session",
-        read=setting_readers.store,
+    _make_key(
+        "store",
+        "session",
+        setting_readers.store,
+        "where sessions are kept; a password in it is never shown",
         default="sqlite:///elision.db",
-        meaning="where sessions are kept; a password in it is never shown",
     ),
-    Key(
-        name="session",
-        group="session",
-        read=optional(setting_readers.text),
-        meaning="the session's key; none: a new one for each run",
+    _make_key("session", "session", optional(setting_readers.text), "the session's key; none: a new one for each run"),
+    _make_key(
+        "model",
+        "session",
+        optional(setting_readers.text),
+        "the agent's model, for prices, window and what its provider allows",
     ),
-    Key(
-        name="model",
-        group="session",
-        read=optional(setting_readers.text),
-        meaning="the agent's model, for prices, window and what its provider allows",
+    _make_key(
+        "prices",
+        "session",
+        optional(setting_readers.prices),
+        "a named set of prices, or another model's; none: the model's own",
     ),
-    Key(
-        name="prices",
-        group="session",
-        read=optional(setting_readers.prices),
-        meaning="a named set of prices, or another model's; none: the model's own",
-    ),
-    Key(
-        name="dialect",
-        group="session",
-        read=setting_readers.choice(("auto", *PROVIDERS)),
+    _make_key(
+        "dialect",
+        "session",
+        setting_readers.choice(("auto", *PROVIDERS)),
+        "whose messages the agent sends",
         default="auto",
-        meaning="whose messages the agent sends",
     ),
-    Key(
-        name="observations",
-        group="session",
-        read=setting_readers.choice(("auto", "tools", "user")),
+    _make_key(
+        "observations",
+        "session",
+        setting_readers.choice(("auto", "tools", "user")),
+        "what observations are: tool results, or user messages that answer an action in plain text",
         default="auto",
-        meaning="what observations are: tool results, or user messages that answer an action in plain text",
     ),
-    Key(
-        name="thinking",
-        group="session",
-        read=setting_readers.choice((AUTO_POLICY, *THINKING_POLICIES)),
+    _make_key(
+        "thinking",
+        "session",
+        setting_readers.choice((AUTO_POLICY, *THINKING_POLICIES)),
+        "how a history is edited at models whose thinking is bound to what stood before it",
         default=AUTO_POLICY,
-        meaning="how a history is edited at models whose thinking is bound to what stood before it",
     ),
-    Key(
-        name="cache_control",
-        group="session",
-        read=setting_readers.choice(("auto", "client")),
+    _make_key(
+        "cache_control",
+        "session",
+        setting_readers.choice(("auto", "client")),
+        "who places cache breakpoints where the provider wants them: auto (we do) or client",
         default="auto",
-        meaning="who places cache breakpoints where the provider wants them: auto (we do) or client",
     ),
-    Key(
-        name="recall",
-        group="session",
-        read=setting_readers.flag,
+    _make_key(
+        "recall",
+        "session",
+        setting_readers.flag,
+        "whether what is hidden can be asked for again, so that placeholders name handles",
         default=True,
-        meaning="whether what is hidden can be asked for again, so that placeholders name handles",
     ),
-    Key(
-        name="tokens",
-        group="session",
-        read=setting_readers.choice(("o200k", "cl100k", "estimate")),
+    _make_key(
+        "tokens",
+        "session",
+        setting_readers.choice(("o200k", "cl100k", "estimate")),
+        "how tokens are counted: o200k or cl100k (exact), or estimate",
         default="o200k",
-        meaning="how tokens are counted: o200k or cl100k (exact), or estimate",
     ),
-    Key(
-        name="redact",
-        group="session",
-        read=setting_readers.flag,
+    _make_key(
+        "redact",
+        "session",
+        setting_readers.flag,
+        "whether secrets are taken out of summaries, logs and exports",
         default=True,
-        meaning="whether secrets are taken out of summaries, logs and exports",
     ),
-    Key(
-        name="redact_without",
-        group="session",
-        read=setting_readers.names,
+    _make_key("redact_without", "session", setting_readers.names, "kinds of secrets that are left alone", default=()),
+    _make_key(
+        "redact_patterns",
+        "session",
+        setting_readers.patterns,
+        "secrets of one's own: names and regular expressions",
         default=(),
-        meaning="kinds of secrets that are left alone",
     ),
-    Key(
-        name="redact_patterns",
-        group="session",
-        read=setting_readers.patterns,
-        default=(),
-        meaning="secrets of one's own: names and regular expressions",
-    ),
-    Key(
-        name="log",
-        group="session",
-        read=setting_readers.choice(("none", "text", "json")),
+    _make_key(
+        "log",
+        "session",
+        setting_readers.choice(("none", "text", "json")),
+        "one line for each pass on the logger elision.context: none, text (key=value) or json",
         default="none",
-        meaning="one line for each pass on the logger elision.context: none, text (key=value) or json",
     ),
-    Key(
-        name="metrics",
-        group="session",
-        read=setting_readers.choice(("none", "prometheus", "opentelemetry")),
+    _make_key(
+        "metrics",
+        "session",
+        setting_readers.choice(("none", "prometheus", "opentelemetry")),
+        "whom each call is reported to as metrics: none, prometheus or opentelemetry",
         default="none",
-        meaning="whom each call is reported to as metrics: none, prometheus or opentelemetry",
     ),
 )
 

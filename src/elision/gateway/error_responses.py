@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from elision.providers.provider import Api, Provider
 from elision.providers.provider_table import DEFAULT_PROVIDER, PROVIDERS
@@ -18,8 +17,7 @@ from elision.providers.provider_table import DEFAULT_PROVIDER, PROVIDERS
 MAX_MESSAGE_CHARS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StatusText:
+class _StatusText(NamedTuple):
     """The texts of a status.
 
     kind: one word, where the cause has none. remedy: what to do, where the message does not say it.
@@ -30,54 +28,20 @@ class _StatusText:
 
 
 _STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
-    400: _StatusText(
-        kind="bad-request",
-        remedy="Correct the request; nothing was sent to the provider.",
-    ),
-    401: _StatusText(
-        kind="unauthorized",
-        remedy="Send the token that the gateway was started with.",
-    ),
-    403: _StatusText(
-        kind="forbidden",
-        remedy="Ask whoever runs the gateway to allow it.",
-    ),
-    404: _StatusText(
-        kind="not-found",
-        remedy="Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1.",
-    ),
-    408: _StatusText(
-        kind="request-timeout",
-        remedy="Send the request again; its body came too slowly.",
-    ),
-    413: _StatusText(
-        kind="too-large",
-        remedy="Send a smaller request, or have the gateway's limit raised (max_body_bytes).",
-    ),
+    400: _StatusText("bad-request", "Correct the request; nothing was sent to the provider."),
+    401: _StatusText("unauthorized", "Send the token that the gateway was started with."),
+    403: _StatusText("forbidden", "Ask whoever runs the gateway to allow it."),
+    404: _StatusText("not-found", "Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1."),
+    408: _StatusText("request-timeout", "Send the request again; its body came too slowly."),
+    413: _StatusText("too-large", "Send a smaller request, or have the gateway's limit raised (max_body_bytes)."),
     429: _StatusText(
-        kind="limit",
-        remedy="Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help.",
+        "limit", "Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help."
     ),
-    500: _StatusText(
-        kind="internal",
-        remedy="Send the header `x-elision: off` to pass the gateway by, and report this.",
-    ),
-    502: _StatusText(
-        kind="upstream",
-        remedy="Try again; if it stays so, `elision serve --check` tries the providers.",
-    ),
-    503: _StatusText(
-        kind="unavailable",
-        remedy="Try again in a moment.",
-    ),
-    504: _StatusText(
-        kind="upstream-timeout",
-        remedy="Try again; streamed answers need no long time limit.",
-    ),
-    529: _StatusText(
-        kind="overloaded",
-        remedy="Try again in a moment.",
-    ),
+    500: _StatusText("internal", "Send the header `x-elision: off` to pass the gateway by, and report this."),
+    502: _StatusText("upstream", "Try again; if it stays so, `elision serve --check` tries the providers."),
+    503: _StatusText("unavailable", "Try again in a moment."),
+    504: _StatusText("upstream-timeout", "Try again; streamed answers need no long time limit."),
+    529: _StatusText("overloaded", "Try again in a moment."),
 }
 _ANY_REQUEST: Final = _STATUS_TEXTS[400]
 _ANY_FAILURE: Final = _STATUS_TEXTS[500]
