@@ -102,7 +102,6 @@ def _run_gateway(given: dict[str, Any]) -> int:
     from elision.gateway.server import bind_socket, format_url
     from elision.gateway.server import serve_worker as serve_here
     from elision.gateway.settings import gateway_settings
-    from elision.gateway.supervisor import supervise
 
     settings = gateway_settings(**given)
     _check_summarizer(settings)
@@ -124,6 +123,8 @@ def _run_gateway(given: dict[str, Any]) -> int:
 
     with listening:
         if settings.workers > 1:
+            from elision.gateway.supervisor import supervise  # one worker needs no other processes
+
             return supervise(settings, listening, up)
         serve_here(settings, listening, up)
     return 0
