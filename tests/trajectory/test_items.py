@@ -102,8 +102,8 @@ def test_pieces_come_to_the_same(text: str) -> None:
     """However a large text is cut: words and what stands in quotes have no white space in them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PIECE", 10)
-        in_pieces = module._scan_uncached(text)
-    assert in_pieces == module._scan_uncached(text)
+        in_pieces = module.scan_text_uncached(text)
+    assert in_pieces == module.scan_text_uncached(text)
 
 
 def test_a_large_text_is_looked_through_in_pieces() -> None:

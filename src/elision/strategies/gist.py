@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from elision.strategies.known_identifiers import KnownIdentifiers
-from elision.trajectory.items import find_items, find_items_by_line
+from elision.trajectory.items import find_items, find_items_by_line, scan_text_uncached
 from elision.trajectory.tokens import TokenCounter
 
 #: A line that says what went wrong names what is looked up next.
@@ -28,12 +28,15 @@ COMMONPLACE = 5
 
 
 class _Line(NamedTuple):
-    """A line with items. margin: its own number in a file view; "" for none."""
+    """A line with items.
+
+    score: how informative it is. score_if_known: the same where it names something that the agent wrote.
+    margin: its own number in a file view; "" for none.
+    """
 
     items: tuple[str, ...]
-    is_first: bool
-    has_alarm: bool
-    is_definition: bool
+    score: float
+    score_if_known: float
     margin: str
 
 
@@ -55,7 +58,7 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
         text = text[:CHARS_PER_END] + "\n" + text[-CHARS_PER_END:]
     chosen: list[str] = []
     spent = 0
-    for item in rank_items(text, known, frozenset(find_items(shown_text))):
+    for item in rank_items(text, known, frozenset(scan_text_uncached(shown_text).items)):
         cost = counter.count(" " + item)
         if spent + cost > budget:
             if budget - spent < 3:
@@ -68,11 +71,14 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
 
 def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> list[str]:
     """Return the unknown items of `text`, most informative first; ties in order of appearance."""
+    seen_counts, written = known.seen_counts, known.written_by_agent
+    worths: dict[str, float] = {}
+    for item in find_items(text):
+        if item not in written and seen_counts.get(item, 0) < COMMONPLACE and item not in shown_items:
+            worths[item] = weigh_item(item, known)
     scores: dict[str, float] = {}
-    unknown = _find_unknown_items(text, known, shown_items)
-    worths = {item: weigh_item(item, known) for item in unknown}
-    for line in _read_lines(text, unknown):
-        base = _weigh_line(line, known)
+    for line in _read_lines(text, worths.keys()):
+        base = line.score if written.isdisjoint(line.items) else line.score_if_known
         for item in line.items:
             if item not in worths:
                 continue
@@ -82,21 +88,15 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
                 score -= 1.0
             if score > scores.get(item, -9.0):
                 scores[item] = score
-    whole = _drop_repeated_parts(scores)
-    return sorted((item for item in whole if scores[item] > LEAST_SCORE), key=lambda item: -scores[item])
-
-
-def _find_unknown_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str]) -> frozenset[str]:
-    """Return the items of `text` that the agent has not written, that are not shown anyway, and that are not common."""
-    new = frozenset(find_items(text)) - known.written_by_agent - shown_items
-    return frozenset(item for item in new if known.seen_counts.get(item, 0) < COMMONPLACE)
+    kept = [item for item in _drop_repeated_parts(scores) if scores[item] > LEAST_SCORE]
+    return sorted(kept, key=scores.__getitem__, reverse=True)
 
 
 #: Scores below this are not worth their tokens at every later call.
 LEAST_SCORE = -0.7
 
 
-def _read_lines(text: str, unknown: frozenset[str]) -> Sequence[_Line]:
+def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
     """Return the lines of `text` that have one of the `unknown` items, and perhaps more of them.
 
     A text is read once while the model thinks, and again by the call that masks it. What is unknown only gets less.
@@ -110,18 +110,16 @@ def _read_lines(text: str, unknown: frozenset[str]) -> Sequence[_Line]:
     for number, line, items in find_items_by_line(text, unknown):
         margin = _LINE_NUMBER.match(line)
         lower = line.lower() if alarms else ""
-        read.append(
-            _Line(
-                items=items,
-                is_first=number < 3,
-                has_alarm=any(word in lower for word in alarms),
-                is_definition=defines and bool(_DEFINITION.match(line)),
-                margin=margin[1] if margin else "",
-            )
+        has_alarm = any(word in lower for word in alarms)
+        is_definition = defines and bool(_DEFINITION.match(line))
+        score, score_if_known = (
+            _weigh_line(names_known=names_known, has_alarm=has_alarm, is_definition=is_definition, is_first=number < 3)
+            for names_known in (False, True)
         )
+        read.append(_Line(items, score, score_if_known, margin[1] if margin else ""))
     if len(_LINES_READ) >= _TEXTS_KEPT:
         _LINES_READ.clear()
-    _LINES_READ[text] = unknown, read
+    _LINES_READ[text] = frozenset(unknown), read
     return read
 
 
@@ -131,16 +129,16 @@ def _find_alarms(text: str) -> tuple[str, ...]:
     return tuple(word for word in _ALARMS if word in lower)
 
 
-def _weigh_line(line: _Line, known: KnownIdentifiers) -> float:
+def _weigh_line(*, names_known: bool, has_alarm: bool, is_definition: bool, is_first: bool) -> float:
     """Return how informative a line is: it may name something that the agent wrote, an error, or a definition."""
     score = 0.0
-    if not known.written_by_agent.isdisjoint(line.items):
+    if names_known:
         score += 1.0
-    if line.has_alarm:
+    if has_alarm:
         score += 0.7
-    if line.is_definition:
+    if is_definition:
         score += 0.7
-    if line.is_first:
+    if is_first:
         score += 0.3
     return score
 

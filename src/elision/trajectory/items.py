@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -79,7 +79,8 @@ def scan_text(text: str) -> TextScan:
     return _scan_short(text)
 
 
-def _scan_uncached(text: str) -> TextScan:
+def scan_text_uncached(text: str) -> TextScan:
+    """The same as `scan_text`, for a text that nobody looks at again."""
     words: dict[int, tuple[str, ...]] = {}
     quoted: dict[int, list[str]] = {}
     number = 0
@@ -113,11 +114,11 @@ def _split_pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-_scan_short: Final = lru_cache(maxsize=_SHORT_TEXTS_KEPT)(_scan_uncached)
-_scan_long: Final = lru_cache(maxsize=_LONG_TEXTS_KEPT)(_scan_uncached)
+_scan_short: Final = lru_cache(maxsize=_SHORT_TEXTS_KEPT)(scan_text_uncached)
+_scan_long: Final = lru_cache(maxsize=_LONG_TEXTS_KEPT)(scan_text_uncached)
 
 
-def find_items_by_line(text: str, wanted: frozenset[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
         return
