@@ -123,11 +123,13 @@ def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, 
     if not wanted:
         return
     scan = scan_text(text)
+    words_with_items = set(chain.from_iterable(scan.words.values()))
+    wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
+    numbers = {number for number, words in scan.words.items() if not wanted_words.isdisjoint(words)}
+    numbers |= {number for number, quoted in scan.quoted.items() if not wanted.isdisjoint(quoted)}
     lines = text.split("\n")
-    for number in sorted(scan.words.keys() | scan.quoted):
-        items = _collect_items(scan.words.get(number, ()), scan.quoted.get(number, ()))
-        if not wanted.isdisjoint(items):
-            yield number, lines[number], items
+    for number in sorted(numbers):
+        yield number, lines[number], _collect_items(scan.words.get(number, ()), scan.quoted.get(number, ()))
 
 
 def _collect_items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
