@@ -9,9 +9,7 @@ def test_waits_grow_and_the_circuit_opens() -> None:
     """Each failure in a row waits longer; at the limit the circuit is open."""
     breaker = CircuitBreaker(BreakerPolicy(back_off=(5, 10), breaker_after=3, open_for=60))
     assert [breaker.record_failure(100), breaker.record_failure(105)] == [105, 115]
-    assert not breaker.is_open
     assert breaker.record_failure(115) == 175
-    assert breaker.is_open
     assert not breaker.may_ask(174)
     assert breaker.may_ask(175)
 

@@ -104,7 +104,9 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
     wanted, lines = _LINES_READ.get(text, (frozenset(), ()))
     if unknown <= wanted:
         return lines
-    alarms = _find_alarms(text)
+    lower = text.lower()
+    # No other need be looked for in its lines.
+    alarms = [word for word in _ALARMS if word in lower]
     defines = any(word in text for word in _KEYWORDS)
     read = []
     for number, line, items in find_items_by_line(text, unknown):
@@ -121,12 +123,6 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
         _LINES_READ.clear()
     _LINES_READ[text] = frozenset(unknown), read
     return read
-
-
-def _find_alarms(text: str) -> tuple[str, ...]:
-    """Return the words of alarm that `text` has; no other need be looked for in its lines."""
-    lower = text.lower()
-    return tuple(word for word in _ALARMS if word in lower)
 
 
 def _weigh_line(*, names_known: bool, has_alarm: bool, is_definition: bool, is_first: bool) -> float:

@@ -271,10 +271,6 @@ def _convert_option(name: str, value: Any) -> Any:
         return readers[name](value)
     if isinstance(value, _SpecCall) and not value.positional and not value.keywords:
         return value.name
-    return _require_plain(name, value)
-
-
-def _require_plain(name: str, value: Any) -> Any:
     if isinstance(value, _SpecCall):
         raise SpecError(f"{name}={value.name}(...) has no meaning here")
     return value

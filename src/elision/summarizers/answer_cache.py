@@ -143,7 +143,11 @@ class CachedEndpoint:
             return found
         self.counts.asked += 1
         answer = self.endpoint.ask(request)
-        if isinstance(answer, EndpointAnswer) or _steers(answer):
+        # Only such a fault makes the next request another one.
+        is_telling = (
+            isinstance(answer, EndpointAnswer) or answer.cause == "overflow" or answer.max_output_tokens is not None
+        )
+        if is_telling:
             self.counts.unsaved += not self.cache.save_answer(key, answer)
         return answer
 
@@ -157,11 +161,6 @@ class CachedEndpoint:
             "live": live,
         }
         return _hash_json({"format": FORMAT, "model": self.model, **self._name, "body": body})
-
-
-def _steers(fault: EndpointFault) -> bool:
-    """Return whether the next request is another one because of `fault`."""
-    return fault.cause == "overflow" or fault.max_output_tokens is not None
 
 
 def strip_credentials(url: str) -> str:

@@ -26,11 +26,6 @@ class CircuitBreaker:
         self.failures = 0
         self.retry_at = 0
 
-    @property
-    def is_open(self) -> bool:
-        """Return whether so many failed in a row that the summarizer counts as unreachable."""
-        return self.failures >= self.policy.breaker_after
-
     def may_ask(self, call: int) -> bool:
         """Return whether a summary may be requested at call `call`."""
         return call >= self.retry_at

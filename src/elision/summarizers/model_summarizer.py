@@ -176,7 +176,9 @@ class _SummaryAttempt:
             text = self.redactor.redact_text(_clean_answer(answer))
             problem = self._judge_answer(answer, text)
             if problem is None:
-                self._shrink_reasoning(answer, text)
+                if answer.usage is not None:
+                    # Less is left for reasoning where this answer took less.
+                    self.summarizer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))
                 return self._make_result(text)
         assert problem is not None, "at least one attempt"
         raise SummaryError(problem.reason, cause=problem.cause, billed=self.bill.make_result())
@@ -298,11 +300,6 @@ class _SummaryAttempt:
         self.summarizer.reasoning.grow(self.thinking_tokens, most)
         self.thinking_tokens = max(self.thinking_tokens, self.summarizer.thinking_tokens)
         self.prompt_limit = min(self.prompt_limit, self._compute_prompt_limit())
-
-    def _shrink_reasoning(self, answer: EndpointAnswer, text: str) -> None:
-        """Leave less for reasoning where `answer`, which was used, took less."""
-        if answer.usage is not None:
-            self.summarizer.reasoning.shrink(max(0, answer.usage.output - self.count(text)))
 
     def _make_result(self, text: str) -> SummaryResult:
         return replace(

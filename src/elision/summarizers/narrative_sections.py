@@ -89,7 +89,8 @@ def list_pending(turns: Sequence[Turn]) -> list[str]:
     sentences = []
     for turn in reversed(turns[-4:]):
         for line in reversed(_extract_sentences(turn)):
-            if _is_pending(turn is turns[-1], line):
+            is_unfinished = _STILL.search(line) and not line.endswith(":")
+            if is_unfinished or (turn is turns[-1] and _AHEAD.search(line)):
                 sentences.append(f"[{turn.index}] {line}")
     return [clip_line(line, WIDTH) for line in drop_duplicates([*todos[:8], *sentences[:4]])]
 
@@ -147,12 +148,6 @@ def _extract_sentences(turn: Turn) -> list[str]:
         if action.implicit and action.arguments:
             text = text.replace(action.arguments, " ")
     return split_sentences(text)
-
-
-def _is_pending(is_newest: bool, line: str) -> bool:
-    if _STILL.search(line) and not line.endswith(":"):
-        return True
-    return is_newest and _AHEAD.search(line) is not None
 
 
 @lru_cache(maxsize=128)

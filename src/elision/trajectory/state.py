@@ -171,7 +171,9 @@ class State:
         length = len(segments)
         self.head = head
         self.head_length = length + self.has_recall_tools
-        self.task_tokens = sum(each.tokens for each in segments if _is_task(each))
+        self.task_tokens = sum(
+            each.tokens for each in segments if isinstance(each.source, Message) and each.source.role == "user"
+        )
         if not self.track.segments:
             self._append_segments(segments)
             return
@@ -281,7 +283,3 @@ class State:
                 self.observation_places[segment.turn, segment.index] = place
             elif segment.kind == "assistant":
                 self.turn_places[segment.turn] = place
-
-
-def _is_task(segment: Segment) -> bool:
-    return isinstance(segment.source, Message) and segment.source.role == "user"

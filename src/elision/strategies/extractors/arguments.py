@@ -91,7 +91,7 @@ def describe_arguments(action: Action | None) -> str:
     if not arguments:
         if action.arguments.strip() in ("", "{}"):
             return ""
-        return _take_first_line(action.arguments)
+        return action.arguments[:10_000].strip().partition("\n")[0]
     simple = {key: _format_argument(key, value) for key, value in arguments.items() if key not in _SECONDARY}
     simple = {key: value for key, value in simple.items() if value}
     if len(simple) == 1:
@@ -116,7 +116,3 @@ def _format_argument(key: str, value: Any) -> str:
             return shorten_to_line(", ".join(value), 40)
         return f"{len(value)} items"
     return ""
-
-
-def _take_first_line(text: str) -> str:
-    return text[:10_000].strip().partition("\n")[0]

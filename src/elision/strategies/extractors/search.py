@@ -117,7 +117,7 @@ def _find_search_stage(stages: tuple[Stage, ...]) -> Stage | None:
             silent = bool(stages[-1].redirect_target)
             piped = position == 0 or stages[0].program in ("cat", "git", "ls", "find")
             if plain and piped and not runs and not silent:
-                return _find_last_grep(stage, rest)
+                return next((later for later in rest if _is_xargs_grep(later)), stage)
             return None
     return None
 
@@ -129,10 +129,6 @@ def _runs_grep(stage: Stage) -> bool:
 
 def _is_xargs_grep(stage: Stage) -> bool:
     return stage.program == "xargs" and any(word in _GREPS for word in stage.words)
-
-
-def _find_last_grep(stage: Stage, rest: tuple[Stage, ...]) -> Stage:
-    return next((later for later in rest if _is_xargs_grep(later)), stage)
 
 
 def _label_search(arguments: Mapping[str, Any]) -> str:
@@ -155,7 +151,8 @@ def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: 
         return f"exit {envelope.exit_code}, {problem}"
     if stated := _FILES.match(body[:100]):
         return format_count(int(stated[1]), "file")
-    lines = _list_matches(envelope)
+    # Complaints of the search program are no matches.
+    lines = [line for line in envelope.body.split("\n") if line.strip() and ": Permission denied" not in line[-60:]]
     if names_only:
         if len(lines) == 1:
             return f"1 path: {shorten_path(lines[0])}"
@@ -166,11 +163,6 @@ def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: 
     if not matches:
         return format_count(len(lines), "line")
     return format_count(matches, "match", "matches") + (f" in {format_count(files, 'file')}" if files else "")
-
-
-def _list_matches(envelope: UnwrappedOutput) -> list[str]:
-    """The lines of the output that are no complaint of the search program."""
-    return [line for line in envelope.body.split("\n") if line.strip() and ": Permission denied" not in line[-60:]]
 
 
 def _count_matches(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
