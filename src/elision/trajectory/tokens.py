@@ -92,6 +92,11 @@ class VocabularyCounter:
                 encoder = self._encoder = self._encoder or self._load_encoder(self.name)
         return sum(map(encoder.count, _split_text(text)))
 
+    @property
+    def cached_texts(self) -> int:
+        """How many texts' counts are kept."""
+        return len(self._known_counts)
+
 
 def _digest_text(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
