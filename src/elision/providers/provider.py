@@ -13,8 +13,10 @@ from elision.providers.llm.client import ClientFormat
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
 from elision.providers.shared.violation import Rule
+from elision.providers.streaming.json_values import dump_json
 from elision.providers.streaming.response_findings import ApiObserver
 from elision.providers.streaming.response_writer import ProviderFormat
+from elision.providers.streaming.sse import format_event
 from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.trajectory.usage import Usage
 
@@ -30,6 +32,11 @@ class Target:
 
     model: str
     stream: bool
+
+
+def make_plain_error(body: Mapping[str, Any], sequence: int) -> bytes:
+    """Return the event that ends an incomplete stream, where it has neither a name nor a number."""
+    return format_event(dump_json(body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +88,7 @@ class Provider:
     unstored_format: ProviderFormat
     make_stream: Callable[[frozenset[str]], StreamedResponse]
     observer: ApiObserver
-    make_stream_error: Callable[[Mapping[str, Any], int], bytes]
+    make_stream_error: Callable[[Mapping[str, Any], int], bytes] = make_plain_error
     client: ClientFormat
     usage_fields: tuple[str, ...] = ("usage",)
     usage_signs: frozenset[str]

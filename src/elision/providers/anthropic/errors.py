@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.sse import format_event
-
 #: Status -> type: anthropic 2.12 `ErrorType`, and the documented "request_too_large".
 _TYPES: Final[Mapping[int, str]] = {
     401: "authentication_error",
@@ -25,8 +22,3 @@ def make_error_body(status: int, message: str, code: str) -> dict[str, Any]:
     """Return the body of an error. code: one word; this API has no place for it."""
     usual = "invalid_request_error" if status < 500 else "api_error"
     return {"type": "error", "error": {"type": _TYPES.get(status, usual), "message": message}}
-
-
-def make_stream_error(body: Mapping[str, Any], sequence: int) -> bytes:
-    """Return the event that ends an incomplete stream; clients raise it. body: of the error."""
-    return format_event(dump_json(body), "error")

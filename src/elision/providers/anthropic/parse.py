@@ -93,17 +93,13 @@ def parse_assistant(message: Json) -> AssistantMessage:
     blocks = list_blocks(message.get("content"))
     summaries = [_read_summary(block) for block in blocks if block.get("type") == "compaction"]
     return AssistantMessage(
-        content=join_contents(map(_parse_block, blocks)),
-        reasoning=join_lines(map(_read_thinking, blocks)),
+        content=join_contents(
+            _CONTENT_PARSERS.get(text_in(block.get("type")), parse_content)(block) for block in blocks
+        ),
+        reasoning=join_lines(text_in(block.get("thinking")) for block in blocks if block.get("type") == "thinking"),
         actions=tuple(_parse_action(block) for block in blocks if block.get("type") == "tool_use"),
         summary=summaries[-1] if summaries else None,
     )
-
-
-def _read_thinking(block: Json) -> str:
-    if block.get("type") == "thinking":
-        return text_in(block.get("thinking"))
-    return ""
 
 
 def _read_summary(block: Json) -> str:
@@ -124,10 +120,6 @@ _CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
     "tool_use": lambda _: (),
     "compaction": lambda block: make_content(_read_summary(block)),
 }
-
-
-def _parse_block(block: Json) -> Content:
-    return _CONTENT_PARSERS.get(text_in(block.get("type")), parse_content)(block)
 
 
 def _parse_action(block: Json) -> Action:

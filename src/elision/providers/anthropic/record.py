@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from elision.providers.anthropic.client import CLIENT
-from elision.providers.anthropic.errors import make_error_body, make_stream_error
+from elision.providers.anthropic.errors import make_error_body
 from elision.providers.anthropic.live import LiveAnthropic
 from elision.providers.anthropic.observe import OBSERVER
 from elision.providers.anthropic.parse import defines_tool, has_own_signs, parse_usage
@@ -15,6 +15,8 @@ from elision.providers.anthropic.rules import RULES, AnthropicRequest
 from elision.providers.anthropic.stream import AnthropicFormat, AnthropicStream
 from elision.providers.host import Host
 from elision.providers.provider import Provider
+from elision.providers.streaming.json_values import dump_json
+from elision.providers.streaming.sse import format_event
 
 _HOST: Final = Host(
     name="anthropic",
@@ -49,7 +51,7 @@ ANTHROPIC: Final = Provider(
     unstored_format=AnthropicFormat(),
     make_stream=AnthropicStream,
     observer=OBSERVER,
-    make_stream_error=make_stream_error,
+    make_stream_error=lambda body, sequence: format_event(dump_json(body), "error"),
     client=CLIENT,
     usage_signs=frozenset(("input_tokens",)),
     parse_usage=parse_usage,

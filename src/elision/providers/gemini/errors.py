@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.sse import format_event
-
 #: HTTP status -> Google's status: https://cloud.google.com/apis/design/errors
 _STATUSES: Final[Mapping[int, str]] = {
     401: "UNAUTHENTICATED",
@@ -26,8 +23,3 @@ def make_error_body(status: int, message: str, code: str) -> dict[str, Any]:
     usual = "INVALID_ARGUMENT" if status < 500 else "INTERNAL"
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code, "domain": "elision"}
     return {"error": {"code": status, "message": message, "status": _STATUSES.get(status, usual), "details": [info]}}
-
-
-def make_stream_error(body: Mapping[str, Any], sequence: int) -> bytes:
-    """Return the event that ends an incomplete stream; clients raise it. body: of the error."""
-    return format_event(dump_json(body))

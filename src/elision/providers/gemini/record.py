@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from elision.providers.gemini.client import CLIENT
-from elision.providers.gemini.errors import make_error_body, make_stream_error
+from elision.providers.gemini.errors import make_error_body
 from elision.providers.gemini.live import LiveGemini
 from elision.providers.gemini.observe import OBSERVER
 from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_usage
@@ -68,7 +68,6 @@ GEMINI: Final = Provider(
     unstored_format=GeminiFormat(),
     make_stream=GeminiStream,
     observer=OBSERVER,
-    make_stream_error=make_stream_error,
     client=CLIENT,
     usage_fields=("usageMetadata", "usage_metadata"),
     usage_signs=frozenset(("promptTokenCount", "prompt_token_count")),

@@ -7,7 +7,6 @@ from typing import Final
 
 from elision.providers.host import OPENAI
 from elision.providers.openai_chat.client import CLIENT
-from elision.providers.openai_chat.errors import make_stream_error
 from elision.providers.openai_chat.live import LiveOpenAIChat
 from elision.providers.openai_chat.observe import OBSERVER
 from elision.providers.openai_chat.parse import defines_tool, parse_usage
@@ -39,7 +38,6 @@ OPENAI_CHAT: Final = Provider(
     unstored_format=ChatFormat(),
     make_stream=ChatStream,
     observer=OBSERVER,
-    make_stream_error=make_stream_error,
     client=CLIENT,
     usage_signs=frozenset(("prompt_tokens",)),
     parse_usage=parse_usage,

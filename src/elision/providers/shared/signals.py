@@ -124,11 +124,6 @@ class CacheMiss:
     reason: str
     tokens: int = 0
 
-    @property
-    def is_unknown(self) -> bool:
-        """Return whether the provider could not compare, so that no miss can be attributed."""
-        return self.reason in ("unavailable", "previous_message_not_found", "comparison_response_not_found")
-
 
 def parse_cache_miss(response: Mapping[str, Any]) -> CacheMiss | None:
     """Read Anthropic's `diagnostics.cache_miss_reason` or OpenAI's `prompt_cache_diagnostics`; None if there was no
