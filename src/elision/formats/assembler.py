@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from elision.formats.document import RunOrProblem
 from elision.providers.shared.json_reading import AssistantMessage, join_lines
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
@@ -234,6 +235,20 @@ class Assembler:
             observations=mode,
             usd=usd,
         )
+
+
+def yield_run(
+    assembler: Assembler, run: Trajectory | None, *, missing: str = "", line: int | None = None
+) -> Iterator[RunOrProblem]:
+    """Yield every problem, and `run`, which `assembler` finished.
+
+    missing: the problem where there is no run; "" for none. line: of that problem.
+    """
+    yield from assembler.problems
+    if run is not None:
+        yield run
+    elif missing:
+        yield Problem(file=assembler.file, line=line, reason=missing)
 
 
 def _name_models(drafts: Sequence[TurnBuilder]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import find_first_count
@@ -34,7 +34,6 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.text_protocol import find_action
-from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -77,11 +76,8 @@ def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[
     run = _AtifRun(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
     for number, step in enumerate(steps, start=1):
         run.feed_step(step, number)
-    if trajectory := run.assembler.finish(name, format=AtifReader.name, parent=parent):
-        yield trajectory
-    else:
-        yield Problem(file=file, line=None, reason=f"trajectory {name!r} holds no step of an agent")
-    yield from run.assembler.problems
+    trajectory = run.assembler.finish(name, format=AtifReader.name, parent=parent)
+    yield from yield_run(run.assembler, trajectory, missing=f"trajectory {name!r} holds no step of an agent")
 
 
 def _acts_in_text(steps: Sequence[object]) -> bool:

@@ -41,6 +41,17 @@ class RecordedBranch:
         """Return whether it deserves a run of its own; else the shared calls would count twice for little."""
         return self.own_count >= self.shared_count
 
+    def describe_left_out(self) -> str:
+        """Return why it is no run."""
+        return f"a branch of {self.own_count} assistant messages starts here, left behind later; left out"
+
+
+def name_branch(run: str, parent: str | None, number: int) -> tuple[str, str | None]:
+    """Return the name and the parent of branch `number` of `run`, whose own parent is `parent`; 0 is the run itself."""
+    if number:
+        return f"{run} fork {number}", run
+    return run, parent
+
 
 def split_branches(nodes: Sequence[TreeNode], newest: int | None = None) -> tuple[list[RecordedBranch], list[int]]:
     """Return every branch that holds an assistant message, and the positions where circles of parents were cut.

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from elision.formats.assembler import Assembler
-from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.assembler import Assembler, yield_run
+from elision.formats.branches import RecordedBranch, TreeNode, name_branch, split_branches
 from elision.formats.claude_code_attachments import find_rendering_versions, read_sent_content, read_system_prompt
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
@@ -190,23 +190,15 @@ def _read_branch(
     file: str, chain: _AgentLines, exchanges: Sequence[_LineGroup], branch: RecordedBranch, number: int
 ) -> Iterator[RunOrProblem]:
     if number and not branch.is_mostly_own:
-        reason = f"a branch of {branch.own_count} assistant messages starts here, left behind later; left out"
-        yield Problem(file=file, line=exchanges[branch.start].line_number, reason=reason)
+        yield Problem(file=file, line=exchanges[branch.start].line_number, reason=branch.describe_left_out())
         return
     run = _TranscriptRun(
         Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines)
     )
     for position in branch.path:
         run.feed_group(exchanges[position])
-    if number:
-        name = f"{chain.id} fork {number}"
-    else:
-        name = chain.id
-    if trajectory := run.assembler.finish(
-        name, format=ClaudeCodeReader.name, parent=chain.id if number else chain.parent
-    ):
-        yield trajectory
-    yield from run.assembler.problems
+    name, parent = name_branch(chain.id, chain.parent, number)
+    yield from yield_run(run.assembler, run.assembler.finish(name, format=ClaudeCodeReader.name, parent=parent))
 
 
 # -- exchanges: fragments and results gathered ------------------------------------------------------------------------

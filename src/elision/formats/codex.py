@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from elision.formats.assembler import Assembler
-from elision.formats.branches import RecordedBranch, TreeNode, split_branches
+from elision.formats.assembler import Assembler, yield_run
+from elision.formats.branches import RecordedBranch, TreeNode, name_branch, split_branches
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
@@ -24,6 +24,7 @@ from elision.providers.openai_responses.parse import OUTPUTS
 from elision.providers.shared.json_reading import (
     Json,
     ToolResult,
+    bool_in,
     count_in,
     mapping_in,
     mappings_in,
@@ -53,7 +54,10 @@ class CodexReader:
     name: ClassVar[str] = "codex"
 
     def sniff(self, document: Document) -> bool:
-        return any(_is_rollout(value) for value in peek_objects(document))
+        return any(
+            text_in(value.get("type")) in _TYPES and isinstance(value.get("payload"), dict)
+            for value in peek_objects(document)
+        )
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         lines = []
@@ -72,24 +76,14 @@ class CodexReader:
             yield from _read_branch(document.path, lines, branch, number)
 
 
-def _is_rollout(value: Json) -> bool:
-    return text_in(value.get("type")) in _TYPES and isinstance(value.get("payload"), dict)
-
-
 def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, number: int) -> Iterator[RunOrProblem]:
     if number and not branch.is_mostly_own:
         reason = f"{branch.own_count} items of the assistant from here on were rolled back; left out"
         yield Problem(file=file, line=lines[branch.start].number, reason=reason)
         return
     rollout = _Rollout(Assembler(file, observations="tools"), [lines[position] for position in branch.path])
-    name = rollout.session or "main"
-    parent = rollout.parent
-    if number:
-        parent = name
-        name = f"{name} fork {number}"
-    if run := rollout.assembler.finish(name, format=CodexReader.name, parent=parent):
-        yield run
-    yield from rollout.assembler.problems
+    name, parent = name_branch(rollout.session or "main", rollout.parent, number)
+    yield from yield_run(rollout.assembler, rollout.assembler.finish(name, format=CodexReader.name, parent=parent))
 
 
 # -- rollbacks --------------------------------------------------------------------------------------------------------
@@ -248,9 +242,7 @@ class _Rollout:
                 self._model = text_in(payload.get("model")) or self._model
             case "response_item" if _is_from_model(payload):
                 if starts:
-                    at = self._sent
-                    if at is None:
-                        at = parse_timestamp(line.value.get("timestamp"))
+                    at = parse_timestamp(line.value.get("timestamp")) if self._sent is None else self._sent
                     self.assembler.add_assistant(usage=usage, at=at, model=self._model, line=line.number)
                 self._add_output(payload, line)
             case "response_item":
@@ -314,25 +306,17 @@ def _parse_outcome(item: Json) -> ToolResult:
     """Read an output item: its text out of the wrappings of several versions, and whether it failed."""
     result = openai_responses.parse_result(item)
     output = item.get("output")
-    wrapped = mapping_in(output) or _parse_json_object(text_in(output))
+    wrapped = mapping_in(output)
+    # Command output that only looks like JSON is left alone.
+    if text_in(output).startswith("{"):
+        wrapped = parse_object(text_in(output)) or {}
     if "success" in wrapped and "content" in wrapped:
-        return replace(result, content=parse_content(wrapped["content"]), error=_negate_success(wrapped["success"]))
+        success = bool_in(wrapped["success"])
+        error = None if success is None else not success
+        return replace(result, content=parse_content(wrapped["content"]), error=error)
     metadata = mapping_in(wrapped.get("metadata"))
     if "output" in wrapped and "exit_code" in metadata:
         return replace(result, content=parse_content(wrapped["output"]), error=metadata["exit_code"] != 0)
     if found := _EXIT_CODE.search(text_in(output)[:400]):
         return replace(result, error=int(found[1]) != 0)
     return result
-
-
-def _parse_json_object(text: str) -> Json:
-    """Return the JSON object that `text` is, else {}. Command output that only looks like one is left alone."""
-    if not text.startswith("{"):
-        return {}
-    return parse_object(text) or {}
-
-
-def _negate_success(success: object) -> bool | None:
-    if isinstance(success, bool):
-        return not success
-    return None

@@ -9,19 +9,19 @@ API. Source: `packages/core/src/services/chatRecordingService.ts`, `chatRecordin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.recorded_calls import read_call
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     count_in,
-    dump_arguments,
     dump_json,
     join_contents,
     join_lines,
@@ -52,8 +52,8 @@ class GeminiCliReader:
     def sniff(self, document: Document) -> bool:
         """Return whether it has a header with session and project, or contents of the API."""
         if b'"projectHash"' in document.data:
-            values: list[Any] = [*peek_objects(document), peek_value(document, '"messages"')]
-            return any(map(_is_header, values))
+            values = [*peek_objects(document), mapping_in(peek_value(document, '"messages"'))]
+            return any(text_in(value.get("sessionId")) and "projectHash" in value for value in values)
         return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
@@ -61,10 +61,7 @@ class GeminiCliReader:
         assembler = Assembler(document.path, observations="tools")
         if b'"projectHash"' not in document.data:
             _feed_contents(assembler, _find_contents(read_json_value(document)))
-            run = assembler.finish(derive_run_name(document.path), format=self.name)
-            yield from assembler.problems
-            if run:
-                yield run
+            yield from yield_run(assembler, assembler.finish(derive_run_name(document.path), format=self.name))
             return
         chat = _RecordedChat(document.path)
         for item in _read_records(document):
@@ -75,15 +72,8 @@ class GeminiCliReader:
         yield from chat.problems
         _feed_chat(assembler, chat)
         id = text_in(chat.header.get("sessionId")) or derive_run_name(document.path)
-        run = assembler.finish(id, format=self.name, parent=_find_parent_id(document.path, chat.header))
-        yield from assembler.problems
-        if run:
-            yield run
-
-
-def _is_header(value: Any) -> bool:
-    held = mapping_in(value)
-    return bool(text_in(held.get("sessionId"))) and "projectHash" in held
+        parent = _find_parent_id(document.path, chat.header)
+        yield from yield_run(assembler, assembler.finish(id, format=self.name, parent=parent))
 
 
 def _find_parent_id(path: str, header: Json) -> str | None:
@@ -101,8 +91,7 @@ def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
         yield from read_json_lines(document)
         return
     yield JsonLine(1, {name: held for name, held in value.items() if name != "messages"})
-    messages = value["messages"]
-    for number, message in enumerate(list_in(messages), start=1):
+    for number, message in enumerate(list_in(value["messages"]), start=1):
         if isinstance(message, dict):
             yield JsonLine(number, {"id": f"message {number}", **message})
         else:
@@ -153,10 +142,7 @@ class _RecordedChat:
 
     def _rewind_to(self, id: str, line: JsonLine) -> None:
         ids = list(self.messages)
-        if id in self.messages:
-            gone = ids[ids.index(id) :]
-        else:
-            gone = ids
+        gone = ids[ids.index(id) :] if id in ids else ids
         said = sum(_is_from_model(self.messages[each].value) for each in gone)
         for each in gone:
             del self.messages[each]
@@ -193,8 +179,7 @@ def _merge_records(earlier: Json, later: Json) -> Json:
         if known.get("result"):
             merged_call["result"] = known["result"]
         calls[text_in(call.get("id"))] = merged_call
-    merged = {**earlier}
-    merged.update({name: value for name, value in later.items() if value not in (None, "", [])})
+    merged = {**earlier, **{name: value for name, value in later.items() if value not in (None, "", [])}}
     if earlier.get("content"):
         merged["content"] = earlier["content"]
     if calls:
@@ -227,13 +212,16 @@ def _add_model_message(assembler: Assembler, line: JsonLine, parts: Sequence[Jso
     message = line.value
     calls: dict[str, Action] = {}
     for call in mappings_in(message.get("toolCalls")):
-        action = _read_call(call)
+        action = read_call(call, arguments="args")
         calls[action.id] = action
     for part in parts:
         if call := mapping_in(part.get("functionCall")):
-            action = _read_call(call)
+            action = read_call(call, arguments="args")
             calls.setdefault(action.id, action)
-    thoughts = [_join_thought(thought) for thought in mappings_in(message.get("thoughts"))]
+    thoughts = [
+        ": ".join(filter(None, (text_in(thought.get("subject")), text_in(thought.get("description")))))
+        for thought in mappings_in(message.get("thoughts"))
+    ]
     said = _read_content(parts)
     usage = _read_usage(message.get("tokens"))
     if not (said or calls or any(thoughts) or usage):
@@ -257,10 +245,6 @@ def _read_recorded_results(message: Json) -> Iterator[tuple[str, Content, bool |
         if parts or status in _END_STATES:
             shown = join_contents(result for _, result, _ in _read_results(parts)) + _read_content(parts)
             yield text_in(call.get("id")), shown or (Text(""),), _END_STATES.get(status)
-
-
-def _join_thought(thought: Json) -> str:
-    return ": ".join(filter(None, (text_in(thought.get("subject")), text_in(thought.get("description")))))
 
 
 def _read_usage(value: object) -> Usage | None:
@@ -300,7 +284,8 @@ def _feed_contents(assembler: Assembler, contents: Sequence[Json]) -> None:
             calls = [mapping_in(part["functionCall"]) for part in parts if "functionCall" in part]
             named = [(text_in(call.get("id")) or f"call {number}.{at}", call) for at, call in enumerate(calls, start=1)]
             waiting = [(id, text_in(call.get("name"))) for id, call in named]
-            _add_response(assembler, parts, [_read_call({**call, "id": id}) for id, call in named], number)
+            actions = [read_call({**call, "id": id}, arguments="args") for id, call in named]
+            _add_response(assembler, parts, actions, number)
             continue
         for id, shown, error in _read_results(parts, waiting):
             assembler.add_result(id, shown, error=error, line=number)
@@ -318,15 +303,11 @@ def _add_response(assembler: Assembler, parts: Sequence[Json], actions: list[Act
 
 def _list_parts(value: object) -> Sequence[Json]:
     """Return the parts of a PartListUnion: a text, a part, or a list of both."""
-    if isinstance(value, str):
-        if value:
-            return [{"text": value}]
-        return []
     if isinstance(value, list):
         return [part for item in value for part in _list_parts(item)]
-    if isinstance(value, dict) and value:
-        return [value]
-    return []
+    if isinstance(value, str) and value:
+        return [{"text": value}]
+    return [value] if isinstance(value, dict) and value else []
 
 
 def _read_content(parts: Sequence[Json]) -> Content:
@@ -351,12 +332,6 @@ def _list_thoughts(parts: Sequence[Json]) -> list[str]:
     return [part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str)]
 
 
-def _read_call(call: Mapping[str, Any]) -> Action:
-    return Action(
-        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("args"))
-    )
-
-
 def _read_results(
     parts: Sequence[Json], waiting: list[tuple[str, str]] | None = None
 ) -> Iterator[tuple[str, Content, bool | None]]:
@@ -374,10 +349,7 @@ def _read_results(
             id = _take_waiting(waiting, id, name)
         response = mapping_in(answer.get("response"))
         error = response.get("error")
-        if error:
-            shown = error
-        else:
-            shown = response.get("output", response or "")
+        shown = error or response.get("output", response or "")
         yield id, make_content(dump_json(shown)) or (Text(""),), True if error else None
 
 

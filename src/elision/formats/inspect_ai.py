@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.recorded_calls import read_call
 from elision.formats.timestamps import parse_timestamp
 from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
     count_in,
-    dump_arguments,
     join_contents,
     join_lines,
     list_in,
@@ -33,7 +33,6 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
 _ATTACHMENT = "attachment://"
@@ -89,10 +88,8 @@ def _read_model(log: Json) -> str:
 
 def _read_zip_model(members: ZipMembers, document: Document) -> str:
     """Return the model of the log. A log that was cut off has no header yet, but its start."""
-    found = [name for name in INSPECT_HEADERS if name in members.names]
-    if found:
-        return _read_model(mapping_in(_read_member_json(members, document, found[0])))
-    return ""
+    header = next((name for name in INSPECT_HEADERS if name in members.names), None)
+    return _read_model(mapping_in(_read_member_json(members, document, header))) if header else ""
 
 
 def _read_member_json(members: ZipMembers, document: Document, name: str) -> Any:
@@ -100,8 +97,7 @@ def _read_member_json(members: ZipMembers, document: Document, name: str) -> Any
 
 
 def _read_json_samples(log: Json, document: Document) -> Iterator[_Sample | Problem]:
-    samples = log.get("samples")
-    for number, sample in enumerate(list_in(samples), start=1):
+    for number, sample in enumerate(list_in(log.get("samples")), start=1):
         if isinstance(sample, dict):
             yield _Sample(document.path, number, sample)
         else:
@@ -134,8 +130,9 @@ def _join_chunks(members: ZipMembers, document: Document, name: str, shell: Json
         _read_sequence(members, document, f"{folder}{part}/") for part in ("messages", "events", "attachments")
     )
     conversation: list[Any] = []
-    for start, end in _read_ranges(shell.get("message_refs")):
-        conversation += messages[start:end]
+    for ref in list_in(shell.get("message_refs")):
+        if isinstance(ref, list) and len(ref) == 2:
+            conversation += messages[count_in(ref[0]) : count_in(ref[1])]
     return {
         **shell,
         "messages": conversation,
@@ -155,12 +152,6 @@ def _read_sequence(members: ZipMembers, document: Document, prefix: str) -> list
     return entries
 
 
-def _read_ranges(refs: object) -> Iterator[tuple[int, int]]:
-    for ref in list_in(refs):
-        if isinstance(ref, list) and len(ref) == 2:
-            yield count_in(ref[0]), count_in(ref[1])
-
-
 # --- runs --------------------------------------------------------------------------------------------------------
 
 
@@ -174,9 +165,7 @@ def _read_sample(document: Document, sample: _Sample, model: str, format: str) -
     except RecursionError:
         yield Problem(file=sample.place, line=sample.number, reason="nested too deeply to read; left out")
         return
-    yield from assembler.problems
-    if run:
-        yield run
+    yield from yield_run(assembler, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,27 +192,20 @@ class _SampleFeeder:
         self._calls = _collect_calls(self._events)
 
     def feed_sample(self) -> None:
-        self._assembler.add_tools(self._find_tools())
+        # The tools of the first call that had any.
+        offered = (mappings_in(event.get("tools")) for event in self._events if event.get("event") == "model")
+        self._assembler.add_tools(self._resolve_attachments(next(filter(None, offered), [])))
         for message in list_in(self._messages):
             if isinstance(message, dict):
                 self._add_message(self._resolve_attachments(message))
             else:
                 self._assembler.report_problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
 
-    def _find_tools(self) -> list[Json]:
-        """Return the tools of the first call that had any."""
-        offered = (mappings_in(event.get("tools")) for event in self._events if event.get("event") == "model")
-        return [self._resolve_attachments(tool) for tool in next(filter(None, offered), [])]
-
     def _resolve_attachments(self, value: Any) -> Any:
         """Return `value` with every attachment in its place."""
-        if isinstance(value, str):
-            if not value.startswith(_ATTACHMENT):
-                return value
+        if isinstance(value, str) and value.startswith(_ATTACHMENT):
             found = self._attachments.get(value.removeprefix(_ATTACHMENT))
-            if isinstance(found, str):
-                return found
-            return value
+            return found if isinstance(found, str) else value
         if isinstance(value, list):
             return [self._resolve_attachments(item) for item in value]
         if isinstance(value, dict):
@@ -279,11 +261,8 @@ def _collect_calls(events: Sequence[Json]) -> Mapping[str, _ModelCall]:
             compacted = count_in(event.get("tokens_before")) or -1
         elif event.get("event") == "model" and not event.get("error"):
             output = mapping_in(event.get("output"))
-            choices = mappings_in(output.get("choices"))
-            if choices:
-                message = mapping_in(choices[0].get("message"))
-            else:
-                message = {}
+            choices = mappings_in(output.get("choices")) or [{}]
+            message = mapping_in(choices[0].get("message"))
             call = _ModelCall(_read_usage(output.get("usage")), parse_timestamp(event.get("timestamp")), compacted)
             calls[text_in(message.get("id"))] = call
             compacted = None
@@ -320,7 +299,7 @@ def _parse_assistant(message: Json) -> AssistantMessage:
     return AssistantMessage(
         content=said,
         reasoning=join_lines(_read_reasoning(mapping_in(item)) for item in parts),
-        actions=tuple(_parse_action(call) for call in mappings_in(message.get("tool_calls"))),
+        actions=tuple(read_call(call, name="function") for call in mappings_in(message.get("tool_calls"))),
     )
 
 
@@ -338,9 +317,3 @@ def _parse_parts(item: Any) -> Iterator[Part]:
             yield make_sealed("reasoning", part, text_in(part.get("reasoning")))
     else:
         yield from parse_content(item)
-
-
-def _parse_action(call: Json) -> Action:
-    return Action(
-        id=text_in(call.get("id")), name=text_in(call.get("function")), arguments=dump_arguments(call.get("arguments"))
-    )

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.source import derive_run_name
-from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
+from elision.providers.shared.json_reading import Json, list_in, mapping_in, mappings_in, text_in
 from elision.trajectory.content import Text, make_content
 from elision.trajectory.turn import Action
 
@@ -39,17 +39,14 @@ class MagenticOneReader:
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         value = mapping_in(read_json_value(document))
         assembler = Assembler(document.path, observations="tools")
-        history: list[Any] = value["history"] if isinstance(value.get("history"), list) else []
         waiting: list[tuple[str, str]] = []
-        for number, said in enumerate(history, start=1):
+        for number, said in enumerate(list_in(value.get("history")), start=1):
             if isinstance(said, dict):
                 _add_message(assembler, said, waiting, number)
             else:
                 assembler.report_problem("no message; left out", number)
         run = assembler.finish(text_in(value.get("question_ID")) or derive_run_name(document.path), format=self.name)
-        yield from assembler.problems
-        if run:
-            yield run
+        yield from yield_run(assembler, run)
 
 
 def _add_message(assembler: Assembler, message: Json, waiting: list[tuple[str, str]], number: int) -> None:

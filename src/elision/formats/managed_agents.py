@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.recorded_calls import read_call
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.anthropic import parse as anthropic
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
-    dump_arguments,
     list_in,
     mapping_in,
     mappings_in,
@@ -168,10 +168,7 @@ class _AgentThread:
     def finish(self, id: str, format: str, model: str) -> Iterator[RunOrProblem]:
         """Yield the run and its problems."""
         self._close_request()
-        run = self.assembler.finish(id, format=format, model=model)
-        yield from self.assembler.problems
-        if run:
-            yield run
+        yield from yield_run(self.assembler, self.assembler.finish(id, format=format, model=model))
 
     def begin_request(self, event: Json, line: int) -> None:
         """Begin a request: it is sent everything that came before."""
@@ -207,33 +204,22 @@ class _AgentThread:
         self._add_response_part(event, line, parse_content(event.get("content")))
 
     def add_call(self, event: Json, line: int) -> None:
-        name = text_in(event.get("name"))
-        id = text_in(event.get("id"))
-        self._add_response_part(
-            event, line, actions=(Action(id=id, name=name, arguments=dump_arguments(event.get("input"))),)
-        )
+        self._add_response_part(event, line, actions=(read_call(event, arguments="input"),))
 
     def _add_response_part(
         self, event: Json, line: int, said: Content = (), *, actions: tuple[Action, ...] = ()
     ) -> None:
         """Add a part of the newest request's response; in a log without requests, of the newest message."""
-        if self._request:
-            has_begun = self._is_answered
-        else:
-            has_begun = self.assembler.is_unanswered
+        has_begun = self._is_answered if self._request else self.assembler.is_unanswered
         if has_begun:
             self.assembler.amend_assistant(content=said, actions=actions)
             return
-        if self._request:
-            at = self._at
-        else:
-            at = parse_timestamp(event.get("processed_at"))
+        at = self._at if self._request else parse_timestamp(event.get("processed_at"))
         self.assembler.add_assistant(said, actions=actions, usage=self._usage, at=at, model=self._model, line=line)
         self._is_answered = True
 
     def add_result(self, event: Json, line: int) -> None:
-        named = [text_in(event.get(name)) for name in _ANSWERED_FIELDS if text_in(event.get(name))]
-        call = named[0] if named else ""
+        call = next(filter(None, (text_in(event.get(name)) for name in _ANSWERED_FIELDS)), "")
         shown = parse_content(event.get("content")) or (Text(""),)
         self._answered.add(call)
         self.assembler.add_result(call, shown, error=bool_in(event.get("is_error")), line=line)

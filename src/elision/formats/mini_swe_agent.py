@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
@@ -50,20 +50,17 @@ class MiniSweAgentReader:
         if not isinstance(value.get("messages"), list):
             raise FormatError(f"{document.path}: no `messages` list in it; was the run saved by mini-swe-agent?")
         messages = mappings_in(value["messages"])
-        feed = _RunFeeder(
-            Assembler(document.path, observations="tools" if _acts_by_tools(messages) else "user"), messages
-        )
+        by_tools = any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
+        feed = _RunFeeder(Assembler(document.path, observations="tools" if by_tools else "user"), messages)
         for number, message in enumerate(value["messages"], start=1):
             feed.take_message(message, number)
         trajectory = feed.assembler.finish(
             text_in(value.get("instance_id")) or derive_run_name(document.path),
             format=self.name,
             model=feed.find_configured_model(value),
-            usd=_read_cost(value),
+            usd=read_instance_cost(value),
         )
-        yield from feed.assembler.problems
-        if trajectory:
-            yield trajectory
+        yield from yield_run(feed.assembler, trajectory)
 
 
 class _RunFeeder:
@@ -91,9 +88,7 @@ class _RunFeeder:
     def find_configured_model(self, value: Json) -> str:
         """Return the configured model, for runs whose answers do not name theirs."""
         config = mapping_in(mapping_in(mapping_in(value.get("info")).get("config")).get("model"))
-        if self._has_models:
-            return ""
-        return text_in(config.get("model_name"))
+        return "" if self._has_models else text_in(config.get("model_name"))
 
     def add_system(self, message: Json, number: int) -> None:
         self.assembler.add_system(parse_content(message.get("content")))
@@ -122,10 +117,8 @@ class _RunFeeder:
         )
 
     def add_result(self, message: Json, number: int) -> None:
-        if "role" in message:
-            result = openai_chat.parse_result(message)
-        else:
-            result = openai_responses.parse_result(message)
+        parse_result = openai_chat.parse_result if "role" in message else openai_responses.parse_result
+        result = parse_result(message)
         code = mapping_in(message.get("extra")).get("returncode")
         error = code != 0 if isinstance(code, int) else result.error
         self._answer_call(result.action_id, result.content or (Text(""),), number, error)
@@ -155,13 +148,9 @@ _HANDLERS = {
 }
 
 
-def _acts_by_tools(messages: Sequence[Json]) -> bool:
-    return any(message.get("tool_calls") or message.get("object") == "response" for message in messages)
-
-
-def _read_cost(value: Json) -> float | None:
-    """Read what the run cost. mini-swe-agent writes 0 where it was told to ignore costs: then it is unknown."""
-    return number_in(mapping_in(mapping_in(value.get("info")).get("model_stats")).get("instance_cost")) or None
+def read_instance_cost(run: Json) -> float | None:
+    """Read what a run cost, as SWE-agent and mini-swe-agent record it. 0 is written where no price is known."""
+    return number_in(mapping_in(mapping_in(run.get("info")).get("model_stats")).get("instance_cost")) or None
 
 
 def _read_time(message: Json) -> float | None:

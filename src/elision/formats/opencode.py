@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
@@ -36,7 +36,6 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.content import Content, Text, make_content
-from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -68,7 +67,10 @@ class OpenCodeReader:
         if document.members:
             sessions = _read_storage(problems, document)
         else:
-            sessions = [_read_export(document)]
+            value = read_json_value(document)
+            info = mapping_in(mapping_in(value).get("info"))
+            id = text_in(info.get("id")) or derive_run_name(document.path)
+            sessions = [_StoredSession(id, info, _list_messages(value))]
         yield from problems.problems
         for session in sessions:
             yield from _read_session(document.path, session, self.name)
@@ -93,12 +95,6 @@ def _list_messages(value: Any) -> list[Any]:
 def _is_message(value: Any) -> bool:
     held = mapping_in(value)
     return text_in(mapping_in(held.get("info")).get("role")) in ("user", "assistant") and "parts" in held
-
-
-def _read_export(document: Document) -> _StoredSession:
-    value = read_json_value(document)
-    info = mapping_in(mapping_in(value).get("info"))
-    return _StoredSession(text_in(info.get("id")) or derive_run_name(document.path), info, _list_messages(value))
 
 
 def _read_storage(problems: Assembler, document: Document) -> list[_StoredSession]:
@@ -127,11 +123,7 @@ def _read_session(file: str, session: _StoredSession, format: str) -> Iterator[R
         else:
             run.assembler.report_problem("no message of user or assistant; left out", number)
     trajectory = run.assembler.finish(session.id, format=format, parent=text_in(session.info.get("parentID")) or None)
-    yield from run.assembler.problems
-    if trajectory:
-        yield trajectory
-    else:
-        yield Problem(file=file, line=None, reason=f"{session.id}: no assistant message in it")
+    yield from yield_run(run.assembler, trajectory, missing=f"{session.id}: no assistant message in it")
 
 
 @dataclass(slots=True)
@@ -155,13 +147,14 @@ class _SessionRun:
             self.assembler.add_user(join_contents(map(_read_user_content, parts)))
         elif info.get("summary") is True:
             self._add_summary(info, parts)
-        elif not info.get("error") or _has_words(parts):
+        elif not info.get("error") or any(part.get("type") in ("text", "tool") for part in parts):
+            # A message that failed or was aborted is sent again only if it said something.
             self._add_assistant(info, parts, number)
 
     def _add_summary(self, info: Json, parts: Sequence[Json]) -> None:
         finished = _list_finish_parts(parts)
         usage = self._read_usage(finished[0] if finished else info)
-        summary = join_lines(text_in(part.get("text")) for part in parts if part.get("type") == "text")
+        summary = join_lines(_list_texts(parts, "text"))
         self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
 
     def _add_assistant(self, info: Json, parts: Sequence[Json], number: int) -> None:
@@ -173,14 +166,11 @@ class _SessionRun:
         steps = _split_steps(parts)
         for step in steps:
             finished = _list_finish_parts(step)
-            usage: Usage | None = None
-            if finished:
-                usage = self._read_usage(finished[0])
-            elif len(steps) == 1:
-                usage = self._read_usage(info)
+            holders = finished[:1] or [info] * (len(steps) == 1)
+            usage = self._read_usage(holders[0]) if holders else None
             tools = [part for part in step if part.get("type") == "tool"]
-            said = join_contents(map(_read_text, step))
-            reasoning = join_lines(map(_read_reasoning, step))
+            said = join_contents(make_content(text) for text in _list_texts(step, "text"))
+            reasoning = join_lines(_list_texts(step, "reasoning"))
             if not (said or reasoning or tools or usage):
                 continue
             self.assembler.add_assistant(
@@ -197,7 +187,8 @@ class _SessionRun:
                 call = text_in(part.get("callID"))
                 tool = text_in(part.get("tool"))
                 self.assembler.add_result(call, shown or (Text(""),), tool=tool, error=error, line=number)
-            at = max(filter(None, (at, *map(_read_end_time, tools))), default=None)
+            ends = [parse_timestamp(mapping_in(mapping_in(part.get("state")).get("time")).get("end")) for part in tools]
+            at = max(filter(None, (at, *ends)), default=None)
 
     def _read_usage(self, holder: Json) -> Usage | None:
         tokens = _RecordedTokens.from_holder(holder)
@@ -213,11 +204,6 @@ def _split_steps(parts: Sequence[Json]) -> list[list[Json]]:
         elif part.get("type") != "step-start":
             steps[-1].append(part)
     return [step for step in steps if step] or [[]]
-
-
-def _has_words(parts: Sequence[Json]) -> bool:
-    """Return whether a message that failed or was aborted said something: opencode sends no other again."""
-    return any(part.get("type") in ("text", "tool") for part in parts)
 
 
 def _list_finish_parts(parts: Sequence[Json]) -> list[Json]:
@@ -259,12 +245,9 @@ class _RecordedTokens:
             apart = self.total - self.reasoning in sums
         else:
             apart = self.reasoning > self.output
-        output = self.output
-        if apart:
-            output += self.reasoning
         return {
             "prompt_tokens": self.input,
-            "completion_tokens": output,
+            "completion_tokens": self.output + (self.reasoning if apart else 0),
             "cache_read_input_tokens": self.read,
             "cache_creation_input_tokens": self.write,
         }
@@ -294,25 +277,16 @@ def _detect_counting(messages: Iterable[Any]) -> PromptTokens:
 def _read_user_content(part: Json) -> Content:
     """What a part of a user's message says to the model."""
     kind = part.get("type")
-    if kind == "text":
-        if part.get("ignored") is True:
-            return ()
+    if kind == "text" and part.get("ignored") is not True:
         return make_content(text_in(part.get("text")))
     if kind == "file" and text_in(part.get("mime")) not in _SENT_AS_TEXT:
         return (_keep_media(part),)
     return ()
 
 
-def _read_text(part: Json) -> Content:
-    if part.get("type") == "text":
-        return make_content(text_in(part.get("text")))
-    return ()
-
-
-def _read_reasoning(part: Json) -> str:
-    if part.get("type") == "reasoning":
-        return text_in(part.get("text"))
-    return ""
+def _list_texts(parts: Sequence[Json], kind: str) -> list[str]:
+    """Return the texts of the parts of one type."""
+    return [text_in(part.get("text")) for part in parts if part.get("type") == kind]
 
 
 def _keep_media(part: Json) -> Any:
@@ -334,13 +308,6 @@ def _read_result(state: Json) -> tuple[Content, bool]:
         return parse_content(state.get("output")) + attached, False
     if status == "error":
         metadata = mapping_in(state.get("metadata"))
-        if metadata.get("interrupted") is True:
-            partial = text_in(metadata.get("output"))
-        else:
-            partial = ""
+        partial = text_in(metadata.get("output")) if metadata.get("interrupted") is True else ""
         return make_content(partial or text_in(state.get("error"))), True
     return make_content(_INTERRUPTED), True
-
-
-def _read_end_time(part: Json) -> float | None:
-    return parse_timestamp(mapping_in(mapping_in(part.get("state")).get("time")).get("end"))

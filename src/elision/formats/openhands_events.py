@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import read_json_value
 from elision.formats.litellm import PromptTokens
@@ -49,15 +49,15 @@ class OpenHandsEventsReader:
         """Yield the one conversation of the folder."""
         run = V1RunFeeder(Assembler(document.path, observations="tools"))
         state = mapping_in(read_member(run.assembler, document, "base_state.json", required=False))
-        run.bills = read_bills(_list_metrics(state))
+        stats = mapping_in(state.get("stats"))
+        # Of every service of a conversation, the condenser's too.
+        services = mapping_in(stats.get("usage_to_metrics")) or mapping_in(stats.get("service_to_metrics"))
+        run.bills = read_bills(map(mapping_in, services.values()))
         for number, name in enumerate(sorted(filter(_is_event_file, document.members)), start=1):
             run.take_event(read_member(run.assembler, document, name), number)
         model = text_in(mapping_in(mapping_in(state.get("agent")).get("llm")).get("model"))
         id = text_in(state.get("id")) or derive_run_name(document.path)
-        trajectory = run.assembler.finish(id, format=self.name, model=model)
-        yield from run.assembler.problems
-        if trajectory:
-            yield trajectory
+        yield from yield_run(run.assembler, run.assembler.finish(id, format=self.name, model=model))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,7 @@ def read_bills(metrics: Iterable[Json]) -> Mapping[str, RecordedBill]:
             id = text_in(usage.get("response_id"))
             ended = number_in(cost.get("timestamp"))
             took = latencies.get(id)
-            at: float | None = None
-            if ended is not None and took is not None:
-                at = ended - took
+            at = None if ended is None or took is None else ended - took
             found[id] = RecordedBill(usage=counted.parse_usage(usage, usd=number_in(cost.get("cost"))), at=at)
     return found
 
@@ -157,18 +155,13 @@ class V1RunFeeder:
         By event times a request started with the event before it: its own event came with the answer.
         """
         if self.bills and all(each.at is not None for each in self.bills.values()):
-            if bill:
-                return bill.at
-            return None
+            return bill.at if bill else None
         return self._clock or parse_timestamp(event.get("timestamp"))
 
     def add_observation(self, event: Json, number: int) -> None:
         shown = mapping_in(event.get("observation"))
         failed = shown.get("is_error", shown.get("error"))
-        if isinstance(failed, bool | str):
-            error = bool(failed)
-        else:
-            error = None
+        error = bool(failed) if isinstance(failed, bool | str) else None
         self._add_result(event, _read_observation(shown), error, number)
 
     def add_agent_error(self, event: Json, number: int) -> None:
@@ -230,13 +223,6 @@ def read_member(assembler: Assembler, document: Document, name: str, *, required
         return None
 
 
-def _list_metrics(state: Json) -> list[Json]:
-    """Return the metrics of every service of a conversation, the condenser's too."""
-    stats = mapping_in(state.get("stats"))
-    services = mapping_in(stats.get("usage_to_metrics")) or mapping_in(stats.get("service_to_metrics"))
-    return [mapping_in(each) for each in services.values()]
-
-
 def _parse_action(event: Json) -> Action:
     if recorded := parse_actions({"tool_calls": [event.get("tool_call")]}):
         return recorded[0]
@@ -262,17 +248,10 @@ def _read_observation(observation: Json) -> Content:
         if isinstance(value, list):
             return parse_content(value) + make_content(format_shell_output("", metadata).strip("\n"))
         if isinstance(value, str):
-            return make_content(join_lines((format_shell_output(value, metadata), error))) + _read_screenshot(
-                observation
-            )
+            screenshot = text_in(observation.get("screenshot_data"))
+            images = (make_opaque("image", {"type": "image", "data": screenshot}),) if screenshot else ()
+            return make_content(join_lines((format_shell_output(value, metadata), error))) + images
     rest = {key: value for key, value in observation.items() if key != "kind"}
     if not error and rest:
         return make_content(json.dumps(rest, ensure_ascii=False))
     return make_content(error)
-
-
-def _read_screenshot(observation: Json) -> Content:
-    data = text_in(observation.get("screenshot_data"))
-    if data:
-        return (make_opaque("image", {"type": "image", "data": data}),)
-    return ()

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats.json_lines import peek_objects, peek_value, read_json_lines, read_json_value
 from elision.formats.openhands_events import V1_EVENT_KINDS, V1RunFeeder, read_bills
 from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event, is_flat_event
 from elision.formats.source import derive_run_name
@@ -41,7 +41,8 @@ class OpenHandsOutputReader:
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         """Yield one run for each record."""
-        if not _has_records_on_lines(document):
+        # One record alone is a JSON value, on one line or several.
+        if _is_list(document) or b"\n" not in document.data.rstrip() or not peek_objects(document, 1):
             value = read_json_value(document)
             yield from _read_record(
                 document, {"history": value} if isinstance(value, list) else mapping_in(value), None
@@ -50,25 +51,18 @@ class OpenHandsOutputReader:
         for line in read_json_lines(document):
             if isinstance(line, Problem):
                 yield line
+            elif _is_history(_find_history(line.value)):
+                yield from _read_record(document, line.value, line.number)
             else:
-                yield from _read_line(document, line)
-
-
-def _read_line(document: Document, line: JsonLine) -> Iterator[RunOrProblem]:
-    if _is_history(_find_history(line.value)):
-        yield from _read_record(document, line.value, line.number)
-    else:
-        yield Problem(file=document.path, line=line.number, reason="a record without OpenHands events; left out")
+                reason = "a record without OpenHands events; left out"
+                yield Problem(file=document.path, line=line.number, reason=reason)
 
 
 def _read_record(document: Document, record: Json, line: int | None) -> Iterator[RunOrProblem]:
     history = _find_history(record)
     if not _is_history(history):
         raise FormatError(f"{document.path}: no OpenHands events in it: neither a list of them nor one in `history`")
-    name = _name_record(record)
-    if not name and line:
-        name = f"line {line}"
-    name = name or derive_run_name(document.path)
+    name = _name_record(record) or (f"line {line}" if line else derive_run_name(document.path))
     events: list[Any] = []
     for item in history:
         events += item if isinstance(item, list) else [item]
@@ -76,11 +70,7 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
     _feed_events(assembler, events, record)
     cost = number_in(mapping_in(record.get("metrics")).get("accumulated_cost"))
     trajectory = assembler.finish(name, format=OpenHandsOutputReader.name, usd=cost or None)
-    yield from assembler.problems
-    if trajectory:
-        yield trajectory
-    else:
-        yield Problem(file=document.path, line=line, reason=f"{name}: no assistant message in it")
+    yield from yield_run(assembler, trajectory, missing=f"{name}: no assistant message in it", line=line)
 
 
 def _name_record(record: Json) -> str:
@@ -109,11 +99,6 @@ def _feed_events(assembler: Assembler, events: list[Any], record: Json) -> None:
 
 def _is_list(document: Document) -> bool:
     return document.data[:256].lstrip().startswith(b"[")
-
-
-def _has_records_on_lines(document: Document) -> bool:
-    """Return whether there is a record on each line. One record alone is a JSON value, on one line or several."""
-    return not _is_list(document) and b"\n" in document.data.rstrip() and bool(peek_objects(document, 1))
 
 
 def _find_history(record: Json) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value
 from elision.formats.openhands_events import read_member
@@ -46,17 +46,12 @@ class OpenHandsSessionReader:
         run = V0RunFeeder(assembler, detect_prompt_tokens(events.values()))
         for number in sorted(events):
             run.take_event(events[number], number)
-        trajectory = assembler.finish(derive_run_name(document.path), format=self.name)
-        yield from assembler.problems
-        if trajectory:
-            yield trajectory
+        yield from yield_run(assembler, assembler.finish(derive_run_name(document.path), format=self.name))
 
 
 def _read_first_number(name: str) -> int:
     found = _EVENT.fullmatch(name) or _PAGE.fullmatch(name)
-    if found:
-        return int(found[1])
-    return 0
+    return int(found[1]) if found else 0
 
 
 def _read_events(assembler: Assembler, document: Document) -> Mapping[int, Any]:

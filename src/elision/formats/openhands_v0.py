@@ -7,7 +7,7 @@ The resolver of 2024 wrote events flat: their arguments are in the event itself,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,8 +85,12 @@ class V0RunFeeder:
 
     def _add_action(self, event: Json, number: int) -> None:
         kind = event["action"]
-        if kind in _HEADS:
-            _HEADS[kind](self.assembler, _get_arguments(event))
+        arguments = _get_arguments(event)
+        if kind == "system":
+            self.assembler.add_system(make_content(text_in(arguments.get("content"))))
+            self.assembler.add_tools(mappings_in(arguments.get("tools")))
+        elif kind == "condensation":
+            self.assembler.add_compaction(summary=text_in(arguments.get("summary")))
         elif _is_user(event):
             self._add_user(event)
         elif kind not in _SILENT_ACTIONS:
@@ -128,10 +132,12 @@ class V0RunFeeder:
         kind = event["observation"]
         if kind in _SILENT_OBSERVATIONS:
             return
+        extras = mapping_in(event.get("extras"))
         if kind == "recall":
-            self.assembler.add_user(make_content(_join_recalled(mapping_in(event.get("extras")))))
+            self.assembler.add_user(make_content(_join_recalled(extras)))
             return
-        shown = make_content(format_shell_output(text_in(event.get("content")), _get_metadata(event)))
+        metadata = mapping_in(extras.get("metadata"))
+        shown = make_content(format_shell_output(text_in(event.get("content")), metadata))
         call = self._find_answered_call(event)
         if call:
             self.assembler.add_result(call, shown or (Text(""),), error=_has_failed(event), line=number)
@@ -151,18 +157,6 @@ class V0RunFeeder:
         if call == self._open_call:
             self._open_call = ""
         return call
-
-
-def _add_system(assembler: Assembler, arguments: Json) -> None:
-    assembler.add_system(make_content(text_in(arguments.get("content"))))
-    assembler.add_tools(mappings_in(arguments.get("tools")))
-
-
-def _add_condensation(assembler: Assembler, arguments: Json) -> None:
-    assembler.add_compaction(summary=text_in(arguments.get("summary")))
-
-
-_HEADS: Mapping[str, Callable[[Assembler, Json], None]] = {"system": _add_system, "condensation": _add_condensation}
 
 
 def _parse_assistant(event: Json, number: int) -> AssistantMessage:
@@ -240,16 +234,10 @@ def _get_call_id(event: Json) -> str:
     return text_in(_get_call_metadata(event).get("tool_call_id"))
 
 
-def _get_metadata(event: Json) -> Json:
-    return mapping_in(mapping_in(event.get("extras")).get("metadata"))
-
-
 def _get_id(event: Json) -> str:
     return str(event.get("id"))
 
 
 def _get_cause(event: Json) -> str:
     cause = event.get("cause")
-    if cause is None:
-        return ""
-    return str(cause)
+    return "" if cause is None else str(cause)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.branches import RecordedBranch, TreeNode, split_branches
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
+from elision.formats.recorded_calls import read_call
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
+    bool_in,
     count_in,
-    dump_arguments,
     join_lines,
     make_sealed,
     mapping_in,
@@ -44,7 +45,7 @@ class PiSessionReader:
     name: ClassVar[str] = "pi-session"
 
     def sniff(self, document: Document) -> bool:
-        return any(_is_header(value) or _is_message(value) for value in peek_objects(document))
+        return any(map(_is_entry, peek_objects(document)))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         lines = []
@@ -63,11 +64,10 @@ class PiSessionReader:
             yield from _read_branch(document.path, lines, branch, number)
 
 
-def _is_header(value: Json) -> bool:
-    return value.get("type") == "session" and "id" in value and "cwd" in value
-
-
-def _is_message(value: Json) -> bool:
+def _is_entry(value: Json) -> bool:
+    """Return whether a line is the header of a session, or a message of one."""
+    if value.get("type") == "session":
+        return "id" in value and "cwd" in value
     role = text_in(mapping_in(value.get("message")).get("role"))
     return value.get("type") == "message" and role in _ROLES and "timestamp" in value
 
@@ -93,8 +93,7 @@ def _is_turn(message: Json) -> bool:
 
 def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, number: int) -> Iterator[RunOrProblem]:
     if number and not branch.is_mostly_own:
-        reason = f"a branch of {branch.own_count} assistant messages starts here, left behind later; left out"
-        yield Problem(file=file, line=lines[branch.start].number, reason=reason)
+        yield Problem(file=file, line=lines[branch.start].number, reason=branch.describe_left_out())
         return
     assembler = Assembler(file, observations="tools")
     path = [lines[position] for position in branch.path]
@@ -103,14 +102,8 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
         _feed_entry(assembler, line)
         for call in stand_ins.get(place, ()):
             assembler.add_result(call, make_content(STAND_IN_RESULT), error=True, line=line.number)
-    name = "main"
-    parent: str | None = None
-    if number:
-        name = f"fork {number}"
-        parent = "main"
-    if run := assembler.finish(name, format=PiSessionReader.name, parent=parent):
-        yield run
-    yield from assembler.problems
+    name, parent = (f"fork {number}", "main") if number else ("main", None)
+    yield from yield_run(assembler, assembler.finish(name, format=PiSessionReader.name, parent=parent))
 
 
 def _feed_entry(assembler: Assembler, line: JsonLine) -> None:
@@ -177,13 +170,7 @@ def _parse_content(value: object) -> Content:
 
 
 def _parse_actions(message: Json) -> list[Action]:
-    return [_parse_action(block) for block in mappings_in(message.get("content")) if block.get("type") == "toolCall"]
-
-
-def _parse_action(block: Json) -> Action:
-    return Action(
-        id=text_in(block.get("id")), name=text_in(block.get("name")), arguments=dump_arguments(block.get("arguments"))
-    )
+    return [read_call(block) for block in mappings_in(message.get("content")) if block.get("type") == "toolCall"]
 
 
 def _add_result(assembler: Assembler, message: Json, line: JsonLine) -> None:
@@ -191,7 +178,7 @@ def _add_result(assembler: Assembler, message: Json, line: JsonLine) -> None:
         text_in(message.get("toolCallId")),
         parse_content(message.get("content")),
         tool=text_in(message.get("toolName")),
-        error=_read_verdict(message.get("isError")),
+        error=bool_in(message.get("isError")),
         line=line.number,
     )
 
@@ -234,17 +221,9 @@ _MESSAGE_HANDLERS: dict[str, _Take] = {
 }
 
 
-def _read_verdict(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    return None
-
-
 def _read_start_time(message: Json, line: JsonLine) -> float | None:
     started = parse_timestamp(message.get("timestamp"))
-    if started is None:
-        return parse_timestamp(line.value.get("timestamp"))
-    return started
+    return parse_timestamp(line.value.get("timestamp")) if started is None else started
 
 
 def _read_usage(value: object) -> Usage | None:

@@ -14,9 +14,10 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.mini_swe_agent import read_instance_cost
 from elision.formats.source import derive_run_name
 from elision.providers.openai_chat.parse import parse_assistant
 from elision.providers.shared.json_reading import (
@@ -24,9 +25,9 @@ from elision.providers.shared.json_reading import (
     Json,
     count_in,
     join_lines,
+    list_in,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -91,27 +92,22 @@ def _read_run(document: Document, run: Json, id: str) -> Iterator[RunOrProblem]:
     )
     by_tools = any(turn.message.get("tool_calls") for turn in turns)
     assembler = Assembler(document.path, observations="tools" if by_tools else "user")
-    if isinstance(run.get("trajectory"), list):
-        dropped = len(run["trajectory"]) - len(_list_steps(run))
-    else:
-        dropped = 0
-    if dropped:
+    if dropped := len(list_in(run.get("trajectory"))) - len(_list_steps(run)):
         assembler.report_problem(f"{dropped} steps without action or observation left out")
     for message in head:
         _feed_message(assembler, message)
     for turn in turns:
         _feed_turn(assembler, turn)
-    config = _read_config(run)
+    # Versions from 1.0 on record their configuration as a text.
+    config = parse_object(text_in(run.get("replay_config"))) or {}
     trajectory = assembler.finish(
         id,
         format=SweAgentReader.name,
-        model=_read_model(config),
+        model=text_in(mapping_in(mapping_in(config.get("agent")).get("model")).get("name")),
         recorded_window=_find_window(run, config),
-        usd=_read_cost(run),
+        usd=read_instance_cost(run),
     )
-    yield from assembler.problems
-    if trajectory:
-        yield trajectory
+    yield from yield_run(assembler, trajectory)
 
 
 def _feed_message(assembler: Assembler, message: Json) -> None:
@@ -149,13 +145,8 @@ def _feed_result(assembler: Assembler, turn: _AlignedTurn, shown: Json, calls: l
     if shown and shown.get("role") != "tool":
         _feed_message(assembler, shown)
         return
-    named = shown.get("tool_call_ids")
-    if isinstance(named, list):
-        answered = [text_in(each) for each in named if text_in(each)]
-    else:
-        answered = calls
-    observation = _choose_observation(turn, shown)
-    if observation:
+    answered = list(filter(None, map(text_in, list_in(shown.get("tool_call_ids")))))
+    if observation := _choose_observation(turn, shown):
         assembler.add_result((answered or calls)[0], observation, tags=find_tags(shown), line=turn.line)
 
 
@@ -211,20 +202,6 @@ def _read_text(value: Any) -> str:
     return join_text(parse_content(value)).strip()
 
 
-def _read_config(run: Json) -> Json:
-    """Read the configuration, which versions from 1.0 on record as a text."""
-    return parse_object(text_in(run.get("replay_config"))) or {}
-
-
-def _read_model(config: Json) -> str:
-    return text_in(mapping_in(mapping_in(config.get("agent")).get("model")).get("name"))
-
-
-def _read_cost(run: Json) -> float | None:
-    """Read what the run cost. SWE-agent writes 0 where it has no price of the model: then it is unknown."""
-    return number_in(mapping_in(mapping_in(run.get("info")).get("model_stats")).get("instance_cost")) or None
-
-
 def _find_window(run: Json, config: Json) -> int | None:
     """Return how many observations the agent kept: as configured, or counted if the file shows elided ones.
 
@@ -234,10 +211,7 @@ def _find_window(run: Json, config: Json) -> int | None:
         if processor.get("type") == "last_n_observations" and count_in(processor.get("n")):
             return count_in(processor["n"])
     steps = _list_steps(run)
-    if steps:
-        sent = mappings_in(steps[-1].get("query"))
-    else:
-        sent = []
+    sent = mappings_in(steps[-1].get("query")) if steps else []
     answers = [item for item in sent or mappings_in(run.get("history")) if item.get("role") in ("user", "tool")]
     elided = [bool(_ELIDED.search(_read_text(item.get("content"))[:200])) for item in reversed(answers)]
     if any(elided):

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from elision.errors import FormatError
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.recorded_calls import read_call
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
     count_in,
-    dump_arguments,
     mapping_in,
     mappings_in,
     number_in,
@@ -27,7 +27,6 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
 
@@ -38,7 +37,8 @@ class Tau2Reader:
         """Return whether there are simulations with messages; leaderboard submissions leave out what they share."""
         simulations = mapping_in(peek_value(document, '"simulations"')).get("simulations")
         return isinstance(simulations, list) and (
-            b'"environment_info"' in document.data or any(map(_is_simulation, mappings_in(simulations)))
+            b'"environment_info"' in document.data
+            or any("task_id" in each and isinstance(each.get("messages"), list) for each in mappings_in(simulations))
         )
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
@@ -49,10 +49,6 @@ class Tau2Reader:
         setting = _ResultsFile(document.path, value, self.name)
         for number, simulation in enumerate(simulations, start=1):
             yield from setting.read_simulation(simulation, number)
-
-
-def _is_simulation(value: Json) -> bool:
-    return "task_id" in value and isinstance(value.get("messages"), list)
 
 
 class _ResultsFile:
@@ -86,9 +82,8 @@ class _ResultsFile:
         except RecursionError:
             yield Problem(file=self._file, line=number, reason="nested too deeply to read; left out")
             return
-        yield from assembler.problems
-        if run := assembler.finish(self._name_run(simulation, number), format=self._format, model=self._model):
-            yield run
+        name = self._name_run(simulation, number)
+        yield from yield_run(assembler, assembler.finish(name, format=self._format, model=self._model))
 
     def _name_run(self, simulation: Json, number: int) -> str:
         """Return a name such as "airline task 13 trial 0", with the simulation's number if it was taken before."""
@@ -119,7 +114,7 @@ def _feed_message(assembler: Assembler, message: Json, at: float | None, number:
         assembler.add_assistant(
             said,
             reasoning=text_in(message.get("reasoning")),
-            actions=map(_parse_action, _select_agents_own(message.get("tool_calls"))),
+            actions=map(read_call, _select_agents_own(message.get("tool_calls"))),
             usage=_read_usage(message),
             at=at or parse_timestamp(message.get("timestamp")),
             line=number,
@@ -131,7 +126,8 @@ def _feed_message(assembler: Assembler, message: Json, at: float | None, number:
     elif role == "tool":
         results: Sequence[Json] = mappings_in(message.get("tool_messages"))
         for result in _select_agents_own(results or [message]):
-            _add_result(assembler, result, number)
+            said = parse_content(result.get("content"))
+            assembler.add_result(text_in(result.get("id")), said, error=bool_in(result.get("error")), line=number)
     else:
         assembler.report_problem(f"a message of unknown role {str(role)[:40]!r}; left out", number)
 
@@ -139,22 +135,6 @@ def _feed_message(assembler: Assembler, message: Json, at: float | None, number:
 def _select_agents_own(entries: object) -> list[Json]:
     """Return the calls or results that are the agent's."""
     return [entry for entry in mappings_in(entries) if entry.get("requestor", "assistant") == "assistant"]
-
-
-def _parse_action(call: Json) -> Action:
-    return Action(
-        id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("arguments"))
-    )
-
-
-def _add_result(assembler: Assembler, result: Json, number: int) -> None:
-    error = result.get("error")
-    assembler.add_result(
-        text_in(result.get("id")),
-        parse_content(result.get("content")),
-        error=bool_in(error),
-        line=number,
-    )
 
 
 def _read_usage(message: Json) -> Usage | None:

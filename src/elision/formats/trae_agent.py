@@ -11,26 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from elision.formats.assembler import Assembler
+from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import PromptTokens
 from elision.formats.openai_chat import ChatMessageFeeder
+from elision.formats.recorded_calls import read_call
 from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
-    dump_arguments,
     dump_json,
     join_lines,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.content import Text, make_content
 
 
 class TraeAgentReader:
@@ -52,14 +50,9 @@ class TraeAgentReader:
         else:
             assemblers = _read_steps(document, value)
         for number, assembler in enumerate(assemblers, start=1):
-            if len(assemblers) == 1:
-                name = derive_run_name(document.path)
-            else:
-                name = f"conversation {number}"
+            name = f"conversation {number}" if len(assemblers) > 1 else derive_run_name(document.path)
             run = assembler.finish(name, format=self.name, model=text_in(value.get("model")))
-            yield from assembler.problems
-            if run:
-                yield run
+            yield from yield_run(assembler, run)
 
 
 # -- trae-agent -------------------------------------------------------------------------------------------------------
@@ -78,7 +71,7 @@ def _read_interactions(document: Document, value: Json) -> Assembler:
         ended = parse_timestamp(call.get("timestamp"))
         assembler.add_assistant(
             parse_content(response.get("content")),
-            actions=map(_read_call, mappings_in(response.get("tool_calls"))),
+            actions=[read_call(call, id="call_id") for call in mappings_in(response.get("tool_calls"))],
             usage=counted.parse_usage(response.get("usage")),
             at=ended if clock is None else clock,
             model=text_in(response.get("model")) or text_in(call.get("model")),
@@ -101,27 +94,17 @@ def _add_input(assembler: Assembler, message: Json, answered: set[str], number: 
         assembler.add_user(parse_content(message.get("content")))
 
 
-def _read_call(call: Json) -> Action:
-    return Action(
-        id=text_in(call.get("call_id")), name=text_in(call.get("name")), arguments=dump_arguments(call.get("arguments"))
-    )
-
-
 def _add_result(assembler: Assembler, result: Json, answered: set[str], number: int) -> None:
     """Add a result as the model was shown it, once: interactions and steps both keep it."""
     call = text_in(result.get("call_id"))
-    success = result.get("success")
     if call in answered:
         return
     answered.add(call)
-    error = not success if isinstance(success, bool) else None
-    assembler.add_result(call, _join_result(result) or (Text(""),), error=error, line=number)
-
-
-def _join_result(result: Json) -> Content:
-    said = text_in(result.get("result"))
+    success = result.get("success")
+    failed = not success if isinstance(success, bool) else None
     error = text_in(result.get("error"))
-    return make_content(join_lines((said, f"Tool call failed with error:\n{error}" if error else "")))
+    said = join_lines((text_in(result.get("result")), f"Tool call failed with error:\n{error}" if error else ""))
+    assembler.add_result(call, make_content(said) or (Text(""),), error=failed, line=number)
 
 
 # -- the port ---------------------------------------------------------------------------------------------------------
@@ -132,11 +115,8 @@ def _read_steps(document: Document, value: Json) -> list[Assembler]:
     chains: list[list[Json]] = []
     for step in mappings_in(value.get("steps")):
         messages = mappings_in(step.get("messages"))
-        if chains:
-            before = mappings_in(chains[-1][-1].get("messages"))
-        else:
-            before = []
-        if chains and before and messages[: len(before)] == before:
+        before = mappings_in(chains[-1][-1].get("messages")) if chains else []
+        if before and messages[: len(before)] == before:
             chains[-1].append(step)
         else:
             chains.append([step])
@@ -153,16 +133,9 @@ def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
     results = [_make_tool_message(result) for result in mappings_in(last.get("tool_results"))]
     for number, message in enumerate([*mappings_in(last.get("messages")), response, *results], start=1):
         if message.get("role") == "assistant":
-            message = {**message, "created": _read_step_time(next(times, {}))}
+            message = {**message, "created": parse_timestamp(next(times, {}).get("timestamp"))}
         messages.feed_message(message, number)
     return assembler
-
-
-def _read_step_time(step: Json) -> float | None:
-    milliseconds = number_in(step.get("timestamp"))
-    if milliseconds is None:
-        return None
-    return milliseconds / 1000
 
 
 def _make_tool_message(result: Json) -> dict[str, Any]:
