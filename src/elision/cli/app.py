@@ -51,12 +51,7 @@ def run_app() -> int:
         raise KeyboardInterrupt from None
     except _UsageError as error:
         # Without arguments the "error" is the help itself.
-        if not hasattr(error, "format_message"):
-            text = str(error)
-        else:
-            text = error.format_message()
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
         typer.echo(text if type(error).__name__ == "NoArgsIsHelpError" else f"elision: {text}", err=True)
         return 2
-    if isinstance(code, int):
-        return code
-    return 0
+    return code if isinstance(code, int) else 0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from elision.cli.console import open_console
-from elision.cli.options import Paths, Tokens
-from elision.cli.outputs import check_outputs, encode_report, write_report
+from elision.cli.options import JsonFile, Paths, Tokens
+from elision.cli.outputs import check_outputs, encode_json, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.formats.registry import read_runs
-from elision.lab.calibrate import Calibration, CalibrationStudy
-from elision.lab.calibrate import calibrate_run as calibrated
+from elision.lab.calibrate import Calibration, CalibrationStudy, calibrate_run
 from elision.lab.calibrate_table import print_study
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem
@@ -23,12 +20,7 @@ from elision.trajectory.trajectory import Problem
 
 def calibrate(
     paths: Paths,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", help="Write everything as JSON (elision.calibrate/1); - for standard output.", show_default=False
-        ),
-    ] = None,
+    json_file: JsonFile = None,
     detail: Annotated[bool, typer.Option("--detail", help="Print the token bill of every run.")] = False,
     tokens: Tokens = "o200k",
 ) -> None:
@@ -36,13 +28,11 @@ def calibrate(
 
     For recordings that hold the provider's own usage. Prices are those of the recorded model on the day of the run.
     """
-    check_outputs({"json": json_file}, paths)
+    files = {"json": json_file}
+    check_outputs(files, paths)
     study = calibrate_runs(paths, tokens)
-    failure = None
-    if json_file is not None:
-        text = json.dumps(study.to_json(), indent=1, ensure_ascii=False) + "\n"
-        failure = write_report(json_file, encode_report(text))
-    print_study(study, open_console(stderr=str(json_file) == "-"), detail=detail)
+    failure = write_reports(files, lambda _: encode_json(study.to_json()))
+    print_study(study, open_output(files), detail=detail)
     if failure is not None:
         raise failure
     exit_on_reader_bug(study.problems)
@@ -58,7 +48,7 @@ def calibrate_runs(paths: Sequence[Path], tokens: str = "o200k") -> CalibrationS
         for found in read_runs(path):
             if isinstance(found, Problem):
                 problems.append(found)
-            elif (run := calibrated(found, sizer)) is not None:
+            elif (run := calibrate_run(found, sizer)) is not None:
                 runs.append(run)
             else:
                 silent.append((found.file, found.id))

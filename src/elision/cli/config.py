@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Annotated, Final
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +16,7 @@ from elision.cli.console import open_console
 from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
-from elision.lab.report.fitting import print_text
+from elision.lab.report.fitting import open_table, print_text
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
@@ -72,7 +71,7 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
 
 def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
     """Return the table of `entries`: each setting, its value and its place; wide: its meaning too."""
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    shown = open_table()
     shown.add_column("setting", no_wrap=True)
     # A long address is folded, so that the place of each setting stays on its line.
     shown.add_column("value", overflow="fold", min_width=16)
@@ -88,10 +87,7 @@ def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
 
 def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
     """Name, value, place; what somebody set stands out, what the strategy has not is a dash."""
-    if entry.place in (NOWHERE, ""):
-        style = "dim"
-    else:
-        style = "bold"
+    style = "dim" if entry.place in (NOWHERE, "") else "bold"
     return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 

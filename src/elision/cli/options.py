@@ -33,10 +33,20 @@ Dialect = Annotated[
     typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses, anthropic or gemini."),
 ]
 
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)]
+
+SessionName = Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)]
 StoreUrl = Annotated[
     str | None,
     typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision config` says."),
 ]
+
+
+def choose_own_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
+    """The price list that one of the options asks for; None if none does. Raises PriceError."""
+    return choose_prices(model, price, price_set) if model or price or price_set else None
 
 
 def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices:
@@ -51,3 +61,10 @@ def choose_prices(model: str | None, price: str | None, price_set: str | None) -
     if price:
         return parse_prices(price)
     return find_price_set(price_set or "anthropic")
+
+
+def parse_call_number(call: str, last: int) -> int:
+    """Return the number of a call; `last` for "last", and 0 for what is no number."""
+    if call == "last":
+        return last
+    return int(call) if call.isdecimal() else 0

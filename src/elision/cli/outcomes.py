@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from datetime import date
+from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
+from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, choose_own_prices
+from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.config.setting_readers import conceal_password
 from elision.errors import FormatError
 from elision.formats.source import derive_run_name
@@ -29,8 +27,6 @@ from elision.lab.outcomes_runs import (
     load_tasks,
 )
 from elision.lab.outcomes_table import print_study
-from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
 from elision.stores.store_urls import open_existing
 from elision.trajectory.prices import Prices
 
@@ -67,11 +63,8 @@ def outcomes(
         typer.Option(help="The strategy that the others are compared with; otherwise raw, or the first."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap behind the intervals.", min=0)] = 0,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", help="Write everything as JSON (elision.outcomes/1); - for standard output."),
-    ] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
     png_file: Annotated[Path | None, typer.Option("--png", help="Write cost against solve rate as a picture.")] = None,
     model: Model = None,
     price: Price = None,
@@ -82,20 +75,19 @@ def outcomes(
     NAME is the strategy; without it a store's sessions have the one that they began with, and recordings are called
     like their folder or file. A cost is what the recording states, or the reported usage at the model's list price.
     """
-    if html_file or png_file:
-        load_vega()  # Before the work: a missing extra must not cost its results.
     files = {"json": json_file, "html": html_file, "png": png_file}
-    check_outputs(files, _list_files([*runs, *(reports or [])]))
-    prices = choose_prices(model, price, price_set) if model or price or price_set else None
+    check_outputs(
+        files, (Path(place) for _, place in map(_split_name, [*runs, *(reports or [])]) if not _is_store(place))
+    )
+    prices = choose_own_prices(model, price, price_set)
     with open_console(stderr=True).status("reading"):
         found = merge_outcomes(read_outcomes(Path(path), name) for name, path in map(_split_name, reports or []))
         asked = [task for path in tasks or [] for task in load_tasks(path)]
         namer = InstanceNamer(found.instances, asked)
         loaded, problems = _load_runs(runs, namer, by, prices)
     study = join_outcomes(loaded, found, baseline=baseline or "", seed=seed, problems=problems)
-    wanted = {kind: path for kind, path in files.items() if path is not None}
-    failure = write_reports(wanted, partial(_render_report, study), open_console(stderr=True))
-    print_study(study, open_console(stderr="-" in map(str, files.values())))
+    failure = write_reports(files, partial(_render_report, study))
+    print_study(study, open_output(files))
     if failure is not None:
         raise failure
 
@@ -108,17 +100,12 @@ def _load_runs(
     problems: list[str] = []
     for name, place in map(_split_name, given):
         if _is_store(place):
-            store = open_existing(place)
-            try:
+            with closing(open_existing(place)) as store:
                 runs, trouble = load_stored_runs(store, conceal_password(place), name, namer, prices)
-            finally:
-                store.close()
+        elif (table := load_table_runs(Path(place), name, by)) is not None:
+            runs, trouble = table, []
         else:
-            table = load_table_runs(Path(place), name, by)
-            if table is not None:
-                runs, trouble = table, []
-            else:
-                runs, trouble = load_recorded_runs(Path(place), name or derive_run_name(place), namer, prices)
+            runs, trouble = load_recorded_runs(Path(place), name or derive_run_name(place), namer, prices)
         loaded += runs
         problems += trouble
     return loaded, problems
@@ -139,18 +126,9 @@ def _is_store(text: str) -> bool:
     return text.startswith(_STORES)
 
 
-def _list_files(arguments: Iterable[str]) -> list[Path]:
-    return [Path(place) for _, place in map(_split_name, arguments) if not _is_store(place)]
-
-
 def _render_report(study: OutcomeStudy, kind: str) -> bytes:
     if kind == "png":
         return outcomes_page.draw_picture(study)
     if kind == "html":
-        made_by = Provenance(
-            version=version("elision"),
-            date=date.today().isoformat(),
-            command=describe_command(),
-        )
-        return encode_report(outcomes_page.build_page(study, made_by))
-    return encode_report(json.dumps(study.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        return encode_report(outcomes_page.build_page(study, make_provenance()))
+    return encode_json(study.to_json())

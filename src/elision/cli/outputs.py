@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import shlex
@@ -11,13 +12,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from rich.console import Console
 
+from elision.cli.console import open_console
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.vega import load_vega
 from elision.trajectory.redact import DEFAULT
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
@@ -37,11 +43,20 @@ def describe_command() -> str:
     return DEFAULT.redact_text(command)
 
 
+def make_provenance(recorded: str = "") -> Provenance:
+    """Return what a report made now says of its making. recorded: models and bills of the runs."""
+    return Provenance(
+        version=version("elision"), date=date.today().isoformat(), command=describe_command(), recorded=recorded
+    )
+
+
 def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
     """Raise OutputError for a file that cannot or must not be written. files: kind -> path; "-" is standard output.
 
-    Nothing is created or changed.
+    Nothing is created or changed. Raises MissingExtra for a picture or page without vl-convert.
     """
+    if files.get("html") or files.get("png"):
+        load_vega()
     sources = {path.resolve() for path in inputs}
     taken: set[Path] = set()
     for kind, path in files.items():
@@ -68,7 +83,8 @@ def replace_file(path: Path, chunks: Iterable[bytes], *, private: bool = False) 
     target = path.resolve()
     temporary = target.with_name(f".elision-{secrets.token_hex(8)}")
     with _name_file_in_errors(path):
-        file = _create_temporary(temporary, 0o600 if private else _file_mode(target))
+        kept = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        file = _create_temporary(temporary, 0o600 if private else kept)
     try:
         for chunk in chunks:
             with _name_file_in_errors(path):
@@ -92,29 +108,35 @@ def encode_report(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def write_report(path: Path, content: bytes) -> OutputError | None:
-    """Write a report, to standard output if `path` is "-". Return a refusal, to be raised when the work is shown."""
-    if str(path) == "-":
-        sys.stdout.buffer.write(content)
-        return None
-    try:
-        replace_file(path, [content])
-    except OutputError as error:
-        return error
-    return None
+def encode_json(value: Any) -> bytes:
+    """Return a report as JSON."""
+    return encode_report(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_reports(files: Mapping[str, Path], render: Callable[[str], bytes], log: Console) -> OutputError | None:
-    """Write each of `files` (kind -> path), and name it on `log`; `render` makes the content of a kind.
+def open_output(files: Mapping[str, Path | None]) -> Console:
+    """Return the console for what people read: standard error where one of `files` goes to standard output."""
+    return open_console(stderr="-" in map(str, files.values()))
 
-    Returns the first refusal, which costs neither the other files nor what is printed afterwards.
+
+def write_reports(files: Mapping[str, Path | None], render: Callable[[str], bytes]) -> OutputError | None:
+    """Write each of `files` (kind -> path, None for none), and name it on standard error.
+
+    render: makes the content of a kind. Returns the first refusal, to be raised when the work is shown: it costs
+    neither the other files nor what is printed afterwards.
     """
     failure = None
     for kind, path in files.items():
-        refusal = write_report(path, render(kind))
-        if refusal is None and str(path) != "-":
-            log.print(f"wrote {path}", markup=False, highlight=False)
-        failure = failure or refusal
+        if path is None:
+            continue
+        content = render(kind)
+        if str(path) == "-":
+            sys.stdout.buffer.write(content)
+            continue
+        try:
+            replace_file(path, [content])
+            open_console(stderr=True).print(f"wrote {path}", markup=False, highlight=False)
+        except OutputError as error:
+            failure = failure or error
     return failure
 
 
@@ -124,19 +146,16 @@ def _check_writable(kind: str, path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise OutputError(f"--{kind} {path}: there is no folder {path.parent}")
     with _name_file_in_errors(path, f"--{kind} "):
-        if path.is_file() and not _is_ours(kind, path):
-            raise OutputError(f"--{kind} {path}: is there already and is none of our reports; name another file")
+        if path.is_file():
+            with path.open("rb") as file:
+                start = file.read(200)
+            if start.strip() and not any(mark in start for mark in OWN_BEGINNINGS[kind]):
+                raise OutputError(f"--{kind} {path}: is there already and is none of our reports; name another file")
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if not _is_special(path):
             # The new file comes into this folder before it takes the old one's place.
             tempfile.TemporaryFile(dir=path.resolve().parent).close()
-
-
-def _is_ours(kind: str, path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(200)
-    return not start.strip() or any(mark in start for mark in OWN_BEGINNINGS[kind])
 
 
 def _is_special(path: Path) -> bool:
@@ -150,12 +169,6 @@ def _create_temporary(path: Path, mode: int | None) -> BinaryIO:
     if mode is not None:
         os.fchmod(descriptor, mode)
     return os.fdopen(descriptor, "wb")
-
-
-def _file_mode(path: Path) -> int | None:
-    if path.exists():
-        return stat.S_IMODE(path.stat().st_mode)
-    return None
 
 
 @contextmanager

@@ -90,10 +90,7 @@ def _build_runs_table(runs: list[Trajectory]) -> Table:
 def _print_request(console: Console, received: ReceivedRequest) -> None:
     """One request in one line."""
     line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
-    if received.run:
-        what = f"run:{received.run} turn {received.turn}"
-    else:
-        what = "nothing"
+    what = f"run:{received.run} turn {received.turn}" if received.run else "nothing"
     line.append(escape_controls(f"{received.api} -> {what}"))
     if received.usage is not None:
         line.append(f"  {received.usage.prompt:,} tokens, {received.usage.cache_read:,} from cache", style="dim")

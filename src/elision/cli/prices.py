@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Annotated, Final
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from elision.cli.console import open_console
+from elision.lab.report.fitting import open_table
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
@@ -40,11 +40,7 @@ def prices(
 ) -> None:
     """List what models cost; with MODEL, all that is known of one."""
     console = open_console()
-    if model is None:
-        parts = _render_all(console.width)
-    else:
-        parts = _render_model(model)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(_render_all(console.width) if model is None else _render_model(model)):
         if number:
             console.print()
         console.print(part)
@@ -68,10 +64,7 @@ def _render_all(width: int) -> Iterator[RenderableType]:
 
 
 def _new_prices_table(first: str, *, wide: bool) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.padding = (0, 1, 0, 0)
-    table.show_edge = False
-    table.pad_edge = False
+    table = open_table()
     table.add_column(first, no_wrap=True)
     for head in ("input", "read", "write", "output", "above", "min", "lives"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -89,7 +82,7 @@ def _build_models_table(*, wide: bool) -> Table:
         table.add_section()
         table.add_row(Text(provider, style="bold"))
         for entry in group:
-            also = [_other_names_cell(entry)] if wide else []
+            also = [Text(", ".join(entry.names[1:]), style="dim")] if wide else []
             table.add_row(_model_cell(entry), *_price_cells(entry.prices, wide=wide), entry.trust, *also)
     return table
 
@@ -101,10 +94,6 @@ def _model_cell(row: PriceEntry) -> Text:
     return name
 
 
-def _other_names_cell(row: PriceEntry) -> Text:
-    return Text(", ".join(row.names[1:]), style="dim")
-
-
 def _build_sets_table(*, wide: bool) -> Table:
     table = _new_prices_table("set", wide=wide)
     for name, entry in load_price_table().sets.items():
@@ -113,27 +102,14 @@ def _build_sets_table(*, wide: bool) -> Table:
 
 
 def _price_cells(entry: Prices, *, wide: bool) -> list[str]:
-    rates = entry.tiers[0][1]
     cache = entry.cache
-    cells = [*_rate_cells(rates), _format_price_step(entry), *_cache_cells(cache)]
-    if wide:
-        return [*cells, _format_tokens(entry.window)]
-    return cells
+    limits = ["–", "–"] if cache.kind == "none" else [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
+    cells = [*_rate_cells(entry.tiers[0][1]), _format_price_step(entry), *limits]
+    return [*cells, _format_tokens(entry.window)] if wide else cells
 
 
 def _rate_cells(rates: Rates) -> list[str]:
-    return [
-        _format_usd(rates.input),
-        _format_usd(rates.cache_read),
-        _format_usd(rates.cache_write),
-        _format_usd(rates.output),
-    ]
-
-
-def _cache_cells(cache: CacheRules) -> list[str]:
-    if cache.kind == "none":
-        return ["–", "–"]
-    return [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
+    return [_format_usd(usd) for usd in (rates.input, rates.cache_read, rates.cache_write, rates.output)]
 
 
 def _format_price_step(entry: Prices) -> str:
@@ -173,10 +149,7 @@ def _format_lifetime(seconds: float) -> str:
 def _render_model(name: str) -> Iterator[RenderableType]:
     """All that is known of a model or set today. Raises PriceError, which lists close names."""
     today = date.today()
-    if name in load_price_table().sets:
-        entry = load_price_table().sets[name]
-    else:
-        entry = find_prices(name, on=today)
+    entry = load_price_table().sets.get(name) or find_prices(name, on=today)
     row = _find_row(entry, today)
     yield Text(entry.name, style="bold")
     yield _build_tiers_table(entry)
@@ -185,20 +158,13 @@ def _render_model(name: str) -> Iterator[RenderableType]:
 
 def _find_row(entry: Prices, on: date) -> PriceEntry | None:
     """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
-    if entry.name in load_price_table().sets:
-        row = None
-    else:
-        row = load_price_table().find_entry(entry.name, on)
-    if row is not None and entry.source.startswith(row.prices.source):
-        return row
-    return None
+    table = load_price_table()
+    row = None if entry.name in table.sets else table.find_entry(entry.name, on)
+    return row if row is not None and entry.source.startswith(row.prices.source) else None
 
 
 def _build_tiers_table(entry: Prices) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.padding = (0, 1, 0, 0)
-    table.show_edge = False
-    table.pad_edge = False
+    table = open_table()
     table.add_column("prompt tokens", no_wrap=True)
     for head in ("input", "cache read", "cache write", "output"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -210,12 +176,8 @@ def _build_tiers_table(entry: Prices) -> Table:
 
 def _format_range(start: int, end: int | None) -> str:
     if end is None:
-        if start:
-            return f"above {start:,}"
-        return "any"
-    if start:
-        return f"{start + 1:,} to {end:,}"
-    return f"up to {end:,}"
+        return f"above {start:,}" if start else "any"
+    return f"{start + 1:,} to {end:,}" if start else f"up to {end:,}"
 
 
 def _build_facts_table(entry: Prices, row: PriceEntry | None) -> Table:
@@ -246,10 +208,7 @@ def _list_facts(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, st
 def _describe_cache_rules(cache: CacheRules) -> str:
     if cache.kind == "none":
         return _KINDS["none"]
-    if cache.step > 1:
-        step = f", in steps of {cache.step:,}"
-    else:
-        step = ""
+    step = f", in steps of {cache.step:,}" if cache.step > 1 else ""
     lifetime = _format_lifetime(cache.ttl)
     return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {lifetime} after its last use"
 

@@ -21,9 +21,6 @@ def exit_on_reader_bug(problems: Iterable[Problem]) -> None:
     """
     bugs = [problem for problem in problems if problem.kind == "bug"]
     if bugs:
-        if len(bugs) > 1:
-            others = f" (and {len(bugs) - 1} more)"
-        else:
-            others = ""
+        others = f" (and {len(bugs) - 1} more)" if len(bugs) > 1 else ""
         print(f"elision: {neutralize_text(str(bugs[0]))}{others}", file=sys.stderr)
         raise typer.Exit(READER_BUG)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
 from elision.cli.console import open_console
-from elision.cli.options import StoreUrl
+from elision.cli.options import SessionName, StoreUrl
 from elision.cli.session_names import choose_session, format_session_name, list_ancestors
 from elision.cli.view_text import make_visible
 from elision.config import load_settings
@@ -28,7 +29,7 @@ _ALL: Final = sys.maxsize
 
 
 def recall(
-    session: Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)],
+    session: SessionName,
     name: Annotated[
         str, typer.Argument(metavar="HANDLE", help="As a placeholder names it: t12.1.", show_default=False)
     ] = "",
@@ -52,26 +53,20 @@ def recall(
     """
     part = TextPart(lines=lines, pattern=pattern, head=head)
     _check_options(name, part, search, raw=raw)
-    opened = open_existing(store or load_settings().store)
-    try:
+    with closing(open_existing(store or load_settings().store)) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         if search:
             _print_hits(opened.search(info.key, search, HITS), info, search)
             return
         text, others = _find_observation(opened, sessions, info, name)
-    finally:
-        opened.close()
     _print_text(text, others, part, raw=raw)
 
 
 def _check_options(name: str, part: TextPart, search: str, *, raw: bool) -> None:
     """Raises SettingError for options that contradict each other."""
-    given = [
-        option
-        for option, value in (("--lines", part.lines), ("--pattern", part.pattern), ("--head", part.head))
-        if value
-    ]
+    parts = {"--lines": part.lines, "--pattern": part.pattern, "--head": part.head}
+    given = [option for option, value in parts.items() if value]
     if search and (name or given or raw):
         raise SettingError("--search looks through the whole session: leave out the handle and what goes with it")
     if not search and not name:
@@ -100,10 +95,7 @@ def _find_observation(
     for each in family:
         for turn in store.turns(each.key, key[0], key[0]):
             if (text := find_text(turn, key)) is not None:
-                if key[1]:
-                    seen = turn.observations[key[1] - 1 : key[1]]
-                else:
-                    seen = turn.observations
+                seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
                 return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
     raise UnknownHandle(_explain_missing_handle(store, info, key))
 
@@ -111,17 +103,15 @@ def _find_observation(
 def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
     where = f"session {format_session_name(info.key)!r} keeps nothing under {format_handle(key)}"
-    if not 1 <= key[0] <= info.turns:
-        if info.turns:
-            return f"{where}: its turns are 1 to {info.turns}"
+    if not info.turns:
         return f"{where}: it has no turns yet"
+    if not 1 <= key[0] <= info.turns:
+        return f"{where}: its turns are 1 to {info.turns}"
     (turn,) = store.turns(info.key, key[0], key[0])
-    count = len(turn.observations)
-    if count > 1:
-        there = f"{make_handle((key[0], 1))} to {make_handle((key[0], count))}"
-    else:
-        there = make_handle((key[0], 1))
-    return f"{where}: turn {key[0]} has {f'only {there}' if count else 'no results'}"
+    handles = [make_handle((key[0], place)) for place in range(1, len(turn.observations) + 1)]
+    if not handles:
+        return f"{where}: turn {key[0]} has no results"
+    return f"{where}: turn {key[0]} has only {' to '.join(dict.fromkeys((handles[0], handles[-1])))}"
 
 
 def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
@@ -147,12 +137,11 @@ def _print_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
         wanted = format_session_name(words)
         raise UnknownHandle(f"session {session!r}: {wanted!r} stands nowhere in it; all words must occur")
     console = open_console()
-    names = [hit.handle for hit in hits]
     tools = [format_session_name(hit.tool) if hit.tool else "said" for hit in hits]
-    for hit, name, tool in zip(hits, names, tools, strict=True):
-        line = Text.assemble(
-            (f"{name:<{max(map(len, names))}}", "bold"), "  ", (f"{tool:<{max(map(len, tools))}}", "cyan")
-        )
+    name_width = max(len(hit.handle) for hit in hits)
+    tool_width = max(map(len, tools))
+    for hit, tool in zip(hits, tools, strict=True):
+        line = Text.assemble((f"{hit.handle:<{name_width}}", "bold"), "  ", (f"{tool:<{tool_width}}", "cyan"))
         line.append(f"  {format_session_name(hit.excerpt)}")
         # Whole where another program reads it.
         cut = console.is_terminal

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import defaultdict
-from datetime import date
+from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +15,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
+from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Model, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
-from elision.errors import FormatError, SpecError
+from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
 from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 from elision.providers.provider_table import find_provider
@@ -49,10 +46,8 @@ def replay(
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")
-    ] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
     png_file: Annotated[Path | None, typer.Option("--png", help="Write the first picture.")] = None,
     recorded_window: Annotated[
         list[str] | None,
@@ -73,7 +68,7 @@ def replay(
             "masking=1.0,summarization=1.15. Without it, the range that was measured.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
+    jobs: Jobs = 0,
     summarizer: Annotated[
         str | None,
         typer.Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
@@ -107,8 +102,6 @@ def replay(
         elongation=elongation or "",
         summarizer=writer,
     )
-    if html_file or png_file:
-        load_vega()  # Before the work: a missing extra must not cost its results.
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
     windows = dict(map(_parse_window, recorded_window or []))
@@ -120,23 +113,7 @@ def replay(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    asked = {kind: path for kind, path in files.items() if path is not None}
-    made_by = Provenance(
-        version=version("elision"),
-        date=date.today().isoformat(),
-        command=describe_command(),
-        recorded=_list_recorded_models(loaded),
-    )
-    # The files first: a reader that closes our output must not cost them.
-    failure = write_reports(asked, partial(_render_report, result, made_by), errors) if result.rows else None
-    output = errors if "-" in map(str, asked.values()) else open_console()
-    terminal.print_study(result, output)
-    if result.rows:
-        priced = f"Recorded as {made_by.recorded}; priced here as {settings.prices.name}."
-        errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
-        terminal.print_next_steps(output, html_file if failure is None and str(html_file) != "-" else None)
-    elif asked:
-        errors.print("Nothing is written, since no run is finished.")
+    failure = _report_study(result, files, _list_recorded_models(loaded), errors)
     if failure is not None:
         raise failure
     if not result.finished:
@@ -144,6 +121,25 @@ def replay(
     exit_on_reader_bug(result.problems)
     if not result.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
+
+
+def _report_study(
+    result: Study, files: Mapping[str, Path | None], recorded: str, errors: Console
+) -> OutputError | None:
+    """Write the files and print the table; the refusal of a file, if any. recorded: models and bills of the runs."""
+    # The files first: a reader that closes our output must not cost them.
+    made_by = make_provenance(recorded)
+    failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
+    output = open_output(files)
+    terminal.print_study(result, output)
+    if result.rows:
+        priced = f"Recorded as {recorded}; priced here as {result.prices.name}."
+        errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
+        page = files["html"]
+        terminal.print_next_steps(output, page if failure is None and str(page) != "-" else None)
+    elif any(files.values()):
+        errors.print("Nothing is written, since no run is finished.")
+    return failure
 
 
 def _choose_summarizer(
@@ -181,17 +177,13 @@ def _list_recorded_models(loaded: Loaded) -> str:
     for run in loaded.runs:
         stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
         bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
-    models = [
-        f"{model} ({figures.format_plural(len(usd), 'run')}{_format_bill(usd)})"
-        for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
-    ]
+    models = []
+    for model, usd in sorted(bills.items(), key=lambda item: -len(item[1])):
+        known = [value for value in usd if value]
+        billed = f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
+        models.append(f"{model} ({figures.format_plural(len(usd), 'run')}{billed})")
     more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
     return f"{', '.join(models[:SHOWN])}{more}"
-
-
-def _format_bill(usd: list[float | None]) -> str:
-    known = [value for value in usd if value]
-    return f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
 
 
 def _parse_window(text: str) -> tuple[str, int]:
@@ -240,7 +232,5 @@ def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
     if kind == "png":
         return png.draw_picture(result)
     if kind == "html":
-        text = html.build_page(result, made_by)
-    else:
-        text = json.dumps(result.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    return encode_report(text)
+        return encode_report(html.build_page(result, made_by))
+    return encode_json(result.json())

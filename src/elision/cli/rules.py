@@ -13,6 +13,7 @@ from rich.text import Text
 from elision.cli.console import open_console
 from elision.cli.options import Paths, Tokens
 from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.lab.report.figures import format_plural
 from elision.lab.study import load_runs
 from elision.strategies.rules import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -49,8 +50,8 @@ def rules(
     every = sum(len(turn.observations) for run in runs for turn in run.turns)
     console = open_console()
     console.print(table)
-    plural = "" if len(runs) == 1 else "s"
-    console.print(f"{every:,} observations in {len(runs)} run{plural}; keep wins over all, then the first after.")
+    where = format_plural(len(runs), "run")
+    console.print(f"{every:,} observations in {where}; keep wins over all, then the first after.")
     exit_on_reader_bug(loaded.problems)
 
 

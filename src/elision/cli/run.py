@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import typer
 
 from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, RunResult, Shell, run_agent
 from elision.agent.prompts import SYSTEM_PROMPT
-from elision.agent.resume import StoredConversation, load_conversation
+from elision.agent.resume import load_conversation
 from elision.cli.console import open_console
 from elision.cli.run_screen import RunScreen
 from elision.cli.view_text import escape_controls
@@ -74,11 +75,8 @@ def run(
     again |= {"api": "" if api == "auto" else api, "dir": "" if folder == Path() else str(folder)}
     llm = _open_model(found.model, api, base_url)
     environment = Shell(folder, seconds=seconds)
-    opened = open_store(found.store)
-    try:
+    with closing(open_store(found.store)) as opened:
         ended = _run_task(llm, environment, task, found, opened, max_turns, again)
-    finally:
-        opened.close()
     if ended is None:
         raise typer.Exit(130)
     if ended.result:
@@ -98,7 +96,9 @@ def _run_task(
 ) -> RunResult | None:
     """The run, shown as it goes on; None if the user stopped it. again: options that a next run needs as well."""
     session = found.session or f"run-{uuid.uuid4().hex[:8]}"
-    before = _load_conversation(store, session, llm, task)
+    before = load_conversation(store, session, llm.shape)
+    if before is None and not task:
+        raise SettingError(f"no session {escape_controls(session)!r} to go on with; say what is to be done")
     screen = RunScreen(open_console(stderr=True))
     report = RunReport(model=llm.name)
     screen.print_start(llm, environment.folder, session, before is not None)
@@ -121,31 +121,19 @@ def _run_task(
     return ended
 
 
-def _load_conversation(store: Store, session: str, llm: Model, task: str) -> StoredConversation | None:
-    before = load_conversation(store, session, llm.shape)
-    if before is None and not task:
-        raise SettingError(f"no session {escape_controls(session)!r} to go on with; say what is to be done")
-    return before
-
-
 def _open_model(name: str, api: str, base_url: str | None) -> Model:
     """The model behind its server. Raises SettingError."""
+    kind = api
     if api == "auto":
         kind = "anthropic" if name.rsplit("/", 1)[-1].startswith("claude") else "openai"
-    else:
-        kind = api
     if kind not in _MODELS:
         raise SettingError(f"--api {api}: give auto, {' or '.join(_MODELS)}")
     host = PROVIDERS[kind].host
     url = base_url or host.url
     key = os.environ.get(host.key_variable, "")
-    if not key and not _is_loopback_url(url):
+    # Servers on this machine seldom want a key.
+    if not key and urlsplit(url).hostname not in ("localhost", "127.0.0.1", "::1"):
         raise SettingError(
             f"{host.key_variable} is not set, and {url} wants a key; no other place is looked at for one"
         )
     return _MODELS[kind](name, key=key, base_url=url)
-
-
-def _is_loopback_url(url: str) -> bool:
-    """Whether a server is on this machine; such servers seldom want a key."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

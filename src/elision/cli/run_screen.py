@@ -15,6 +15,7 @@ from elision.agent import Model, RunReport, RunResult, Step
 from elision.agent.run_report import Phase
 from elision.cli.savings import describe_caching, describe_hiding
 from elision.cli.view_text import escape_controls
+from elision.lab.ratios import divide_or_zero
 from elision.lab.report import figures
 from elision.telemetry.diagnostics import Diagnostics
 
@@ -57,10 +58,7 @@ class RunScreen:
         self, run: RunResult | None, report: RunReport, session: str, again: Mapping[str, str | None]
     ) -> None:
         """What the run was. run: None if it was interrupted. again: options by which it was called."""
-        if run is None:
-            why = "interrupted"
-        else:
-            why = f"{run.ending}: {escape_controls(run.why)}"
+        why = "interrupted" if run is None else f"{run.ending}: {escape_controls(run.why)}"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold")
         table.add_column()
@@ -77,14 +75,8 @@ class RunScreen:
 
 
 def _describe_step(step: Step) -> str:
-    if step.calls:
-        said = step.calls[0]
-    else:
-        said = " ".join(step.text.split())
-    if len(step.calls) > 1:
-        more = f"  (+{len(step.calls) - 1})"
-    else:
-        more = ""
+    said = step.calls[0] if step.calls else " ".join(step.text.split())
+    more = f"  (+{len(step.calls) - 1})" if len(step.calls) > 1 else ""
     return escape_controls(said).replace("\n", " ")[:400] + more
 
 
@@ -92,10 +84,9 @@ def _list_hidden(told: Diagnostics) -> Iterator[str]:
     """What this pass hid, in a line each."""
     if told.masked:
         saved = sum(each.tokens - each.left for each in told.masked)
-        first = told.masked[0].handle
-        last = told.masked[-1].handle
-        which = first if first == last else f"{first} … {last}"
-        yield f"hidden: {_format_count(len(told.masked), 'result')} ({which}), {figures.format_tokens(saved)} tokens"
+        which = _format_range(told.masked[0].handle, " … ", told.masked[-1].handle)
+        results = figures.format_plural(len(told.masked), "result")
+        yield f"hidden: {results} ({which}), {figures.format_tokens(saved)} tokens"
     if (made := told.summarized) is not None:
         size = f"{figures.format_tokens(made.tokens)} tokens become {figures.format_tokens(made.left)}"
         yield f"summarized: turns {made.first} to {made.last}, {size} ({made.route}, {figures.format_usd(made.usd)})"
@@ -112,7 +103,9 @@ def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
     counted = report.phases
     named = ", ".join(f"{name} {counted[name]}" for name in _COLOURS if counted[name])
     yield "turns", f"{len(steps)} in {sum(step.seconds for step in steps):,.0f} s: {named}"
-    yield "phases", _describe_phases(report)
+    spans = [f"{each.phase} {_format_range(str(each.first), '-', str(each.last))}" for each in report.phase_spans]
+    left = len(spans) - _MAX_PHASES
+    yield "phases", ", ".join(spans[:_MAX_PHASES]) + (f" and {left} more" if left > 0 else "")
     yield "context", _describe_context(report, newest)
     yield "hidden", _describe_hidden(report)
     yield "sent", _describe_sent(report)
@@ -121,7 +114,7 @@ def _list_result_rows(report: RunReport) -> Iterator[tuple[str, str]]:
 
 def _describe_context(report: RunReport, newest: Diagnostics) -> str:
     largest = figures.format_tokens(report.peak_tokens)
-    described = f"at most {largest} tokens, {_format_count(newest.epoch - 1, 'cache rewrite')}"
+    described = f"at most {largest} tokens, {figures.format_plural(newest.epoch - 1, 'cache rewrite')}"
     session = report.context_report
     if session is None or session.phase == "raw":
         return described
@@ -130,44 +123,27 @@ def _describe_context(report: RunReport, newest: Diagnostics) -> str:
     return f"{described}; turns of the session: {phases}"
 
 
-def _describe_phases(report: RunReport) -> str:
-    shown = [f"{each.phase} {_format_turns(each.first, each.last)}" for each in report.phase_spans]
-    left = len(shown) - _MAX_PHASES
-    return ", ".join(shown[:_MAX_PHASES]) + (f" and {left} more" if left > 0 else "")
-
-
-def _format_turns(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first}-{last}"
+def _format_range(first: str, joint: str, last: str) -> str:
+    return first if first == last else f"{first}{joint}{last}"
 
 
 def _describe_hidden(report: RunReport) -> str:
     if not report.masked_results and not report.summary_calls:
         return "nothing"
     every = report.turns_per_summary
-    often = _format_count(len(report.summary_calls), "summary", "summaries")
-    if every is None:
-        often += ""
-    else:
+    often = figures.format_plural(len(report.summary_calls), "summary", "summaries")
+    if every is not None:
         often += f" (one in {every:.0f} turns)"
-    masked = _format_count(report.masked_results, "result")
+    masked = figures.format_plural(report.masked_results, "result")
     return f"{masked}, {often}; {figures.format_tokens(report.tokens_saved)} tokens not sent"
 
 
 def _describe_sent(report: RunReport) -> str:
     usage = report.usage
-    if usage.prompt:
-        read = usage.cache_read / usage.prompt
-    else:
-        read = 0.0
+    read = divide_or_zero(usage.cache_read, usage.prompt)
     prompt = figures.format_tokens(usage.prompt)
     output = figures.format_tokens(usage.output)
     return f"{prompt} tokens, {figures.format_share(read)} of them read from cache; {output} answered"
-
-
-def _format_count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
@@ -176,8 +152,6 @@ def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
     told += f": {describe_hiding(costs)}"
     if caching := describe_caching(costs):
         told += f"; {caching}"
-    else:
-        told += ""
     if costs.summarizer:
         told += f", summaries {figures.format_usd(costs.summarizer)} of it"
     if costs.billed is None:
@@ -185,10 +159,7 @@ def _describe_cost(newest: Diagnostics, report: RunReport) -> str:
     # Of the session's earlier runs it is not known here who reported.
     calls = len(report.steps)
     reported = sum(step.usage is not None for step in report.steps)
-    if reported < calls:
-        note = f" (in this run {reported} of {_format_count(calls, 'call')})"
-    else:
-        note = ""
+    note = f" (in this run {reported} of {figures.format_plural(calls, 'call')})" if reported < calls else ""
     return f"{told}; as reported {figures.format_usd(costs.billed)}{note}"
 
 
@@ -197,10 +168,7 @@ def _list_next_commands(session: str, again: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in again.items() if value}
     if "@" in given.get("store", ""):
         given["store"] = "STORE"
-    if "store" in given:
-        where = {"store": given["store"]}
-    else:
-        where = {}
+    where = {"store": given["store"]} if "store" in given else {}
     on = _format_command("run", "--session", session, **given)
     export = _format_command("store", "export", session, **where)
     return f"To go on:      {on}\nFor hindsight: {export} --out run.jsonl, then elision replay run.jsonl"

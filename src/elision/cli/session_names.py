@@ -20,10 +20,7 @@ def choose_session(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
     Raises UnknownHandle, which names the nearest.
     """
     exact = [info for info in sessions if info.key == name]
-    if name:
-        begun = [info for info in sessions if info.key.startswith(name)]
-    else:
-        begun = []
+    begun = [info for info in sessions if name and info.key.startswith(name)]
     # A session and its own branches begin alike: the name of the session is meant.
     roots = [info for info in begun if not info.parent] or begun
     if exact or len(roots) == 1:
@@ -91,10 +88,7 @@ def format_session_name(name: str) -> str:
 
 
 def _list_names(sessions: Sequence[SessionInfo]) -> str:
-    if len(sessions) > _NAMED:
-        more = f" and {len(sessions) - _NAMED} more"
-    else:
-        more = ""
+    more = f" and {len(sessions) - _NAMED} more" if len(sessions) > _NAMED else ""
     return ", ".join(format_session_name(info.key) for info in sessions[:_NAMED]) + more
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,9 +15,10 @@ from elision.cli.amounts import format_duration, format_size
 from elision.cli.savings import choose_colour
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
-from elision.lab.report.fitting import GAP, choose_columns
+from elision.lab.report.fitting import GAP, choose_columns, open_table
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo
+from elision.telemetry.diagnostics import Costs
 
 #: Cells that a name is given at least, and at most where there are other columns to show.
 _NAME: Final = (16, 48)
@@ -67,7 +67,7 @@ def render_sessions(
 
 
 def _build_table(name: int, columns: Sequence[_SessionColumn]) -> Table:
-    result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
+    result = open_table()
     result.add_column("session", no_wrap=True, min_width=name)
     for column in columns:
         result.add_column(Text(column.title), justify="left" if column.left else "right", no_wrap=True)
@@ -89,9 +89,7 @@ def _find_name(row: ListedSession) -> str:
 
 
 def _describe_relation(row: ListedSession) -> str:
-    if row.front:
-        return f" ({row.info.relation or 'child'})"
-    return ""
+    return f" ({row.info.relation or 'child'})" if row.front else ""
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -108,31 +106,27 @@ def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
 
 
 def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[ListedSession], str]:
-    return lambda row: (
-        cell(row.account) if row.account is not None and row.account.final is not None else figures.NOTHING
-    )
+    return lambda row: cell(row.account) if row.account and row.account.final else figures.NOTHING
 
 
 def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[ListedSession], str]:
     return _account_cell(lambda account: figures.format_count(number(account)))
 
 
-def _hiding_saved_usd(row: ListedSession) -> float:
-    if row.account and row.account.final:
-        return row.account.final.costs.hiding
-    return 0.0
+def _usd_cell(usd: Callable[[Costs], float]) -> Callable[[ListedSession], str]:
+    return _account_cell(lambda account: format_usd(usd(account.final.costs)) if account.final else "")
 
 
-def _caching_saved_usd(row: ListedSession) -> float:
-    if row.account and row.account.final:
-        return row.account.final.costs.caching
-    return 0.0
+def _saved_usd(row: ListedSession, usd: Callable[[Costs], float]) -> float:
+    return usd(row.account.final.costs) if row.account and row.account.final else 0.0
+
+
+def _has_caching_saved(row: ListedSession) -> bool:
+    return _saved_usd(row, lambda costs: costs.caching) > 0
 
 
 def _format_reduction(account: SessionReport) -> str:
-    if account.raw_tokens:
-        return figures.format_change(account.sent_tokens / account.raw_tokens)
-    return figures.NOTHING
+    return figures.format_change(account.sent_tokens / account.raw_tokens if account.raw_tokens else None)
 
 
 def format_usd(usd: float) -> str:
@@ -155,9 +149,7 @@ def _describe_guard(row: ListedSession) -> str:
 
 
 def _describe_mode(row: ListedSession) -> str:
-    if row.account and row.account.shadow:
-        return "shadow"
-    return ""
+    return "shadow" if row.account and row.account.shadow else ""
 
 
 def _count_summaries(account: SessionReport) -> str:
@@ -179,19 +171,19 @@ _COUNTED: Final = (
     _SessionColumn(
         title="cost",
         keep=4,
-        cell=_account_cell(lambda account: format_usd(account.final.costs.ours) if account.final else ""),
+        cell=_usd_cell(lambda costs: costs.ours),
     ),
     _SessionColumn(
         title="saved",
         keep=11,
-        cell=_account_cell(lambda account: format_usd(account.final.costs.hiding) if account.final else ""),
-        mood=lambda row: choose_colour(_hiding_saved_usd(row)),
+        cell=_usd_cell(lambda costs: costs.hiding),
+        mood=lambda row: choose_colour(_saved_usd(row, lambda costs: costs.hiding)),
     ),
     _SessionColumn(
         title="by cache",
         keep=5,
-        cell=_account_cell(lambda account: format_usd(account.final.costs.caching) if account.final else ""),
-        needed=lambda row: _caching_saved_usd(row) > 0,
+        cell=_usd_cell(lambda costs: costs.caching),
+        needed=_has_caching_saved,
     ),
     _SessionColumn(
         title="rewrites", keep=4, cell=_count_cell(lambda account: account.final.epoch - 1 if account.final else 0)
@@ -249,7 +241,7 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fa
         notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
     if any(row.account for row in rows):
         notes.append("saved: by hiding, net")
-    if any(_caching_saved_usd(row) > 0 for row in rows):
+    if any(map(_has_caching_saved, rows)):
         notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
     if any(map(_describe_mode, rows)):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, choose_prices
+from elision.cli.options import Model, Price, PriceSet, SessionName, StoreUrl, Tokens, choose_own_prices
 from elision.cli.session_names import choose_session
 from elision.cli.show_call import show_call
 from elision.cli.show_screen import SessionScreen
@@ -21,7 +22,7 @@ from elision.trajectory.redact import Redaction
 
 
 def show(
-    session: Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)],
+    session: SessionName,
     call: Annotated[
         str | None, typer.Option("--call", help="One call as it was sent: 1, 2, ... or last.", show_default=False)
     ] = None,
@@ -37,18 +38,12 @@ def show(
     tokens: Tokens = "o200k",
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved; with --call, one request."""
-    if model or price or prices:
-        rates = choose_prices(model, price, prices)
-    else:
-        rates = None
+    rates = choose_own_prices(model, price, prices)
     found = load_settings()
-    opened = open_existing(store or found.store)
-    try:
+    with closing(open_existing(store or found.store)) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
-    finally:
-        opened.close()
     if call is not None:
         show_call(log, call, dialect, open_console(), json=json, full=full)
     elif json:

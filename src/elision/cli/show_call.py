@@ -9,12 +9,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from elision.cli.options import parse_call_number
 from elision.cli.session_names import format_session_name
-from elision.cli.show_screen import describe_cost
+from elision.cli.show_screen import describe_cost, describe_failure
 from elision.cli.view_screen import ViewScreen
 from elision.errors import SpecError
 from elision.lab.report import figures
-from elision.lab.views import ViewAt
+from elision.lab.views import build_view
 from elision.manager.branch import SessionBranch
 from elision.manager.session_history import CallReport, SessionLog
 from elision.manager.session_json import encode_call_report
@@ -32,12 +33,15 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     number, times = _parse_call_number(log, call)
     made, going, before = _go_to_call(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
-    view = _build_view(going, spoken)
+    view = build_view(going.log, find_provider_or_default(spoken).make_renderer())
     if json:
         typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
         return
     calls = max(event.call for event in log.events if isinstance(event, RequestSent))
-    screen = ViewScreen(console, _build_trajectory(log, going), log.strategy, log.sizer, full=full)
+    # What the session knew at this call.
+    state = going.log.state
+    known = Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
+    screen = ViewScreen(console, known, log.strategy, log.sizer, full=full)
     screen.print_view(view, title=f"call {number} of {calls}", more=tuple(_list_call_facts(made, times, before)))
 
 
@@ -46,12 +50,7 @@ def _parse_call_number(log: SessionLog, call: str) -> tuple[int, int]:
     made = [event.call for event in log.events if isinstance(event, RequestSent)]
     if not made:
         raise SpecError(f"session {format_session_name(log.info.key)!r}: no call was made yet")
-    if call == "last":
-        number = made[-1]
-    elif call.isdecimal():
-        number = int(call)
-    else:
-        number = 0
+    number = parse_call_number(call, made[-1])
     if number not in made:
         raise SpecError(
             f"no call {format_session_name(call)!r}: give a number from {min(made)} to {max(made)}, or last"
@@ -72,29 +71,6 @@ def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, S
     raise AssertionError(f"call {number} is in the log")
 
 
-def _build_view(going: SessionBranch, dialect: str) -> ViewAt:
-    newest = going.log.newest_call
-    rendered = find_provider_or_default(dialect).make_renderer()
-    assert newest is not None
-    return ViewAt(
-        call=newest.view.call,
-        epoch=newest.view.epoch,
-        view=newest.view,
-        messages=rendered.render_messages(newest.view),
-        plain=rendered.render_unmarked(newest.view),
-        system=rendered.render_system(newest.view),
-        decided=newest.decided,
-        bill=going.log.bill.newest_prompt,
-        raw=going.log.bill.newest_raw_prompt,
-    )
-
-
-def _build_trajectory(log: SessionLog, going: SessionBranch) -> Trajectory:
-    """What the session knew at this call."""
-    state = going.log.state
-    return Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
-
-
 def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Text]]:
     """What a stored call has to say beyond what any view has."""
     told = made.diagnostics
@@ -106,12 +82,7 @@ def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport])
         handles = ", ".join(make_handle(each.key) for each in made.recalled)
         yield "recalled", Text(f"{handles} behind this call")
     for failed in made.failed_summaries:
-        yield (
-            "failed",
-            Text(
-                f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}", style="red"
-            ),
-        )
+        yield "failed", describe_failure(failed)
     if made.head_changed:
         yield "head", Text("system prompt, tools or task had changed", style="cyan")
     if times > 1:
@@ -124,13 +95,7 @@ def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport])
 def _describe_reported_usage(made: CallReport) -> str:
     usage = made.usage
     assert usage is not None
-    if usage.prompt:
-        share = figures.format_share(usage.cache_read / usage.prompt)
-    else:
-        share = figures.NOTHING
+    share = figures.format_share(usage.cache_read / usage.prompt if usage.prompt else None)
     difference = usage.prompt - made.diagnostics.after
-    if difference:
-        counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted"
-    else:
-        counted = ""
+    counted = f", {abs(difference):,} {'more' if difference > 0 else 'fewer'} than counted" if difference else ""
     return f"{usage.prompt:,} tokens{counted} · {share} read from cache · {usage.output:,} answered"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from rich.text import Text
@@ -29,22 +30,18 @@ def draw_chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text
     """
     room = max(1, width - SCALE)
     columns = max(1, min(len(sent), room))
-    ours, everything = (_widen_columns(_fit_columns(values, columns), room) for values in (sent, raw))
+    ours, everything = (_fit_columns(values, columns, room) for values in (sent, raw))
     highest = min(max(everything, default=0), int(max(ours, default=0) * TALLEST)) or 1
     return [_draw_row(row, ours, everything, highest) for row in reversed(range(HEIGHT))]
 
 
-def _fit_columns(values: Sequence[int], columns: int) -> list[int]:
-    """`values` in `columns` stretches, the largest of each."""
-    ends = [len(values) * (column + 1) // columns for column in range(columns)]
-    starts = [0, *ends[:-1]]
-    return [max(values[start:end], default=0) for start, end in zip(starts, ends, strict=True)]
-
-
-def _widen_columns(values: Sequence[int], room: int) -> list[int]:
-    """Each of few values in several cells, so that a short session is more than a sliver."""
-    cells = max(1, min(WIDE, room // len(values)))
-    return [value for value in values for _ in range(cells)]
+def _fit_columns(values: Sequence[int], columns: int, room: int) -> list[int]:
+    """`values` in `columns` stretches, the largest of each; few in several cells each, so that more than a sliver is
+    seen."""
+    ends = [len(values) * column // columns for column in range(columns + 1)]
+    largest = [max(values[start:end], default=0) for start, end in pairwise(ends)]
+    cells = max(1, min(WIDE, room // columns))
+    return [value for value in largest for _ in range(cells)]
 
 
 def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:
@@ -67,8 +64,4 @@ def _filled_eighths(value: int, row: int, highest: int) -> int:
 
 
 def _axis_label(row: int, highest: int) -> str:
-    if row == HEIGHT - 1:
-        return figures.format_tokens(highest)
-    if row == 0:
-        return "0"
-    return ""
+    return {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")

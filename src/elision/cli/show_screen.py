@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -26,7 +27,7 @@ from elision.manager.summary_list import SessionSummary
 from elision.stores.store import SessionInfo
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
-from elision.trajectory.events import ObservationRecalled
+from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 
@@ -86,10 +87,7 @@ class SessionScreen:
         self._print_block(Text())
         for row in draw_chart(sent, raw, min(self.console.width, _WIDEST)):
             self._print_block(row)
-        if raw != sent:
-            hidden = ", ░ hidden or summarized"
-        else:
-            hidden = ""
+        hidden = ", ░ hidden or summarized" if raw != sent else ""
         self._print_block(Text(f"       context in tokens, call 1 to {len(sent)}: █ sent{hidden}", style=QUIET))
         self._print_block(Text())
 
@@ -121,7 +119,9 @@ class SessionScreen:
         told = [each for each in account.calls if has_news(each)]
         self._print_block(Text())
         if not told:
-            self._print_block(Text(_explain_nothing_hidden(account)))
+            calls = figures.format_plural(len(account.calls), "call")
+            reason = format_session_name(account.calls[-1].diagnostics.reason)
+            self._print_block(Text(f"Nothing was hidden in {calls}; at the last one: {reason}."))
             return
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(4):
@@ -130,14 +130,13 @@ class SessionScreen:
         table.add_row(*(Text(title, style="bold") for title in ("call", "at", "context", "saved", "what and why")))
         rows = list(zip(told, _accumulate_savings(account, told), strict=True))
         between = [] if self.full else rows[FIRST:-LAST]
-        for made, saved in rows[: FIRST if between else None]:
-            table.add_row(*self._timeline_cells(made, account, saved), Text("\n").join(self._timeline_lines(made)))
-        if between:
-            table.add_row(
-                "⋮", "", "", format_usd(sum(saved for _, saved in between)), _format_gap(len(between)), style=QUIET
-            )
-            for made, saved in rows[-LAST:]:
+        for number, (made, saved) in enumerate(rows):
+            if not FIRST <= number < FIRST + len(between):
                 table.add_row(*self._timeline_cells(made, account, saved), Text("\n").join(self._timeline_lines(made)))
+            elif number == FIRST:
+                passes = figures.format_plural(len(between), "pass", "passes")
+                note = f"{passes} between; --full lists {'it' if len(between) == 1 else 'them'}"
+                table.add_row("⋮", "", "", format_usd(sum(usd for _, usd in between)), Text(note), style=QUIET)
         self._print_block(table)
         self._print_block(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
 
@@ -169,10 +168,7 @@ class SessionScreen:
         left = sum(each.left for each in hidden)
         line = Text.assemble((f"{word} {figures.format_plural(len(hidden), 'result')}", colour))
         line.append(f", {figures.format_tokens(tokens)} → {figures.format_tokens(left)}: ")
-        if self.full:
-            largest = hidden
-        else:
-            largest = sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
+        largest = hidden if self.full else sorted(hidden, key=lambda each: -each.tokens)[:NAMED]
         line.append(
             ", ".join(
                 f"{each.handle} {format_session_name(each.tool)} {figures.format_tokens(each.tokens)}"
@@ -188,12 +184,6 @@ _READ: Final = (
     "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
     "hidden: elision recall SESSION HANDLE; a call as it was sent: elision show SESSION --call N."
 )
-
-
-def _format_gap(number: int) -> Text:
-    return Text(
-        f"{figures.format_plural(number, 'pass', 'passes')} between; --full lists {'it' if number == 1 else 'them'}"
-    )
 
 
 def has_news(made: CallReport) -> bool:
@@ -213,23 +203,10 @@ def has_news(made: CallReport) -> bool:
 
 def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
     """Net USD that hiding saved from each of `told` up to the next."""
-    passes = account.calls
-    end = account.final
-    before = [0.0, *(each.diagnostics.costs.hiding for each in passes)]
-    at = [place for place, each in enumerate(passes) if any(each is one for one in told)]
-    if end is not None:
-        last = end.costs.hiding
-    else:
-        last = before[-1]
-    yield from (
-        later - earlier
-        for earlier, later in zip([before[p] for p in at], [*(before[p] for p in at[1:]), last], strict=True)
-    )
-
-
-def _explain_nothing_hidden(account: SessionReport) -> str:
-    reason = format_session_name(account.calls[-1].diagnostics.reason)
-    return f"Nothing was hidden in {figures.format_plural(len(account.calls), 'call')}; at the last one: {reason}."
+    before = [0.0, *(each.diagnostics.costs.hiding for each in account.calls)]
+    saved = [before[place] for place, each in enumerate(account.calls) if any(each is one for one in told)]
+    saved.append(account.final.costs.hiding if account.final is not None else before[-1])
+    yield from (later - earlier for earlier, later in pairwise(saved))
 
 
 def _format_moment(at: float | None, first: float | None) -> str:
@@ -254,20 +231,19 @@ def _list_events(made: CallReport) -> Iterator[Text]:
     if made.tools_entered:
         yield Text("the recall tools entered: everything is sent anew", style="cyan")
     for failed in made.failed_summaries:
+        line = describe_failure(failed)
         if failed.usd:
-            cost = f", {figures.format_usd(failed.usd)}"
-        else:
-            cost = ""
+            line.append(f", {figures.format_usd(failed.usd)}")
         if failed.retry_at > made.diagnostics.call:
-            again = f"; not again before call {failed.retry_at}"
-        else:
-            again = ""
-        yield Text(
-            f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}{cost}{again}",
-            style="red",
-        )
+            line.append(f"; not again before call {failed.retry_at}")
+        yield line
     if made.learned_window:
         yield Text(f"refused: the model's window is {figures.format_tokens(made.learned_window)} tokens", style="red")
+
+
+def describe_failure(failed: SummaryFailed) -> Text:
+    """Return why there is no summary."""
+    return Text(f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}", style="red")
 
 
 def _describe_summary(told: Diagnostics) -> Text:
@@ -290,30 +266,21 @@ def _describe_entry(entry: SessionSummary) -> Text:
 
 
 def _list_recalls(made: CallReport) -> Iterator[Text]:
-    if made.recalled:
-        read = ", ".join(
-            f"{make_handle(each.key)} ({figures.format_tokens(each.tokens)}, {_describe_reader(each)})"
-            for each in made.recalled
-        )
-        yield Text.assemble(("read again: ", "cyan"), read)
+    read = []
+    for each in made.recalled:
+        reader = "the agent" if each.by == "tool" else f"the {format_session_name(each.by)}"
+        read.append(f"{make_handle(each.key)} ({figures.format_tokens(each.tokens)}, by {reader})")
+    if read:
+        yield Text.assemble(("read again: ", "cyan"), ", ".join(read))
 
 
 def _list_exchanges(made: CallReport) -> Iterator[Text]:
     for each in made.exchanged:
-        messages = len(each.messages)
-        results = len(each.results)
-        if results:
-            joined = f", {figures.format_plural(results, 'result')} in front of its next"
-        else:
-            joined = ""
-        told = f"{figures.format_plural(messages, 'message')} in place of the one that the client saw{joined}"
-        yield Text.assemble(("answered here: ", "cyan"), told)
-
-
-def _describe_reader(recalled: ObservationRecalled) -> str:
-    if recalled.by == "tool":
-        return "by the agent"
-    return f"by the {format_session_name(recalled.by)}"
+        messages = figures.format_plural(len(each.messages), "message")
+        line = Text.assemble(("answered here: ", "cyan"), f"{messages} in place of the one that the client saw")
+        if each.results:
+            line.append(f", {figures.format_plural(len(each.results), 'result')} in front of its next")
+        yield line
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -321,23 +288,13 @@ def _describe_reader(recalled: ObservationRecalled) -> str:
 
 def _describe_session(account: SessionReport) -> str:
     info = account.info
-    now = time.time()
+    facts = [format_session_name(account.strategy)] if account.strategy else []
+    facts.append(format_session_name(account.model) if account.model else "no model named")
+    if not account.has_own_prices or account.prices.name != account.model:
+        facts.append(f"priced as {account.prices.name}")
     if info.parent:
-        came = f"{info.relation or 'child'} of {format_session_name(info.parent)}"
-    else:
-        came = ""
-    if account.model:
-        model = format_session_name(account.model)
-    else:
-        model = "no model named"
-    if account.has_own_prices and account.prices.name == account.model:
-        priced = ""
-    else:
-        priced = f"priced as {account.prices.name}"
-    changed = f"changed {format_duration(now - info.changed)} ago"
-    return " · ".join(
-        filter(None, (format_session_name(account.strategy) if account.strategy else "", model, priced, came, changed))
-    )
+        facts.append(f"{info.relation or 'child'} of {format_session_name(info.parent)}")
+    return " · ".join([*facts, f"changed {format_duration(time.time() - info.changed)} ago"])
 
 
 def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Text]]:
@@ -350,10 +307,7 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
         yield "phases", _describe_phases(account.context)
     yield "rewrites", _describe_rewrites(account, end)
     if end.recalls:
-        if end.costs.recalls:
-            cost = f", {figures.format_usd(end.costs.recalls)}"
-        else:
-            cost = ""
+        cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
         yield "recalls", Text(f"{end.recalls}{cost}")
     if end.stop is not None:
         yield "stop", Text(str(end.stop), style="yellow")
@@ -394,12 +348,10 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")
     if costs.billed is not None:
         reported = sum(each.usage is not None for each in passes)
+        line.append(f" · as reported {figures.format_usd(costs.billed)}")
         # Beside the whole bill the sum of a few calls would look like a discount.
         if reported < len(passes):
-            of = f" ({reported:,} of {figures.format_plural(len(passes), 'call')})"
-        else:
-            of = ""
-        line.append(f" · as reported {figures.format_usd(costs.billed)}{of}")
+            line.append(f" ({reported:,} of {figures.format_plural(len(passes), 'call')})")
     return line
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,12 +17,12 @@ from elision.cli.options import StoreUrl
 from elision.cli.store_files import export_log, export_run, write_lines
 from elision.config import load_settings
 from elision.errors import CorruptError, SettingError, StoreError
+from elision.lab.report.figures import format_plural
 from elision.stores.linear_hash.repair import repair
 from elision.stores.log_file import LogFile
 from elision.stores.session_copy import CopyResult, copy_all
-from elision.stores.store import SessionInfo, Store
+from elision.stores.store import Store
 from elision.stores.store_urls import open_existing, open_store, parse_path
-from elision.trajectory.redact import Redaction
 
 store = typer.Typer(
     help="Stored sessions: their size, retention, checks, moving, export and import.",
@@ -39,17 +40,11 @@ def du(
     everything: Annotated[bool, typer.Option("--all", help="Every session, not the largest twenty.")] = False,
 ) -> None:
     """Show what a store takes up, and which sessions most of it is."""
-    opened = _open_configured_store(url)
-    try:
+    with _open_configured_store(url) as opened:
         footprint = opened.footprint()
         sessions = opened.sessions()
-    finally:
-        opened.close()
     largest = sorted(sessions, key=lambda info: (-info.raw_bytes, info.key))
-    if everything:
-        shown = largest
-    else:
-        shown = largest[: tables.SHOWN]
+    shown = largest if everything else largest[: tables.SHOWN]
     open_console().print(tables.render_usage(footprint, shown, time.time()))
 
 
@@ -69,17 +64,10 @@ def gc(
     Without a limit nothing is deleted. Forks keep what they share with a session that goes.
     """
     now = time.time()
-    if older_than is None:
-        oldest = None
-    else:
-        oldest = now - parse_duration(older_than, "--older-than")
-    if max_bytes is None:
-        limit = None
-    else:
-        limit = parse_size(max_bytes, "--max-bytes")
-    opened = _open_configured_store(url)
+    oldest = None if older_than is None else now - parse_duration(older_than, "--older-than")
+    limit = None if max_bytes is None else parse_size(max_bytes, "--max-bytes")
     console = open_console()
-    try:
+    with _open_configured_store(url) as opened:
         if dry_run:
             footprint = opened.footprint()
             sessions = opened.sessions()
@@ -89,10 +77,8 @@ def gc(
         purged = opened.purge(older_than=oldest, max_bytes=limit)
         opened.compact()
         after = opened.footprint().stored_bytes
-    finally:
-        opened.close()
     console.print(
-        f"{tables.format_count(len(purged.sessions), 'session')} deleted, {format_size(max(0, before - after))} freed"
+        f"{format_plural(len(purged.sessions), 'session')} deleted, {format_size(max(0, before - after))} freed"
     )
 
 
@@ -109,13 +95,10 @@ def fsck(
     if mend:
         _repair_store(address)
         return
-    opened = _open_configured_store(address)
-    try:
+    with _open_configured_store(address) as opened:
         # First: where the store's own books are damaged, this tells, and counting them would only fail.
         found = opened.check()
         footprint = None if found else opened.footprint()
-    finally:
-        opened.close()
     console = open_console()
     if footprint is not None:
         console.print(f"in order: {tables.describe_contents(footprint)}")
@@ -123,8 +106,7 @@ def fsck(
     console.print(tables.render_findings(found))
     lost = sum(finding.lost for finding in found)
     raise CorruptError(
-        f"{tables.format_count(len(found), 'finding')}, {lost} with losses; "
-        "`elision store migrate` saves what can be read"
+        f"{format_plural(len(found), 'finding')}, {lost} with losses; `elision store migrate` saves what can be read"
     )
 
 
@@ -137,7 +119,7 @@ def _repair_store(address: str) -> None:
     if done.lost:
         console.print(tables.render_findings(list(done.lost)))
     kept = ", ".join(path.name for path in done.kept)
-    told = f"{tables.format_count(done.sessions, 'session')} with {tables.format_count(done.records, 'record')} kept"
+    told = f"{format_plural(done.sessions, 'session')} with {format_plural(done.records, 'record')} kept"
     console.print(f"{told}, {len(done.lost)} lost; the damaged files are kept as {kept}")
 
 
@@ -152,15 +134,8 @@ def migrate(
     """
     if source == target:
         raise SettingError(f"{source}: both addresses are the same; name another store to copy to")
-    one = open_existing(source)
-    try:
-        two = open_store(target)
-        try:
-            _print_copies(copy_all(one, two))
-        finally:
-            two.close()
-    finally:
-        one.close()
+    with closing(open_existing(source)) as one, closing(open_store(target)) as two:
+        _print_copies(copy_all(one, two))
 
 
 @store.command("export")
@@ -178,20 +153,15 @@ def export(
     if (session is None) != everything:
         raise SettingError("elision store export: name one session, or give --all")
     redaction = None if raw else load_settings().redaction
-    opened = _open_configured_store(url)
-    try:
-        if session is not None:
-            chosen = [opened.info(session)]
-        else:
-            chosen = list(reversed(opened.sessions()))
+    write_session = export_log if log else export_run
+    with _open_configured_store(url) as opened:
+        chosen = [opened.info(session)] if session is not None else list(reversed(opened.sessions()))
         if not chosen:
             raise StoreError("there is no session in the store; nothing is written")
-        write_lines(out, _export_lines(opened, chosen, log=log, redaction=redaction))
-    finally:
-        opened.close()
+        write_lines(out, (line for each in chosen for line in write_session(opened, each, redaction)))
     if str(out) != "-":
         open_console(stderr=True).print(
-            f"wrote {tables.format_count(len(chosen), 'session')} to {out}"
+            f"wrote {format_plural(len(chosen), 'session')} to {out}"
             + ("" if raw else "; secrets were replaced, --raw keeps them"),
             markup=False,
             highlight=False,
@@ -205,22 +175,12 @@ def import_(
 ) -> None:
     """Read logs into a store, and compare both; nothing is overwritten."""
     logs = LogFile(file)
-    opened = open_store(url or load_settings().store)
-    try:
+    with closing(open_store(url or load_settings().store)) as opened:
         _print_copies(copy_all(logs, opened))
-    finally:
-        opened.close()
 
 
-def _open_configured_store(url: str | None) -> Store:
-    return open_existing(url or load_settings().store)
-
-
-def _export_lines(
-    opened: Store, sessions: Sequence[SessionInfo], *, log: bool, redaction: Redaction | None
-) -> Iterable[str]:
-    for session in sessions:
-        yield from export_log(opened, session, redaction) if log else export_run(opened, session, redaction)
+def _open_configured_store(url: str | None) -> closing[Store]:
+    return closing(open_existing(url or load_settings().store))
 
 
 def _print_copies(copies: Iterable[CopyResult | StoreError]) -> None:
@@ -229,4 +189,4 @@ def _print_copies(copies: Iterable[CopyResult | StoreError]) -> None:
     open_console().print(tables.render_copies(done))
     refused = [str(each) for each in done if isinstance(each, StoreError)]
     if refused:
-        raise StoreError(f"{tables.format_count(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")
+        raise StoreError(f"{format_plural(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from elision.cli.amounts import format_duration, format_size
 from elision.errors import StoreError
+from elision.lab.ratios import divide_or_zero
+from elision.lab.report.figures import format_plural
+from elision.lab.report.fitting import open_table
 from elision.stores.session_copy import CopyResult
 from elision.stores.store import Finding, Footprint, SessionInfo
 
@@ -21,17 +23,12 @@ _SAID: Final = 300
 SHOWN: Final = 20
 
 
-def format_count(number: int, noun: str) -> str:
-    """1 session, 2 sessions, 1,234 sessions."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def describe_contents(footprint: Footprint) -> str:
     return ", ".join(
         (
-            format_count(footprint.sessions, "session"),
-            format_count(footprint.turns, "turn"),
-            format_count(footprint.records, "record"),
+            format_plural(footprint.sessions, "session"),
+            format_plural(footprint.turns, "turn"),
+            format_plural(footprint.records, "record"),
         )
     )
 
@@ -41,25 +38,19 @@ def render_usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float)
     total = Text.assemble(
         (format_size(footprint.stored_bytes), "bold"), f" for {format_size(footprint.raw_bytes)} of logs"
     )
-    if footprint.stored_bytes:
-        ratio = footprint.raw_bytes / footprint.stored_bytes
-    else:
-        ratio = 0.0
+    ratio = divide_or_zero(footprint.raw_bytes, footprint.stored_bytes)
     if ratio >= 1.05:
         total.append(f", {ratio:.1f} times smaller")
-    lines: list[RenderableType] = [total, Text(_describe_footprint(footprint))]
+    texts = f", {format_plural(footprint.texts, 'large text')} kept once" if footprint.texts else ""
+    lines: list[RenderableType] = [total, Text(describe_contents(footprint) + texts)]
     if not shown:
         return Group(*lines)
     table = _new_table("session", "size", "share", "turns", "records", "changed")
     for info in shown:
-        if footprint.raw_bytes:
-            share = info.raw_bytes / footprint.raw_bytes
-        else:
-            share = 0.0
         table.add_row(
             _name_cell(info),
             format_size(info.raw_bytes),
-            f"{share:.0%}",
+            f"{divide_or_zero(info.raw_bytes, footprint.raw_bytes):.0%}",
             f"{info.turns:,}",
             f"{info.records:,}",
             _format_age(info, now),
@@ -67,17 +58,9 @@ def render_usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float)
     return Group(*lines, Text(), table, *_list_left_out(footprint.sessions - len(shown)))
 
 
-def _describe_footprint(footprint: Footprint) -> str:
-    if footprint.texts:
-        texts = f", {format_count(footprint.texts, 'large text')} kept once"
-    else:
-        texts = ""
-    return describe_contents(footprint) + texts
-
-
 def _list_left_out(number: int) -> Iterator[RenderableType]:
     yield Text(
-        (f"and {format_count(number, 'more session')}; --all lists them. " if number > 0 else "")
+        (f"and {format_plural(number, 'more session')}; --all lists them. " if number > 0 else "")
         + "size: before compression, and with what sessions share",
         style="dim",
     )
@@ -89,10 +72,7 @@ def render_deletions(
     """What a purge would delete. Which sessions are too much is an estimate: each is taken to pack as all do."""
     table = _new_table("session", "size", "turns", "changed", "why")
     left = float(footprint.stored_bytes)
-    if footprint.raw_bytes:
-        packed = footprint.stored_bytes / footprint.raw_bytes
-    else:
-        packed = 0.0
+    packed = divide_or_zero(footprint.stored_bytes, footprint.raw_bytes)
     for info in reversed(sessions):
         old = oldest is not None and info.changed < oldest
         if not old and (limit is None or left <= limit):
@@ -108,7 +88,7 @@ def render_deletions(
     if not table.row_count:
         return Text("nothing would be deleted")
     freed = format_size(int(footprint.stored_bytes - max(0.0, left)))
-    return Group(table, Text(f"{format_count(table.row_count, 'session')} would be deleted, about {freed} freed"))
+    return Group(table, Text(f"{format_plural(table.row_count, 'session')} would be deleted, about {freed} freed"))
 
 
 def render_findings(found: Sequence[Finding]) -> RenderableType:
@@ -117,10 +97,7 @@ def render_findings(found: Sequence[Finding]) -> RenderableType:
 
 
 def _format_finding(found: Finding) -> Text:
-    if found.lost:
-        mark = ("lost", "red")
-    else:
-        mark = ("kept", "dim")
+    mark = ("lost", "red") if found.lost else ("kept", "dim")
     return Text.assemble(mark, "  ", (printable_key(found.place), "bold"), f": {printable_key(found.what)[:_SAID]}")
 
 
@@ -128,10 +105,11 @@ def render_copies(done: Sequence[CopyResult | StoreError]) -> RenderableType:
     """What was written and what was there, then each session of which something was written."""
     kept = [each for each in done if isinstance(each, CopyResult)]
     written = [each for each in kept if each.added_records or each.is_new]
+    records = format_plural(sum(each.added_records for each in kept), "record")
     told = {
-        f"{format_count(len(written), 'session')} copied and verified ({_describe_records(kept)})": len(written),
-        f"{format_count(len(kept) - len(written), 'session')} there already": len(kept) - len(written),
-        f"{format_count(len(done) - len(kept), 'session')} refused": len(done) - len(kept),
+        f"{format_plural(len(written), 'session')} copied and verified ({records})": len(written),
+        f"{format_plural(len(kept) - len(written), 'session')} there already": len(kept) - len(written),
+        f"{format_plural(len(done) - len(kept), 'session')} refused": len(done) - len(kept),
         "nothing to copy": not done,
     }
     said = ", ".join(text for text, number in told.items() if number)
@@ -142,12 +120,8 @@ def render_copies(done: Sequence[CopyResult | StoreError]) -> RenderableType:
         table.add_row(_key_line(each.key), f"{each.added_records:,}", f"{each.existing_records:,}")
     more = len(written) - SHOWN
     return Group(
-        table, *([Text(f"and {format_count(more, 'more session')}", style="dim")] if more > 0 else []), Text(said)
+        table, *([Text(f"and {format_plural(more, 'more session')}", style="dim")] if more > 0 else []), Text(said)
     )
-
-
-def _describe_records(copied: Sequence[CopyResult]) -> str:
-    return format_count(sum(each.added_records for each in copied), "record")
 
 
 def printable_key(key: str) -> str:
@@ -173,10 +147,7 @@ def _format_age(info: SessionInfo, now: float) -> str:
 
 
 def _new_table(first: str, *numbers: str) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.padding = (0, 2, 0, 0)
-    table.show_edge = False
-    table.pad_edge = False
+    table = open_table(2)
     # Its cells do not wrap either; but a column may only be cut where it could.
     table.add_column(first, overflow="ellipsis")
     for head in numbers:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from datetime import date
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, Model, Paths, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, describe_command, encode_report, write_reports
+from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Model, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
 from elision.lab.report.provenance import Provenance
@@ -25,7 +23,6 @@ from elision.lab.report.settings_file import write_settings
 from elision.lab.report.tuning_chart import draw_tuning
 from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.report.tuning_table import print_tuning
-from elision.lab.report.vega import load_vega
 from elision.lab.study import Loaded, load_runs
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import (
@@ -83,12 +80,10 @@ def tune(
         Path | None, typer.Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")
-    ] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")] = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
     png_file: Annotated[Path | None, typer.Option("--png", help="Write the picture of cost and facts.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)] = 0,
+    jobs: Jobs = 0,
 ) -> None:
     """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
 
@@ -106,31 +101,24 @@ def tune(
         min_evidence=min_evidence,
     )
     check_tune_settings(settings)
-    if html_file or png_file:
-        load_vega()  # Before the work: a missing extra must not cost its results.
     files = {"json": json_file, "html": html_file, "png": png_file, "toml": out}
-    check_settings_file(out, force=force)
+    if out is not None and out.exists() and not force and str(out) != "-":
+        raise OutputError(f"--out {out}: is there already; --force replaces it, or name another file")
     check_outputs(files, [*paths, *([study] if study else [])])
     errors = open_console(stderr=True)
     with errors.status("reading"):
         loaded = load_runs(paths)
     result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, errors)
-    made_by = Provenance(version=version("elision"), date=date.today().isoformat(), command=describe_command())
-    asked = {kind: path for kind, path in files.items() if path is not None and (kind != "toml" or result.finished)}
+    if not result.finished:
+        files["toml"] = None
     # The files first: a reader that closes our output must not cost them.
-    failure = write_reports(asked, partial(_render_report, result, made_by), errors)
-    print_tuning(result, errors if "-" in map(str, asked.values()) else open_console())
+    failure = write_reports(files, partial(_render_report, result, make_provenance()))
+    print_tuning(result, open_output(files))
     if failure is not None:
         raise failure
     if not result.finished:
         raise typer.Exit(130)
     exit_on_reader_bug(result.problems)
-
-
-def check_settings_file(path: Path | None, *, force: bool) -> None:
-    """Raise OutputError for a file that is there already, unless it may be replaced."""
-    if path is not None and path.exists() and not force and str(path) != "-":
-        raise OutputError(f"--out {path}: is there already; --force replaces it, or name another file")
 
 
 def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, errors: Console) -> Tuning:
@@ -169,4 +157,4 @@ def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
         return encode_report(write_settings(result, made_by))
     if kind == "html":
         return encode_report(build_tuning_page(result, made_by))
-    return encode_report(json.dumps(result.json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return encode_json(result.json())

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from elision.cli.console import open_console, page_output
-from elision.cli.options import Model, Price, PriceSet, Tokens, choose_prices
+from elision.cli.options import Model, Price, PriceSet, Tokens, choose_prices, parse_call_number
 from elision.cli.outputs import replace_file
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.cli.view_screen import ViewScreen
@@ -95,7 +95,10 @@ def _choose_run(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
-    _print_problems(problems)
+    for problem in problems[:SHOWN_PROBLEMS]:
+        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
+    if len(problems) > SHOWN_PROBLEMS:
+        print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", file=sys.stderr)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if id is None and runs:
         return max(runs, key=lambda run: len(run.turns)), problems
@@ -103,13 +106,6 @@ def _choose_run(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
     if len(chosen) == 1:
         return chosen[0], problems
     raise FormatError(_explain_choice(file, id, runs, chosen))
-
-
-def _print_problems(problems: list[Problem]) -> None:
-    for problem in problems[:SHOWN_PROBLEMS]:
-        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
-    if len(problems) > SHOWN_PROBLEMS:
-        print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", file=sys.stderr)
 
 
 def _explain_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[Trajectory]) -> str:
@@ -122,12 +118,7 @@ def _explain_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: 
 
 def _find_call(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
     """The view of `call`, the last if it is "last"."""
-    if call == "last":
-        number = calls
-    elif call.isdecimal():
-        number = int(call)
-    else:
-        number = 0
+    number = parse_call_number(call, calls)
     if not 1 <= number <= calls:
         raise SpecError(f"no call {call!r}: the run has {calls}; give a number from 1 to {calls}, or last")
     return next(islice(every, number - 1, None))
@@ -137,20 +128,14 @@ def _find_call(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
 
 
 def _view_json(shown: ViewAt) -> dict[str, Any]:
-    if shown.system:
-        system = {"system": shown.system}
-    else:
-        system = {}
+    system = {"system": shown.system} if shown.system else {}
     return {"call": shown.call, "epoch": shown.epoch, **system, "messages": shown.messages}
 
 
 def _view_json_with_changes(shown: ViewAt) -> dict[str, Any]:
     """`keep` messages of the call before, then `messages`; the system prompt where it is another one."""
     known = shown.before.system if shown.before else []
-    if shown.system != known:
-        system = {"system": shown.system}
-    else:
-        system = {}
+    system = {"system": shown.system} if shown.system != known else {}
     new = shown.messages[shown.keep :]
     return {"call": shown.call, "epoch": shown.epoch, **system, "keep": shown.keep, "messages": new}
 

@@ -15,14 +15,16 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from elision.cli.view_text import FoldedText, escape_controls, fold_text, make_visible
+from elision.lab.ratios import divide_or_zero
 from elision.lab.report.figures import format_plural
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
+from elision.providers.shared.json_reading import mapping_in
 from elision.trajectory.content import Content, Text
 from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Message, Observation, Turn
 from elision.trajectory.view import Segment
 
 QUIET = "bright_black"
@@ -136,7 +138,7 @@ class ViewScreen:
         grid = Table.grid(expand=True, padding=(0, 1))
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True, style=QUIET)
-        grid.add_row(title, format_tokens(segment.tokens))
+        grid.add_row(title, format_plural(segment.tokens, "token"))
         return BarredBlock(Group(grid, *self._body_lines(segment, colour)), mark, colour)
 
     def _describe_segment(self, segment: Segment, shown: ViewAt) -> str:
@@ -146,25 +148,17 @@ class ViewScreen:
         if not isinstance(source, Observation):
             return ""
         if segment.kind in ("placeholder", "clipped"):
-            if segment.kind == "placeholder":
-                word = "masked"
-            else:
-                word = "cut to fit"
-            if (segment.turn, segment.index) in changed_segments(shown):
-                now = " now"
-            else:
-                now = ""
-            return f"  {word}{now}, was {format_tokens(self.sizer.count_observation(source))}"
-        if source.error:
-            return "  an error"
-        return ""
+            word = "masked" if segment.kind == "placeholder" else "cut to fit"
+            now = " now" if (segment.turn, segment.index) in changed_segments(shown) else ""
+            return f"  {word}{now}, was {format_plural(self.sizer.count_observation(source), 'token')}"
+        return "  an error" if source.error else ""
 
     def _body_lines(self, segment: Segment, colour: str) -> Iterator[Line]:
         source = segment.source
         if segment.kind == "tools":
             yield self._folded_text(", ".join(list_tool_names(self.trajectory)), QUIET)
         elif segment.kind == "hidden":
-            yield Line(f"[unrecorded head, {format_tokens(segment.tokens)}]", style=f"italic {QUIET}")
+            yield Line(f"[unrecorded head, {format_plural(segment.tokens, 'token')}]", style=f"italic {QUIET}")
         elif segment.text:
             yield self._folded_text(segment.text, colour, SUMMARY_ROWS if segment.kind == "summary" else USUAL_ROWS)
         elif isinstance(source, Turn):
@@ -178,11 +172,9 @@ class ViewScreen:
         calls = [action for action in turn.actions if not action.implicit]
         if turn.content or not (calls or turn.reasoning):
             yield self._folded_text(text_of_content(turn.content))
-        yield from map(self._call_line, calls)
-
-    def _call_line(self, action: Action) -> Line:
-        arguments = self._folded_text(action.arguments, rows=ARGUMENT_ROWS)
-        return Line.assemble(("→ ", "green"), (escape_controls(action.name), "bold"), " ", arguments)
+        for action in calls:
+            arguments = self._folded_text(action.arguments, rows=ARGUMENT_ROWS)
+            yield Line.assemble(("→ ", "green"), (escape_controls(action.name), "bold"), " ", arguments)
 
     def _folded_text(self, text: str, style: str = "", rows: Rows = USUAL_ROWS) -> Line:
         clean = make_visible(text).expandtabs(4).strip("\n")
@@ -217,7 +209,7 @@ class ViewScreen:
     def _print_replaced(self, segment: Segment, old: Segment | None) -> None:
         if old is None or segment.kind not in ("placeholder", "clipped"):
             return
-        title = Line(f"{name_segment(old)[0]}  {format_tokens(old.tokens)}", style="bold red")
+        title = Line(f"{name_segment(old)[0]}  {format_plural(old.tokens, 'token')}", style="bold red")
         text = old.text or (text_of_content(old.source.content) if isinstance(old.source, Observation) else "")
         self._print_block(BarredBlock(Group(title, self._folded_text(text, "red", REMOVED_ROWS)), "−", "red"))
 
@@ -235,9 +227,7 @@ class ViewScreen:
 
 def _segment_identity(segment: Segment) -> int:
     """Equal where the same is sent: what the user said behind a covered turn moves, and stays what it is."""
-    if segment.kind == "interjection":
-        return id(segment.source)
-    return id(segment)
+    return id(segment.source if segment.kind == "interjection" else segment)
 
 
 def build_line(cut: FoldedText, style: str = "") -> Line:
@@ -249,14 +239,10 @@ def build_line(cut: FoldedText, style: str = "") -> Line:
     return line
 
 
-def format_tokens(count: int) -> str:
-    return f"{count:,} token{'' if count == 1 else 's'}"
-
-
 def _describe_messages(segments: Sequence[Segment]) -> str:
-    count = sum(segment.kind not in ("hidden", "tools", "recall") for segment in segments)
-    parts = f"{count:,} message{'' if count == 1 else 's'}"
-    return f"{parts}, {format_tokens(sum(segment.tokens for segment in segments))}"
+    messages = sum(segment.kind not in ("hidden", "tools", "recall") for segment in segments)
+    tokens = sum(segment.tokens for segment in segments)
+    return f"{format_plural(messages, 'message')}, {format_plural(tokens, 'token')}"
 
 
 def name_segment(segment: Segment) -> tuple[str, str]:
@@ -277,14 +263,8 @@ def text_of_content(parts: Content) -> str:
 
 def list_tool_names(trajectory: Trajectory) -> list[str]:
     """The names in tool definitions of any dialect."""
-    found = (tool.get("name") or _as_mapping(tool.get("function")).get("name") for tool in trajectory.head.tools)
+    found = (tool.get("name") or mapping_in(tool.get("function")).get("name") for tool in trajectory.head.tools)
     return [escape_controls(name) if isinstance(name, str) else "?" for name in found]
-
-
-def _as_mapping(value: object) -> Mapping[str, object]:
-    if isinstance(value, Mapping):
-        return value
-    return {}
 
 
 def covered_turns(shown: ViewAt) -> int:
@@ -313,7 +293,7 @@ def list_view_facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
 
 def _describe_sent_line(shown: ViewAt) -> Line:
     rewrites = format_plural(shown.epoch - 1, "cache rewrite")
-    total = Line.assemble((format_tokens(shown.view.tokens), "bold"), f" · {rewrites} so far")
+    total = Line.assemble((format_plural(shown.view.tokens, "token"), "bold"), f" · {rewrites} so far")
     if shown.raw.prompt_tokens > shown.view.tokens:
         share = 1 - shown.view.tokens / shown.raw.prompt_tokens
         total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
@@ -322,10 +302,7 @@ def _describe_sent_line(shown: ViewAt) -> Line:
 
 def _describe_cache_line(shown: ViewAt) -> Line:
     bill = shown.bill
-    if bill.prompt_tokens:
-        share = bill.cache_read / bill.prompt_tokens
-    else:
-        share = 0.0
+    share = divide_or_zero(bill.cache_read, bill.prompt_tokens)
     fresh = bill.prompt_tokens - bill.cache_read
     return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 
@@ -345,10 +322,11 @@ def _describe_decision_line(shown: ViewAt) -> Line:
     decided = shown.decided
     line = Line(escape_controls(decided.reason))
     if decided.masks:
-        count = len(decided.masks)
-        line.append(f" · {count} observation{'' if count == 1 else 's'} masked now", style="yellow")
+        line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
     if decided.summary:
-        line.append(f" · summary written now, from {format_tokens(decided.summary.input_tokens)}", style="magenta")
+        line.append(
+            f" · summary written now, from {format_plural(decided.summary.input_tokens, 'token')}", style="magenta"
+        )
     if decided.clips:
         line.append(f" · {len(decided.clips)} cut to fit", style="red")
     return line
@@ -364,6 +342,6 @@ def _describe_rewrite_line(shown: ViewAt) -> Line:
     return Line.assemble(
         (f"First rewritten byte {rewrite.byte:,}", "bold red"),
         f": message {rewrite.message} ({what}), character {rewrite.character:,} · ",
-        (f"{format_tokens(rewrite.tokens)} kept", "bold"),
+        (f"{format_plural(rewrite.tokens, 'token')} kept", "bold"),
         f" · rewrite {shown.epoch - 1}",
     )

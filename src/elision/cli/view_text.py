@@ -23,15 +23,16 @@ def escape_controls(text: str) -> str:
 
 def make_visible(text: str) -> str:
     """`text` with a sign for everything that a terminal would act on, and newlines and tabs as they are."""
-    clean = _CONTROLS.sub(lambda found: _visible_sign(ord(found[0])), text.replace("\r\n", "\n"))
+
+    def picture_control(found: re.Match[str]) -> str:
+        """Unicode's picture of a control character; others by their number."""
+        code = ord(found[0])
+        if code < 0x20 or code == 0x7F:
+            return chr(0x2421 if code == 0x7F else 0x2400 + code)
+        return f"<U+{code:04X}>"
+
+    clean = _CONTROLS.sub(picture_control, text.replace("\r\n", "\n"))
     return clean.encode("utf-8", "replace").decode("utf-8")
-
-
-def _visible_sign(code: int) -> str:
-    """Unicode's picture of a control character; others by their number."""
-    if code < 0x20 or code == 0x7F:
-        return chr(0x2421 if code == 0x7F else 0x2400 + code)
-    return f"<U+{code:04X}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from elision.engine import count_output_tokens
 from elision.errors import PriceError
+from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.recorded_requests import RecordedRequest, Restart, list_requests
+from elision.lab.results import encode_problems
 from elision.trajectory.cache import HOUR_SECONDS, PromptCache
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import load_price_table
@@ -188,10 +190,7 @@ class Calibration:
     @property
     def scale(self) -> float | None:
         """Billed tokens per token that we count, over what calls added to the call before; None if nothing was."""
-        counted = sum(call.added[0] for call in self.calls)
-        if counted:
-            return sum(call.added[1] for call in self.calls) / counted
-        return None
+        return divide_or_none(sum(call.added[1] for call in self.calls), sum(call.added[0] for call in self.calls))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,11 +234,11 @@ class CalibrationStudy:
     def scales(self) -> dict[str, float]:
         """Model -> billed tokens per token that we count, all its comparable runs together."""
         models = dict.fromkeys(run.priced_as or run.model for run in self.cached)
-        return {name: scale for name in models if (scale := self._calibration_of_model(name).scale) is not None}
-
-    def _calibration_of_model(self, model: str) -> Calibration:
-        runs = [run for run in self.cached if (run.priced_as or run.model) == model]
-        return Calibration(calls=tuple(call for run in runs for call in run.calls))
+        calls = {
+            name: tuple(call for run in self.cached if (run.priced_as or run.model) == name for call in run.calls)
+            for name in models
+        }
+        return {name: scale for name in models if (scale := Calibration(calls=calls[name]).scale) is not None}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -249,17 +248,13 @@ class CalibrationStudy:
             "totals": {"runs": len(self.cached), **calibration_figures(self.total)},
             "billed_per_counted_token": self.scales,
             "without_usage": [{"file": file, "trajectory": trajectory} for file, trajectory in self.silent],
-            "problems": [
-                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
-            ],
+            "problems": encode_problems(self.problems),
         }
 
 
 def read_share(usage: Usage) -> float:
     """Share of the prompt tokens that was read from cache."""
-    if usage.prompt:
-        return usage.cache_read / usage.prompt
-    return 0.0
+    return divide_or_zero(usage.cache_read, usage.prompt)
 
 
 def sum_usages(usages: Iterable[Usage]) -> Usage:
@@ -310,10 +305,7 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         no_cache=not any(request.usage.cache_read or request.usage.cache_write for request in sent),
     )
     outputs = {turn.index: count_output_tokens(turn, sizer) for turn in trajectory.turns}
-    if trajectory.model in billings:
-        main = billings[trajectory.model]
-    else:
-        main = billings[sent[0].model]
+    main = billings.get(trajectory.model) or billings[sent[0].model]
     return Calibration(
         file=trajectory.file,
         trajectory=trajectory.id,
@@ -331,10 +323,7 @@ def _open_billings(sent: Iterable[RecordedRequest]) -> dict[str, Billing]:
     writes = {request.model for request in sent if request.usage.cache_write}
     for request in sent:
         if request.model not in found:
-            if request.now is None:
-                day = None
-            else:
-                day = datetime.fromtimestamp(request.now, UTC).date()
+            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
             found[request.model] = open_billing(request.model, day, writes=request.model in writes)
     return found
 
@@ -382,7 +371,14 @@ class _CalibrationLedger:
         model = request.model
         counted = self._bill_request(self._counted[model], request, request.counted, output)
         lengths = self._bill_request(self._lengths[model], request, request.billed, output)
-        moment = self._describe_moment(request, lengths.cache_read)
+        moment = _Moment(
+            request=request,
+            before=self._before.get(model),
+            interleaved=self._newest not in ("", model),
+            rules=self._billings[model].rules,
+            simulated=lengths.cache_read,
+            no_cache=self._no_cache,
+        )
         cause = find_cause(moment)
         self._before[model], self._newest = request, model
         return CalibratedCall(
@@ -399,16 +395,6 @@ class _CalibrationLedger:
     def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:
         read = cache.record_request(view, request.now, request.model)
         return self._billings[request.model].build_usage(view.tokens, read, output, view.hour_tokens)
-
-    def _describe_moment(self, request: RecordedRequest, simulated: int) -> _Moment:
-        return _Moment(
-            request=request,
-            before=self._before.get(request.model),
-            interleaved=self._newest not in ("", request.model),
-            rules=self._billings[request.model].rules,
-            simulated=simulated,
-            no_cache=self._no_cache,
-        )
 
 
 # -- why --------------------------------------------------------------------------------------------------------------
@@ -435,9 +421,7 @@ class _Moment:
     @property
     def left(self) -> int:
         """Prompt tokens that the call before left in the cache."""
-        if self.before:
-            return self.before.usage.prompt
-        return 0
+        return self.before.usage.prompt if self.before else 0
 
     @property
     def is_lost(self) -> bool:

@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, CalibrationStudy, Cause, read_share
 from elision.lab.report.figures import format_plural
-from elision.lab.report.fitting import choose_columns
+from elision.lab.report.fitting import choose_columns, open_table
 from elision.lab.report.fitting import measure_column as width_of
-from elision.trajectory.usage import Usage
 
 #: A difference of cache-read share that is none worth explaining.
 BAR: Final = 0.02
@@ -60,18 +58,13 @@ def label_runs(runs: Sequence[Calibration]) -> list[str]:
     taken = Counter(short.values())
     found = []
     for run in runs:
-        if taken[short[run.file]] == 1:
-            name = short[run.file]
-        else:
-            name = _lengthen_label(run.file)
+        name = short[run.file]
+        if taken[name] > 1:
+            # With its folder, that of a member of an archive included.
+            *folders, file = run.file.replace("!", "/").split("/")
+            name = "/".join((*folders[-1:], _strip_suffixes(file)))
         found.append(strip_controls(name + (f" {run.trajectory}" if held[run.file] > 1 else "")))
     return found
-
-
-def _lengthen_label(file: str) -> str:
-    """File and folder, the member of an archive included."""
-    *folders, name = file.replace("!", "/").split("/")
-    return "/".join((*folders[-1:], _strip_suffixes(name)))
 
 
 def strip_controls(text: str) -> str:
@@ -92,15 +85,6 @@ def _crop_name(name: str, width: int) -> Text:
 
 
 # -- one line a run ---------------------------------------------------------------------------------------------------
-
-
-def _new_table() -> Table:
-    """Light enough that eight columns fit into 80 characters."""
-    table = Table(box=SIMPLE_HEAD)
-    table.padding = (0, 1, 0, 0)
-    table.show_edge = False
-    table.pad_edge = False
-    return table
 
 
 def _add_title(title: str, table: Table) -> Group:
@@ -124,7 +108,7 @@ def _build_shares_table(cached: Sequence[tuple[str, Calibration]], study: Calibr
 
 
 def _build_number_table(first: str, titles: Mapping[str, int], shown: Sequence[int]) -> Table:
-    table = _new_table()
+    table = open_table()
     table.add_column(first, no_wrap=True)
     for place in shown:
         table.add_column(list(titles)[place], justify="right", no_wrap=True)
@@ -166,9 +150,7 @@ def _row_style(run: Calibration) -> str:
 def _format_usd(usd: float | None) -> str:
     if usd is None:
         return "–"
-    if usd >= 1:
-        return f"{usd:,.2f}"
-    return f"{usd:.3f}"
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
 
 
 # -- causes -----------------------------------------------------------------------------------------------------------
@@ -176,12 +158,9 @@ def _format_usd(usd: float | None) -> str:
 
 def _list_causes(run: Calibration) -> Text:
     """Causes and their calls; those that the simulation foresees are dim."""
-    parts = [
+    return Text(", ").join(
         Text(f"{cause} {tally.calls}", style="dim" if cause in FORESEEN else "") for cause, tally in run.causes.items()
-    ]
-    if parts:
-        return Text(", ").join(parts)
-    return Text("")
+    )
 
 
 def _build_causes(
@@ -192,7 +171,7 @@ def _build_causes(
     if not found:
         return
     if width < WIDE:
-        table = _new_table()
+        table = open_table()
         table.add_column("run", no_wrap=True)
         table.add_column("cause: calls")
         for name, run in cached:
@@ -217,17 +196,15 @@ def _build_legend(found: Iterable[Cause]) -> RenderableType:
 
 def _build_bill_table(title: str, run: Calibration, width: int) -> Group:
     usages = (("billed", run.billed), ("ours", run.counted), ("length", run.lengths))
-    rows = [[*_token_cells(usage), _format_usd(usage.usd)] for _, usage in usages]
+    rows = []
+    for _, usage in usages:
+        counts = (usage.prompt, usage.cache_read, usage.cache_write, usage.input, usage.output)
+        rows.append([*(f"{count:,}" for count in counts), _format_usd(usage.usd)])
     shown = _choose_columns(_TOKENS, rows, width - len("billed"))
     table = _build_number_table("", _TOKENS, shown)
     for (name, _), row in zip(usages, rows, strict=True):
         table.add_row(name, *(row[place] for place in shown))
     return _add_title(title, table)
-
-
-def _token_cells(usage: Usage) -> list[str]:
-    counts = (usage.prompt, usage.cache_read, usage.cache_write, usage.input, usage.output)
-    return [f"{count:,}" for count in counts]
 
 
 def _build_key(study: CalibrationStudy) -> RenderableType:

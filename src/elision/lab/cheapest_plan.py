@@ -266,9 +266,8 @@ class PlanSearch:
         base = run.base[calls]
         if rules.kind == "none":
             return np.broadcast_to(base, prefix.shape)
-        if rules.step == 1:
-            stepped = prefix
-        else:
+        stepped = prefix
+        if rules.step > 1:
             stepped = rules.minimum + (prefix - rules.minimum) // rules.step * rules.step
         warm = np.maximum(np.where(prefix < rules.minimum, 0, stepped), base)
         return np.where(run.cold[calls], base, warm)

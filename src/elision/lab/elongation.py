@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Final, Literal
 
 from elision.errors import SpecError
+from elision.lab.ratios import divide_or_zero
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.raw import Raw
@@ -188,9 +189,7 @@ def price_turns(costs: Sequence[float], factor: float) -> float:
 def price_late_turn(costs: Sequence[float]) -> float:
     """Return the mean cost of the last ten calls, USD: what one more turn would cost."""
     late = costs[-LATE:]
-    if late:
-        return sum(late) / len(late)
-    return 0.0
+    return divide_or_zero(sum(late), len(late))
 
 
 def _find_sizes(strategy: Strategy) -> tuple[int, int] | None:
@@ -223,10 +222,7 @@ def _parse_factors(text: str) -> dict[str, float]:
     for item in _split_items(text):
         name, equals, number = item.rpartition("=")
         name = name.strip()
-        try:
-            factor = float(number)
-        except ValueError:
-            factor = math.nan
+        factor = _parse_number(number)
         if not equals or not name or not LEAST <= factor <= MOST:
             raise SpecError(
                 f"--elongation {item.strip()}: give measured, none, or NAME=FACTOR with a factor from {LEAST:g} to "
@@ -246,15 +242,15 @@ def _split_items(text: str) -> list[str]:
     for piece in text.split(","):
         begun = f"{begun},{piece}" if begun else piece
         depth += piece.count("(") - piece.count(")")
-        if depth == 0 and _is_number(piece.rpartition("=")[2]):
+        if depth == 0 and not math.isnan(_parse_number(piece.rpartition("=")[2])):
             items.append(begun)
             begun = ""
     return [*items, begun] if begun else items
 
 
-def _is_number(text: str) -> bool:
+def _parse_number(text: str) -> float:
+    """Return `text` as a number; nan where it is none."""
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return math.nan

@@ -117,10 +117,7 @@ class EvidenceTally:
     def count_turn(self, known: Evidence, turn: int, state: State) -> None:
         """Turn `turn` answers a call whose view is `state`'s; count what its evidence still finds there."""
         lost = lost_filtered = False
-        if state.summary:
-            summary = self._visible_items(state.summary.block)
-        else:
-            summary = frozenset()
+        summary = self._visible_items(state.summary.block) if state.summary else frozenset()
         for use in known.uses.get(turn, ()):
             plain = any(self._is_visible(key, use.item, state) for key in use.seen)
             found = plain or use.item in summary

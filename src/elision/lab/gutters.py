@@ -40,9 +40,7 @@ def strip_gutters(text: str) -> str:
             if _is_gutter(text, match, len(run)):
                 parts += [text[end : match.start(2)], " "]
                 end = match.end()
-    if parts:
-        return "".join([*parts, text[end:]])
-    return text
+    return "".join([*parts, text[end:]])
 
 
 def _find_listings(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:

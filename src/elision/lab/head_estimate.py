@@ -8,7 +8,6 @@ import msgspec
 
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
 
 
 def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
@@ -22,16 +21,11 @@ def add_recorded_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
         return trajectory
     head = trajectory.head
     counted = sizer.count_tools(head) + sum(sizer.count_message(message) for message in head.messages)
-    counted += sum(_estimate_turn_tokens(turn, sizer) for turn in trajectory.turns[: first.index - 1])
+    for turn in trajectory.turns[: first.index - 1]:
+        counted += sizer.count_assistant(turn)
+        counted += sum(sizer.count_observation(observation) for observation in turn.observations)
+        counted += sum(sizer.count_message(message) for message in turn.interjections)
     hidden = max(0, first.usage.prompt - counted)
     # What a later call reads is the run's own.
-    if first.index == 1:
-        warm = first.usage.cache_read
-    else:
-        warm = 0
+    warm = first.usage.cache_read if first.index == 1 else 0
     return replace(trajectory, head=msgspec.structs.replace(head, hidden_tokens=hidden, warm_tokens=warm))
-
-
-def _estimate_turn_tokens(turn: Turn, sizer: Sizer) -> int:
-    results = sum(sizer.count_observation(observation) for observation in turn.observations)
-    return sizer.count_assistant(turn) + results + sum(sizer.count_message(message) for message in turn.interjections)

@@ -52,7 +52,8 @@ def find_cheapest_plan(
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
         return None
     run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
-    if _is_limited(strategy, prices, int(run.raw.max(initial=0))):
+    usable = strategy.limit_view(prices)
+    if usable is not None and int(run.raw.max(initial=0)) > usable:
         return None
     return PlanSearch(run, rhythm).solve(on_progress)
 
@@ -60,12 +61,6 @@ def find_cheapest_plan(
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
     return _find_rhythm(strategy) is not None
-
-
-def _is_limited(strategy: Strategy, prices: Prices, peak: int) -> bool:
-    """Whether a budget could matter in a run whose raw views reach `peak` tokens."""
-    usable = strategy.limit_view(prices)
-    return usable is not None and peak > usable
 
 
 def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
@@ -87,9 +82,7 @@ def _combine_rhythms(parts: list[SummaryRhythm | None]) -> SummaryRhythm | None:
     summarizing = [part for part in known if part.every]
     if len(known) < len(parts) or len(summarizing) > 1:
         return None
-    if summarizing:
-        return summarizing[0]
-    return SummaryRhythm()
+    return summarizing[0] if summarizing else SummaryRhythm()
 
 
 def _refuse_summary(request: SummaryRequest) -> str:

@@ -6,11 +6,13 @@ agent's steps; live runs on a benchmark can. Runs meet their outcomes by instanc
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from elision.errors import FormatError
 from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
@@ -23,9 +25,13 @@ _NAMED: Final = 3
 CostSource: TypeAlias = Literal["stated", "usage", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceRun:
-    """One run of an agent on one instance of a benchmark.
+class InstanceRun(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"place": "file", "source": "cost_source", "silent_calls": "calls_without_usage"},
+):
+    """One run of an agent on one instance of a benchmark. Fields are in the order of the JSON.
 
     instance:    its id. name: what the recording or the store calls the run.
     place:       the file or store that it is from.
@@ -38,25 +44,24 @@ class InstanceRun:
 
     instance: str
     strategy: str
+    name: str = ""
     place: str
     turns: int
     usd: float | None = None
     summary_usd: float = 0.0
     source: CostSource = "unknown"
     silent_calls: int = 0
-    name: str = ""
     played: bool = False
     solved: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceOutcome:
+class InstanceOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"place": "file"}):
     """What became of one instance. strategy: whose run it was; "" if the file belongs to no strategy by name."""
 
     instance: str
+    strategy: str = ""
     solved: bool
     place: str
-    strategy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +147,12 @@ class StrategyOutcome:
         return fmean(each.run.turns for each in self.joined)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedDifference:
+class PairedDifference(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"rate": "solve_rate", "rate_interval": "solve_rate_interval"},
+):
     """A strategy less the baseline, on the same instances; intervals are 95 %, of a seeded bootstrap over instances.
 
     usd:   mean difference of cost in USD; None where a cost is unknown. usd_share: the same by the baseline's cost.
@@ -154,14 +163,14 @@ class PairedDifference:
     strategy: str
     baseline: str
     instances: int
+    usd: float | None = None
+    usd_interval: Interval | None = None
+    usd_share: float | None = None
     rate: float
     rate_interval: Interval
     gained: int
     lost: int
     turns: float
-    usd: float | None = None
-    usd_interval: Interval | None = None
-    usd_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,16 +203,13 @@ class OutcomeStudy:
             "shared": {
                 "instances": sorted(each.run.instance for each in self.shared[0].joined) if self.shared else [],
                 "strategies": [_encode_strategy(row) for row in self.shared],
-                "differences": [_encode_difference(each) for each in self.differences],
+                "differences": msgspec.to_builtins(self.differences),
             },
             "runs": [
                 {**_encode_run(each.run), "solved": each.solved} for row in self.strategies for each in row.joined
             ],
             "runs_without_outcome": [_encode_run(run) for run in self.no_outcome],
-            "outcomes_without_run": [
-                {"instance": each.instance, "strategy": each.strategy, "solved": each.solved, "file": each.place}
-                for each in self.no_run
-            ],
+            "outcomes_without_run": msgspec.to_builtins(self.no_run),
             "problems": list(self.problems),
         }
 
@@ -384,56 +390,23 @@ def _compare_pair(row: StrategyOutcome, base: StrategyOutcome, seed: int) -> Pai
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _encode_interval(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.high]
-
-
 def _encode_strategy(row: StrategyOutcome) -> dict[str, Any]:
-    sources: dict[str, int] = defaultdict(int)
-    for each in row.joined:
-        sources[each.run.source] += 1
     return {
         "strategy": row.strategy,
         "instances": len(row.joined),
         "solved": row.solved,
         "solve_rate": row.rate,
-        "solve_rate_interval": _encode_interval(row.rate_interval),
+        "solve_rate_interval": msgspec.to_builtins(row.rate_interval),
         "mean_usd": row.mean_usd,
         "usd_known": len(row.costs),
         "usd_per_solved": row.usd_per_solved,
         "summary_share": row.summary_share,
         "mean_turns": row.mean_turns,
-        "cost_sources": dict(sources),
+        "cost_sources": dict(Counter(each.run.source for each in row.joined)),
         "endings": dict(row.endings),
     }
 
 
-def _encode_difference(each: PairedDifference) -> dict[str, Any]:
-    return {
-        "strategy": each.strategy,
-        "baseline": each.baseline,
-        "instances": each.instances,
-        "usd": each.usd,
-        "usd_interval": _encode_interval(each.usd_interval),
-        "usd_share": each.usd_share,
-        "solve_rate": each.rate,
-        "solve_rate_interval": _encode_interval(each.rate_interval),
-        "gained": each.gained,
-        "lost": each.lost,
-        "turns": each.turns,
-    }
-
-
 def _encode_run(run: InstanceRun) -> dict[str, Any]:
-    return {
-        "instance": run.instance,
-        "strategy": run.strategy,
-        "name": run.name,
-        "file": run.place,
-        "turns": run.turns,
-        "usd": run.usd,
-        "summary_usd": run.summary_usd,
-        "cost_source": run.source,
-        "calls_without_usage": run.silent_calls,
-        "played": run.played,
-    }
+    """Return a run without its own verdict: the outcome that it was joined with is beside it."""
+    return {name: value for name, value in msgspec.to_builtins(run).items() if name != "solved"}

@@ -123,9 +123,7 @@ class _OutcomeReader:
         for id in sorted(failed):
             self._add_outcome(document, id, False)
         for id in sorted(absent - failed):
-            self.absent.setdefault(
-                id, InstanceOutcome(instance=id, solved=False, place=document.path, strategy=self.strategy)
-            )
+            self._add_absent(document, id)
         if not solved | failed | absent:
             raise FormatError(f"{document.path}: a report of no instance; was anything evaluated?")
 
@@ -143,10 +141,7 @@ class _OutcomeReader:
         for number, record in records:
             each = mapping_in(record)
             id = text_in(each.get("instance_id"))
-            if kind == "line":
-                place = f"{document.path}:{number}"
-            else:
-                place = f"{document.path}: {kind} {number}"
+            place = f"{document.path}:{number}" if kind == "line" else f"{document.path}: {kind} {number}"
             if not id:
                 raise FormatError(f"{place}: no `instance_id` in it")
             if "resolved" in each:
@@ -202,9 +197,11 @@ class _OutcomeReader:
         if text_in(prediction.get("model_patch")).strip():
             self.patches[self.strategy, id] = document.path
         else:
-            self.absent.setdefault(
-                id, InstanceOutcome(instance=id, solved=False, place=document.path, strategy=self.strategy)
-            )
+            self._add_absent(document, id)
+
+    def _add_absent(self, document: Document, id: str) -> None:
+        absent = InstanceOutcome(instance=id, solved=False, place=document.path, strategy=self.strategy)
+        self.absent.setdefault(id, absent)
 
 
 def _has_lines(document: Document) -> bool:

@@ -17,11 +17,12 @@ from elision.lab.outcomes_table import (
     list_notes,
     write_headline,
 )
-from elision.lab.report.charts import FONT, SCHEMA, Spec, make_standalone
+from elision.lab.report.charts import FONT, SCHEMA, Spec, encode_quantity, encode_scaled, make_standalone
 from elision.lab.report.figures import format_plural
 from elision.lab.report.names import shorten_strategies
 from elision.lab.report.page_shell import (
     PageParts,
+    build_row,
     build_table,
     escape_text,
     fill_page,
@@ -50,7 +51,6 @@ def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
 
     made_by: what the page says of its making; None leaves that out.
     """
-    lines = [] if made_by is None else _describe_making(made_by)
     instances = max(len(row.joined) for row in study.strategies)
     count = format_plural(len(study.strategies), "strategy", "strategies")
     return fill_page(
@@ -59,7 +59,7 @@ def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
             headline=write_headline(study),
             scope=f"{count}, at most {format_plural(instances, 'instance')} each",
             sections=[*_build_sections(study)],
-            footer=list_provenance(lines),
+            footer=list_provenance(made_by),
         )
     )
 
@@ -80,7 +80,7 @@ def build_picture(study: OutcomeStudy, ink: Ink) -> Spec:
 def _draw_points(rows: Sequence[StrategyOutcome], ink: Ink) -> Spec:
     names = shorten_strategies([row.strategy for row in rows])
     looks = assign_looks([row.strategy for row in rows])
-    values = [
+    values: list[Spec] = [
         {
             "strategy": names[row.strategy],
             "colour": ink.slots[looks[row.strategy].slot],
@@ -91,43 +91,15 @@ def _draw_points(rows: Sequence[StrategyOutcome], ink: Ink) -> Spec:
         if row.mean_usd is not None
     ]
     axis = {"labelColor": ink.text, "titleColor": ink.text, "gridColor": ink.faint, "domainColor": ink.faint}
-    x = {
-        "field": "usd",
-        "type": "quantitative",
-        "title": "mean cost of a run, USD",
-        "axis": {"format": "$,.2f", "tickCount": 6, "grid": False},
-        "scale": {"zero": False, "padding": 40},
-    }
-    y = {
-        "field": "rate",
-        "type": "quantitative",
-        "title": "instances solved",
-        "axis": {"format": ".0%", "tickCount": 6},
-        "scale": {"zero": False, "padding": 16},
-    }
+    x = encode_quantity("usd", "mean cost of a run, USD", scale={"zero": False, "padding": 40})
+    x["axis"] = {"format": "$,.2f", "tickCount": 6, "grid": False}
+    y = encode_quantity("rate", "instances solved", scale={"zero": False, "padding": 16})
+    y["axis"] = {"format": ".0%", "tickCount": 6}
     # Points may lie close together, so a legend names them.
-    domain = [value["strategy"] for value in values]
-    legend: dict[str, Any] = {
-        "orient": "top",
-        "columns": 4,
-        "title": None,
-        "labelFontSize": 13,
-        "symbolSize": 120,
-        "labelLimit": 0,
-        "symbolOpacity": 1,
-    }
-    colour = {
-        "field": "strategy",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [value["colour"] for value in values]},
-        "legend": legend | {"labelColor": ink.text},
-    }
-    shape = {
-        "field": "strategy",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [value["shape"] for value in values]},
-        "legend": legend | {"labelColor": ink.text},
-    }
+    legend = {"orient": "top", "columns": 4, "title": None, "labelFontSize": 13, "labelColor": ink.text}
+    legend |= {"symbolSize": 120, "labelLimit": 0, "symbolOpacity": 1}
+    colour = encode_scaled("strategy", {value["strategy"]: value["colour"] for value in values}) | {"legend": legend}
+    shape = encode_scaled("strategy", {value["strategy"]: value["shape"] for value in values}) | {"legend": legend}
     line: dict[str, Any] = {"type": "rule", "strokeWidth": 1.6, "opacity": 0.55}
     point = {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1}
     return {
@@ -195,14 +167,5 @@ def _draw_svg(study: OutcomeStudy) -> str:
 def _build_table(first: str, titles: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     return build_table(
         [escape_text(title.strip()) for title in (first, *titles)],
-        [
-            f'<tr><th scope="row">{escape_text(name)}</th>'
-            + "".join(f"<td>{escape_text(cell)}</td>" for cell in cells)
-            + "</tr>"
-            for name, cells in rows
-        ],
+        [build_row(cells, name) for name, cells in rows],
     )
-
-
-def _describe_making(made_by: Provenance) -> list[tuple[str, str]]:
-    return [("Made by", f"Elision {made_by.version} on {made_by.date}"), ("Command", made_by.command)]

@@ -7,11 +7,11 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from elision.errors import FormatError, PriceError, StoreError
 from elision.formats.document import Document
@@ -111,9 +111,7 @@ class InstanceNamer:
         if whole is None:
             longest = max((task for task in self._tasks if task in text), key=len, default="")
             whole = self._tasks.get(longest, set())
-        if len(whole) == 1:
-            return next(iter(whole))
-        return ""
+        return next(iter(whole)) if len(whole) == 1 else ""
 
 
 def flatten_text(text: str) -> str:
@@ -260,7 +258,7 @@ def _cost_trajectory(run: Trajectory, prices: Prices | None) -> tuple[float | No
 def _cost_usage(usage: Usage, model: str, prices: Prices | None) -> float | None:
     """Return what a call cost, in USD; None where neither the recording nor a price list knows."""
     if prices is not None:
-        return cost_reported_usage(msgspec.structs.replace(usage, usd=None), prices)
+        return cost_reported_usage(replace(usage, usd=None), prices)
     if usage.usd is not None:
         return usage.usd
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
+import msgspec
 import numpy as np
 
 #: Share of such intervals that hold the true value.
@@ -18,9 +18,8 @@ RESAMPLES: Final = 10_000
 _DRAWN_AT_ONCE: Final = 2_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """From `low` to `high`, both included."""
+class Interval(msgspec.Struct, frozen=True, array_like=True):
+    """From `low` to `high`, both included; a pair in JSON."""
 
     low: float
     high: float

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.lab.outcomes import InstanceRun, OutcomeStudy, PairedDifference, StrategyOutcome
+from elision.lab.outcomes import OutcomeStudy, PairedDifference, StrategyOutcome
 from elision.lab.outcomes_statistics import Interval
 from elision.lab.report.figures import (
     MINUS,
@@ -21,7 +20,7 @@ from elision.lab.report.figures import (
     format_turns,
     format_usd,
 )
-from elision.lab.report.fitting import choose_columns, print_text
+from elision.lab.report.fitting import choose_columns, open_table, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import neutralize_text, shorten_strategies
 
@@ -137,14 +136,14 @@ def format_cells(row: StrategyOutcome) -> list[str]:
 def format_difference(each: PairedDifference) -> list[str]:
     """Return the cells of a difference, in the order of `DIFFERENCES`."""
     return [
-        _format_signed_usd(each.usd),
-        _format_range(each.usd_interval, _format_signed_usd),
-        _format_signed_share(each.usd_share),
+        _format_signed(each.usd, format_usd),
+        _format_range(each.usd_interval, lambda usd: _format_signed(usd, format_usd)),
+        _format_signed(each.usd_share, _format_percent),
         _format_points(each.rate),
         _format_range(each.rate_interval, _format_points),
         format_count(each.gained),
         format_count(each.lost),
-        f"{_format_sign(each.turns)}{format_turns(abs(each.turns))}",
+        _format_signed(each.turns, format_turns),
     ]
 
 
@@ -172,8 +171,8 @@ def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
     unknown = [run for run in runs if run.usd is None]
     if unknown:
         yield (
-            f"* {format_plural(len(unknown), 'run')} without a known cost, not in the mean: {_name_runs(unknown)}; "
-            "--model prices the recorded usage."
+            f"* {format_plural(len(unknown), 'run')} without a known cost, not in the mean: "
+            f"{_list_names([f'{run.strategy}: {run.instance}' for run in unknown])}; --model prices the recorded usage."
         )
     silent = sum(run.silent_calls for run in runs)
     if silent:
@@ -181,10 +180,6 @@ def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
     played = [run for run in runs if run.played]
     if played:
         yield f"{format_plural(len(played), 'run')} played by a recording: nobody was billed for them."
-
-
-def _name_runs(runs: Sequence[InstanceRun]) -> str:
-    return _list_names([f"{run.strategy}: {run.instance}" for run in runs])
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -201,7 +196,7 @@ def _build_table(titles: Mapping[str, int], rows: Sequence[tuple[str, Sequence[s
     ]
     keep = [titles[column[0]] for column in cells]
     room = width - width_of([_FIRST, *(name for name, _ in rows)])
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = open_table()
     table.add_column(_FIRST, no_wrap=True)
     shown = choose_columns(cells, keep, room)
     for place in shown:
@@ -215,25 +210,15 @@ def _format_percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-def _format_sign(value: float) -> str:
-    return MINUS if value < 0 else "+"
-
-
-def _format_signed_usd(value: float | None) -> str:
+def _format_signed(value: float | None, format_amount: Callable[[float], str]) -> str:
     if value is None:
         return NOTHING
-    return f"{_format_sign(value)}{format_usd(abs(value))}"
-
-
-def _format_signed_share(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{_format_sign(value)}{_format_percent(abs(value))}"
+    return f"{MINUS if value < 0 else '+'}{format_amount(abs(value))}"
 
 
 def _format_points(share: float) -> str:
     """Return a difference of shares in percentage points."""
-    return f"{_format_sign(share)}{abs(share) * 100:.1f} pp"
+    return _format_signed(share, lambda size: f"{size * 100:.1f} pp")
 
 
 def _format_range(interval: Interval | None, format_end: Callable[[float], str]) -> str:

@@ -123,9 +123,7 @@ class _CountedConversation:
     @property
     def scale(self) -> float:
         billed, counted = self.grown
-        if counted >= GROWN and billed > 0:
-            return billed / counted
-        return 1.0
+        return billed / counted if counted >= GROWN and billed > 0 else 1.0
 
     def begin(self, head: Head) -> None:
         self.state.fold_event(HeadSet(head))
@@ -169,13 +167,11 @@ class _CountedConversation:
 def _fixed_tokens(segments: Sequence[Segment]) -> int:
     """Segments in front of the first user message of a head."""
     users = (
-        place for place, segment in enumerate(segments) if segment.kind == "head" and _segment_role(segment) == "user"
+        place
+        for place, segment in enumerate(segments)
+        if segment.kind == "head" and getattr(segment.source, "role", "") == "user"
     )
     return next(users, len(segments))
-
-
-def _segment_role(segment: Segment) -> str:
-    return getattr(segment.source, "role", "")
 
 
 @dataclass(slots=True)
@@ -186,18 +182,15 @@ class _BilledConversation:
 
     def detect_restart(self, prompt: int, model: str) -> Restart:
         known = self.tracks.get(model)
-        if known is not None and prompt < DROP * known.tokens:
-            return "inferred"
-        return ""
+        return "inferred" if known is not None and prompt < DROP * known.tokens else ""
 
     def build_view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
         known = self.tracks.get(model, Track())
+        track = known
         if restart:
             track = known.fork(min(1, len(known.segments)))
         elif prompt < known.tokens:
             track = known.fork(sum(end <= prompt for end in known.ends))
-        else:
-            track = known
         if not track.segments:
             _grow_track(track, min(fixed, prompt))
         _grow_track(track, prompt - track.tokens)
@@ -225,10 +218,7 @@ def _kept_tokens(usage: Usage, before: float) -> float:
 
 def _cut_view(view: View, share: float) -> View:
     """`view` with the leading segments that live an hour."""
-    if share >= 1:
-        hour = view.length
-    else:
-        hour = view.find_place(round(share * view.tokens))
+    hour = view.length if share >= 1 else view.find_place(round(share * view.tokens))
     return replace(view, hour_length=hour)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from elision.lab.elongation import TurnAssumption
+from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
@@ -91,42 +94,30 @@ class Row:
     def allowance(self) -> float | None:
         """Extra turns that would cost as much as is saved; None where nothing is saved."""
         saved = self.raw_usd - self.usd
-        if saved > 0 and self.late_usd > 0:
-            return saved / self.late_usd
-        return None
+        return saved / self.late_usd if saved > 0 and self.late_usd > 0 else None
 
     @property
     def to_raw(self) -> float | None:
         """Cost as a multiple of sending everything."""
-        if self.raw_usd:
-            return self.usd / self.raw_usd
-        return None
+        return divide_or_none(self.usd, self.raw_usd)
 
     @property
     def to_hindsight(self) -> float | None:
         """Cost as a multiple of the hindsight schedule's."""
-        if self.hindsight_usd:
-            return self.usd / self.hindsight_usd
-        return None
+        return divide_or_none(self.usd, self.hindsight_usd)
 
     @property
     def evidence_recall(self) -> float | None:
-        if self.evidence_items:
-            return self.evidence_found / self.evidence_items
-        return None
+        return divide_or_none(self.evidence_found, self.evidence_items)
 
     @property
     def evidence_recall_filtered(self) -> float | None:
-        if self.evidence_items_filtered:
-            return self.evidence_found_filtered / self.evidence_items_filtered
-        return None
+        return divide_or_none(self.evidence_found_filtered, self.evidence_items_filtered)
 
     @property
     def evidence_recall_plain(self) -> float | None:
         """Without summary text."""
-        if self.evidence_items:
-            return self.evidence_found_plain / self.evidence_items
-        return None
+        return divide_or_none(self.evidence_found_plain, self.evidence_items)
 
     def json(self) -> dict[str, Any]:
         """The shape of one entry of "runs" and "totals"."""
@@ -283,17 +274,15 @@ class Study:
             "prices": prices_json(self.prices),
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],
-            "controls": {control.reader: _plain(control) for control in self.controls},
+            "controls": {control.reader: msgspec.to_builtins(control) for control in self.controls},
             "elongation": {
                 "mode": self.turns.mode,
                 "source": self.turns.source,
-                "factors": {label: _plain(factor) for label, factor in self.turns.factors.items()},
+                "factors": msgspec.to_builtins(self.turns.factors),
             },
-            "composition": [_plain(composition) for composition in self.compositions],
-            "growth": [{"turn": size.turn, "runs": size.runs, "tokens": dict(size.tokens)} for size in self.growth],
-            "problems": [
-                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
-            ],
+            "composition": msgspec.to_builtins(self.compositions),
+            "growth": msgspec.to_builtins(self.growth),
+            "problems": encode_problems(self.problems),
         }
 
 
@@ -304,10 +293,11 @@ def prices_json(prices: Prices) -> dict[str, Any]:
         "source": prices.source,
         "dated": prices.dated,
         "window": prices.window,
-        "tiers": [{"above": start, **_plain(rates)} for start, rates in prices.tiers],
-        "cache": _plain(prices.cache),
+        "tiers": [{"above": start, **msgspec.to_builtins(rates)} for start, rates in prices.tiers],
+        "cache": msgspec.to_builtins(prices.cache),
     }
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    return {item.name: getattr(value, item.name) for item in fields(value)}
+def encode_problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """What could not be read, as JSON."""
+    return [{"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in problems]

@@ -25,6 +25,7 @@ from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, comm
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.progress import ProgressBoard, StudyProgress
+from elision.lab.ratios import divide_or_none
 from elision.lab.replay import Replay, replay_run
 from elision.lab.replay_summarizer import (
     ReplaySummarizer,
@@ -161,7 +162,7 @@ def load_runs(paths: Sequence[Path]) -> Loaded:
             raise FormatError(f"{path}: there is no such file or folder")
     runs: list[Trajectory] = []
     problems: list[Problem] = []
-    errors: list[tuple[Path, FormatError]] = []
+    failures: list[tuple[Path, FormatError]] = []
     for path in dict.fromkeys(paths):
         try:
             for found in read_runs(path):
@@ -170,16 +171,13 @@ def load_runs(paths: Sequence[Path]) -> Loaded:
                 else:
                     problems.append(found)
         except FormatError as error:
-            errors.append((path, error))
-    if errors and not runs:
-        raise errors[0][1]
-    problems += [Problem(file=str(path), line=None, reason=_describe_failure(path, error)) for path, error in errors]
+            failures.append((path, error))
+    if failures and not runs:
+        raise failures[0][1]
+    for path, failure in failures:
+        # Without the path, which a Problem names itself.
+        problems.append(Problem(file=str(path), line=None, reason=str(failure).removeprefix(f"{path}: ")))
     return Loaded(_drop_duplicates(runs), tuple(problems))
-
-
-def _describe_failure(path: Path, error: FormatError) -> str:
-    """The error without the path that a Problem names itself."""
-    return str(error).removeprefix(f"{path}: ")
 
 
 def set_recorded_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
@@ -236,6 +234,7 @@ def run_study(
         finished = False
     results = [done[place] for place in sorted(done)]
     listed = [outcome for result in results for outcome in result.outcomes]
+    recommended = parse_strategy(RECOMMENDED)
     return Study(
         prices=settings.prices,
         counter=settings.tokens,
@@ -246,7 +245,7 @@ def run_study(
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
         hindsight=settings.hindsight,
-        recommended=_find_recommended(settings.candidates),
+        recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
         turns=turns,
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
@@ -260,12 +259,6 @@ def _report_summarizer(
         return None
     use = add_up_use(result.use for result in results)
     return make_report(settings.summarizer, prices, use)
-
-
-def _find_recommended(candidates: Sequence[Candidate]) -> str:
-    """Return the label of the recommended strategy, "" if it is not among `candidates`."""
-    strategy = parse_strategy(RECOMMENDED)
-    return next((candidate.label for candidate in candidates if candidate.strategy == strategy), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,16 +390,14 @@ def replay_candidates(
                 problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
             strategy = replace(strategy, schedule=best.schedule if best else CacheAwareSchedule())
         try:
-            tally = EvidenceTally(common=common)
-            watch = step.watch_second_half(len(run.turns))
             result = replay_run(
                 run,
                 strategy,
                 settings.prices,
                 counting,
                 known=known,
-                tally=tally,
-                watch=watch,
+                tally=EvidenceTally(common=common),
+                watch=step.watch_second_half(len(run.turns)),
                 summarizer=summarizer,
             )
         except BudgetError as error:
@@ -515,10 +506,9 @@ def _measure_controls(
     result = []
     for name, places in sorted(_group_by_format(runs).items()):
         own = [known[place] for place in places]
+        floor, window = None, None
         if settings:
             floor, window = _measure_floor([runs[place] for place in places], own, settings)
-        else:
-            floor, window = (None, None)
         result.append(
             Control(
                 reader=name,
@@ -544,13 +534,11 @@ def _measure_floor(
             windows.add(run.recorded_window)
             plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
             tally = replay_run(run, plain, settings.prices, counting, known=own).evidence
-            items = items + tally.items
-            found = found + tally.found
-    return (found / items if items else None), (min(windows) if windows else None)
+            items += tally.items
+            found += tally.found
+    return divide_or_none(found, items), min(windows, default=None)
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    if known:
-        return sum(known) / len(known)
-    return None
+    return divide_or_none(sum(known), len(known))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from elision.lab.ratios import divide_or_none
 from elision.trajectory.composition import measure_head, measure_turn
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
@@ -34,9 +35,7 @@ class Composition:
 
     def share_of_turns(self, tokens: int) -> float | None:
         """Return `tokens` as a share of those of all turns; None without any."""
-        if self.turn_tokens:
-            return tokens / self.turn_tokens
-        return None
+        return divide_or_none(tokens, self.turn_tokens)
 
     def __add__(self, other: Composition) -> Composition:
         return Composition(

@@ -63,9 +63,7 @@ class ViewAt:
     @property
     def keep(self) -> int:
         """How many leading messages are those of the call before, cache markers included."""
-        if self.before:
-            return _count_common(self.before.messages, self.messages)
-        return 0
+        return _count_common(self.before.messages, self.messages) if self.before else 0
 
     @property
     def rewrite(self) -> Rewrite | None:
@@ -81,7 +79,7 @@ class ViewAt:
             place=place,
             tokens=self.view.track.count_tokens_before(place),
             message=message + 1,
-            character=_shared_characters(
+            character=_count_shared_characters(
                 before.track.segments[place], self.view.track.segments[place : self.view.length]
             ),
             byte=_byte_offset(self.before.plain, self.plain, message),
@@ -105,13 +103,14 @@ def _run_views(trajectory: Trajectory, session: Log, renderer: ViewRenderer) -> 
     before: ViewAt | None = None
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         run_pass(decide(session, make_plain_terms(now, model)), summarizer)
-        newest = _build_view(session, renderer, before)
+        newest = build_view(session, renderer, before)
         before = replace(newest, before=None)
         yield newest
         session.add_turn(turn)
 
 
-def _build_view(session: Log, renderer: ViewRenderer, before: ViewAt | None) -> ViewAt:
+def build_view(session: Log, renderer: ViewRenderer, before: ViewAt | None = None) -> ViewAt:
+    """Return the newest call of `session` as it is sent. before: the call before it."""
     newest = session.newest_call
     assert newest is not None
     return ViewAt(
@@ -150,27 +149,18 @@ def _explain_no_hindsight(strategy: Strategy, trajectory: Trajectory, prices: Pr
         return f"no cheapest plan can be worked out for {strategy.name} with these options"
     if len(trajectory.turns) > LONGEST and strategy.make_trigger() is not None:
         return f"the run has {len(trajectory.turns)} turns, and with summaries {LONGEST} is the most"
-    if strategy.budget is not None:
-        limit = "its budget"
-    else:
-        limit = f"the window of {prices.name}"
+    limit = "its budget" if strategy.budget is not None else f"the window of {prices.name}"
     return f"{limit} is smaller than this run, and then what may be done depends on what was done before"
 
 
 def to_json(value: object) -> str:
     """JSON text, letters as they are; escaped where they are no sound Unicode."""
     text = json.dumps(value, ensure_ascii=False)
-    if text.isascii() or _is_encodable(text):
-        return text
-    return json.dumps(value)
-
-
-def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return json.dumps(value)
+    return text
 
 
 def _count_common(before: Sequence[JsonMessage], now: Sequence[JsonMessage]) -> int:
@@ -180,7 +170,7 @@ def _count_common(before: Sequence[JsonMessage], now: Sequence[JsonMessage]) -> 
     )
 
 
-def _shared_characters(before: Segment, now: Sequence[Segment]) -> int:
+def _count_shared_characters(before: Segment, now: Sequence[Segment]) -> int:
     """Characters that the text of a rewritten segment has in common with what stood there before."""
     if not now or (before.turn, before.index) != (now[0].turn, now[0].index) or before.turn == 0:
         return 0

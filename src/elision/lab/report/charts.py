@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from elision.lab.report import figures
 from elision.lab.report.names import group_rows, is_hindsight, is_raw, shorten_strategies
-from elision.lab.report.palette import Ink, Look, assign_looks
+from elision.lab.report.palette import Ink, assign_looks
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Prices
 
@@ -45,7 +45,10 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
     """
     names = shorten_strategies(study.strategies)
     rows = [row for _, members in group_rows(study.totals) for row in members]
-    labels = {row.strategy: _label_strategy(row, names[row.strategy], study) for row in rows}
+    labels = {
+        row.strategy: names[row.strategy] + (" (recommended)" if row.strategy == study.recommended else "")
+        for row in rows
+    }
     totals = [_build_bar(row, labels[row.strategy]) for row in rows]
     pieces = [
         {
@@ -70,7 +73,7 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
         *([_draw_raw_line(rows[0].raw_usd, ink)] if len(raw_costs) == 1 and rows[0].raw_usd else []),
         _build_layer(
             {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR},
-            color=_encode_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
+            color=encode_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
             | ({"legend": {"orient": "top", "title": None, "offset": 4}} if legend else {}),
             order={"field": "order"},
             x=x | {"stack": "zero"},
@@ -88,12 +91,6 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
     ]
     rest = {"data": {"values": totals}, "height": STEP * len(totals), "encoding": {"x": x, "y": y}, "layer": layers}
     return build_base(ink) | rest
-
-
-def _label_strategy(row: Row, name: str, study: Study) -> str:
-    if row.strategy == study.recommended:
-        return f"{name} (recommended)"
-    return name
 
 
 def _format_amounts(row: Row) -> Spec:
@@ -124,42 +121,32 @@ def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
 
 def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
     """Cost against facts still visible, a labelled point per live strategy; None where there are no facts."""
+    names = shorten_strategies(study.strategies)
+    looks = assign_looks(study.strategies)
     values = [
         {
-            "strategy": name,
-            "colour": ink.slots[look.slot],
-            "shape": look.shape,
+            "strategy": names[row.strategy],
+            "colour": ink.slots[looks[row.strategy].slot],
+            "shape": looks[row.strategy].shape,
             "usd": row.usd,
             "recall": row.evidence_recall,
             "cost": figures.format_usd(row.usd),
             "facts still visible": figures.format_share(row.evidence_recall),
             "turns missing a fact": figures.format_count(row.regret_turns),
         }
-        for row, name, look in _list_named_rows(study)
+        for row in study.totals
         if row.evidence_recall is not None and not is_hindsight(row.strategy)
     ]
     if not values:
         return None
     x = _encode_usd("usd", "cost, USD") | {"scale": {"zero": False, "padding": 52}}
-    y = {
-        "field": "recall",
-        "type": "quantitative",
-        "title": "facts still visible",
-        "axis": {"format": ".0%", "tickCount": 5},
-        "scale": {"zero": False, "padding": 14},
-    }
+    y = encode_quantity("recall", "facts still visible", scale={"zero": False, "padding": 14})
+    y["axis"] = {"format": ".0%", "tickCount": 5}
     spec = build_base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
     spec["layer"] = [
         {
             "name": "points",
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "size": 130,
-                "opacity": 1,
-                "stroke": ink.ground,
-                "strokeWidth": 1,
-            },
+            "mark": draw_mark(ink, size=130),
             "encoding": {
                 "color": encode_literal("colour"),
                 "shape": encode_literal("shape"),
@@ -169,7 +156,7 @@ def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
         # The page's script lets Vega place these where they hide nothing.
         {
             "name": "labels",
-            "mark": {"type": "text", "align": "left", "dx": 10, "color": ink.text, "fontSize": 12},
+            "mark": draw_label(ink),
             "encoding": {"text": {"field": "strategy", "type": "nominal"}},
         },
     ]
@@ -183,25 +170,14 @@ def draw_context(study: Study, ink: Ink) -> Spec:
     """
     names = shorten_strategies(study.strategies)
     style = {names[label]: look for label, look in assign_looks(study.strategies).items()}
-    colour = _encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
-    dash = _encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})
+    colour = encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
+    dash = encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})
     spec = build_base(ink) | {"height": 320}
-    spec["encoding"] = {
-        "x": {
-            "field": "call",
-            "type": "quantitative",
-            "title": "call",
-            "scale": {"nice": False},
-            "axis": {"tickMinStep": 1, "tickCount": 8, "grid": False},
-        },
-        "y": {
-            "field": "tokens",
-            "type": "quantitative",
-            "title": "context, tokens",
-            "axis": {"format": "~s", "tickCount": 6, "labelExpr": "datum.value ? datum.label : '0'"},
-        },
-        "color": colour,
-    }
+    x = encode_quantity("call", "call", scale={"nice": False})
+    x["axis"] = {"tickMinStep": 1, "tickCount": 8, "grid": False}
+    y = encode_quantity("tokens", "context, tokens")
+    y["axis"] = {"format": "~s", "tickCount": 6, "labelExpr": "datum.value ? datum.label : '0'"}
+    spec["encoding"] = {"x": x, "y": y, "color": colour}
     spec["layer"] = [
         {
             "data": {"name": "calls", "values": []},
@@ -211,7 +187,7 @@ def draw_context(study: Study, ink: Ink) -> Spec:
         {
             "name": "rewrites",
             "data": {"name": "marks", "values": []},
-            "mark": {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 0.7},
+            "mark": draw_mark(ink, strokeWidth=0.7),
             "encoding": {
                 "size": _choose_if_summary(120, 22),
                 "shape": _choose_if_summary("diamond", "circle"),
@@ -241,17 +217,8 @@ def make_standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Seq
     return spec | {"width": width, "background": ink.ground, "title": heading, "padding": 20, "autosize": "pad"}
 
 
-def _list_named_rows(study: Study) -> list[tuple[Row, str, Look]]:
-    names = shorten_strategies(study.strategies)
-    style = assign_looks(study.strategies)
-    return [(row, names[row.strategy], style[row.strategy]) for row in study.totals]
-
-
 def _build_bar(row: Row, label: str) -> Spec:
-    if is_raw(row.strategy) or row.to_raw is None:
-        change = ""
-    else:
-        change = f"  {figures.format_change(row.to_raw)}"
+    change = "" if is_raw(row.strategy) or row.to_raw is None else f"  {figures.format_change(row.to_raw)}"
     return {
         "strategy": label,
         "usd": row.usd,
@@ -305,7 +272,23 @@ def encode_literal(field: str) -> Spec:
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
-def _encode_scaled(field: str, values: Mapping[str, Any]) -> Spec:
+def draw_mark(ink: Ink, **rest: Any) -> Spec:
+    """Return a filled point with a rim that parts it from its neighbours."""
+    return {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1} | rest
+
+
+def draw_label(ink: Ink) -> Spec:
+    """Return a text to the right of its point."""
+    return {"type": "text", "align": "left", "dx": 10, "color": ink.text, "fontSize": 12}
+
+
+def encode_quantity(field: str, title: str, **rest: Any) -> Spec:
+    """Return the encoding of a number on an axis that is called `title`."""
+    return {"field": field, "type": "quantitative", "title": title} | rest
+
+
+def encode_scaled(field: str, values: Mapping[str, Any]) -> Spec:
+    """Return the encoding of a word as one of `values`: colours, dashes or shapes."""
     scale = {"domain": list(values), "range": list(values.values())}
     return {"field": field, "type": "nominal", "scale": scale, "legend": None}
 
@@ -347,6 +330,4 @@ def _build_config(ink: Ink) -> Spec:
 
 def replace_infinity(value: float | None) -> float | None:
     """For JSON, which knows no infinity."""
-    if value is not None and math.isfinite(value):
-        return value
-    return None
+    return value if value is not None and math.isfinite(value) else None

@@ -32,9 +32,7 @@ class Column:
         """Whether the cell is good news, compared with sending everything."""
         if not self.judged or row.to_raw is None or row.to_raw == 1 or is_raw(row.strategy):
             return ""
-        if row.to_raw < 1:
-            return "better"
-        return "worse"
+        return "better" if row.to_raw < 1 else "worse"
 
 
 #: Heading of the column that is absent where no cheapest schedule was asked for.
@@ -42,7 +40,7 @@ HINDSIGHT = "× hindsight"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.format_usd(row.usd)),
-    Column("vs raw", 95, lambda row: _format_change(row), judged=True),
+    Column("vs raw", 95, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw), judged=True),
     Column("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
     Column("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
     Column("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
@@ -55,7 +53,9 @@ COLUMNS = (
     ),
     Column("visible, not\nin summary", 35, lambda row: figures.format_share(row.evidence_recall_plain)),
     Column("visible,\nfiltered", 30, lambda row: figures.format_share(row.evidence_recall_filtered)),
-    Column("repeated\ncalls", 25, lambda row: _format_repeats(row)),
+    Column(
+        "repeated\ncalls", 25, lambda row: f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
+    ),
 )
 
 
@@ -83,10 +83,8 @@ def _build_turns_column(study: Study) -> Column:
 def _format_turns_band(row: Row) -> str:
     if row.extended_usd is None or not row.raw_usd:
         return figures.NOTHING
-    low, high = (figures.format_change(usd / row.raw_usd) for usd in row.extended_usd)
-    if low == high:
-        return low
-    return f"{low.removesuffix(' %')} to {high}"
+    low, high = row.extended_usd
+    return figures.format_change_range(low / row.raw_usd, high / row.raw_usd)
 
 
 def _format_extended_cost(row: Row) -> str:
@@ -96,23 +94,9 @@ def _format_extended_cost(row: Row) -> str:
     return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.raw_usd)})"
 
 
-def _format_change(row: Row) -> str:
-    if is_raw(row.strategy):
-        return figures.NOTHING
-    return figures.format_change(row.to_raw)
-
-
-def _format_repeats(row: Row) -> str:
-    if row.repeats:
-        return f"{row.repeats_hidden}/{row.repeats}"
-    return figures.NOTHING
-
-
 def _format_break_even(row: Row) -> str:
     allowance = wording.describe_break_even(row)
-    if allowance:
-        return allowance.replace(" extra turns", "")
-    return figures.NOTHING
+    return allowance.replace(" extra turns", "") if allowance else figures.NOTHING
 
 
 CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")

@@ -84,6 +84,12 @@ def format_change(to_raw: float | None) -> str:
     return f"{MINUS if share < 0 else '+'}{format_share(abs(share))}"
 
 
+def format_change_range(low: float, high: float) -> str:
+    """What two multiples of the price mean: `−14 to +20 %`; one change where both look the same."""
+    first, last = format_change(low), format_change(high)
+    return first if first == last else f"{first.removesuffix(' %')} to {last}"
+
+
 def format_tokens(value: int) -> str:
     """`950`, `12.3k`, `123k`, `1.2M`."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from elision.lab.report.figures import wrap_text
 
 #: Cells between two columns.
 GAP = 2
+
+
+def open_table(gap: int = 1) -> Table:
+    """Return a table without columns, light enough that eight fit into 80 cells. gap: cells behind each."""
+    return Table(box=SIMPLE_HEAD, padding=(0, gap, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
 
 
 def measure_column(column: Sequence[str]) -> int:

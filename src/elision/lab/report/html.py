@@ -11,7 +11,6 @@ from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
     HINDSIGHT,
-    Column,
     format_control,
     format_growth,
     select_columns,
@@ -27,9 +26,11 @@ from elision.lab.report.names import (
     shorten_strategies,
 )
 from elision.lab.report.page_shell import (
+    build_row,
     build_table,
     embed_json,
     escape_text,
+    list_problems,
     place_chart,
     wrap_section,
     wrap_subtitle,
@@ -82,7 +83,7 @@ def build_page(study: Study, made_by: Provenance | None = None) -> str:
 
 def _build_sections(study: Study) -> list[str]:
     if not study.rows:
-        return [_show_problems(study), _show_glossary(study)]
+        return [list_problems(study.problems), _show_glossary(study)]
     return [
         _show_tiles(study),
         _show_costs(study),
@@ -92,26 +93,17 @@ def _build_sections(study: Study) -> list[str]:
         _show_totals(study),
         _show_runs(study),
         _show_controls(study),
-        _show_problems(study),
+        list_problems(study.problems),
         _show_glossary(study),
     ]
 
 
 def _show_provenance(study: Study, made_by: Provenance | None) -> str:
     """Return what made the page: program, day, command, prices' source, and the models and bills of the recordings."""
-    if made_by is None:
-        return ""
-    source = "; ".join(neutralize_text(part) for part in (study.prices.source, study.prices.dated) if part)
-    lines = [
-        ("Made by", f"Elision {made_by.version} on {made_by.date}"),
-        ("Command", made_by.command),
-        ("Recorded as", made_by.recorded),
-        (
-            "Prices",
-            f"{neutralize_text(study.prices.name)} ({source})" if source else neutralize_text(study.prices.name),
-        ),
-    ]
-    return page_shell.list_provenance(lines)
+    source = "; ".join(filter(None, (study.prices.source, study.prices.dated)))
+    prices = f"{study.prices.name} ({source})" if source else study.prices.name
+    recorded = made_by.recorded if made_by else ""
+    return page_shell.list_provenance(made_by, ("Recorded as", recorded), ("Prices", prices))
 
 
 def _show_tiles(study: Study) -> str:
@@ -120,34 +112,18 @@ def _show_tiles(study: Study) -> str:
         return ""
     rival = wording.find_every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
-    tiles = [
-        (
-            "cost vs raw",
-            figures.format_change(row.to_raw),
-            f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.raw_usd)}",
-        ),
-    ]
+    paid = f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.raw_usd)}"
+    tiles = [("cost vs raw", figures.format_change(row.to_raw), paid)]
+    rewrites = f"in {figures.format_plural(row.calls, 'call')}"
     if rival is not None:
-        tiles.append(
-            ("the same at every turn", figures.format_change(rival.to_raw), f"{figures.format_usd(rival.usd)}")
-        )
-    if rival is not None:
-        beside = f"; at every turn {figures.format_count(rival.cache_rewrites)}"
-    else:
-        beside = ""
-    calls = figures.format_plural(row.calls, "call")
+        tiles.append(("the same at every turn", figures.format_change(rival.to_raw), figures.format_usd(rival.usd)))
+        rewrites += f"; at every turn {figures.format_count(rival.cache_rewrites)}"
+    missed = f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact"
+    peak = f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
     tiles += [
-        ("cache rewrites", figures.format_count(row.cache_rewrites), f"in {calls}{beside}"),
-        (
-            "facts still visible",
-            figures.format_share(row.evidence_recall),
-            f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact",
-        ),
-        (
-            "peak context",
-            figures.format_tokens(row.peak),
-            f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens",
-        ),
+        ("cache rewrites", figures.format_count(row.cache_rewrites), rewrites),
+        ("facts still visible", figures.format_share(row.evidence_recall), missed),
+        ("peak context", figures.format_tokens(row.peak), peak),
     ]
     extra = wording.describe_break_even(row)
     if extra:
@@ -209,13 +185,11 @@ def _show_context(study: Study) -> str:
     text = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
     shown = _choose_series(study)
     if len(shown) < len({key[:2] for key in study.series}):
-        more = f" The {figures.format_count(len(shown))} longest runs."
-    else:
-        more = ""
+        text += f" The {figures.format_count(len(shown))} longest runs."
     return wrap_section(
         "",
         "Context of each call",
-        wrap_subtitle(text + more),
+        wrap_subtitle(text),
         '<div class="bar"><label>Run <select id="run"></select></label></div>',
         f'<ul class="key">{keys}</ul>',
         place_chart("context", "lines: context size call by call"),
@@ -228,10 +202,7 @@ def _draw_swatch(slot: str) -> str:
 
 def _draw_line(look: Look) -> str:
     """A short stretch of the strategy's line."""
-    if look.dash[1]:
-        dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"'
-    else:
-        dash = ""
+    dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
     line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
@@ -258,12 +229,11 @@ def _show_totals(study: Study) -> str:
             )
         for row in rows:
             recommended = row.strategy == study.recommended
-            if recommended:
-                mark = '<span class="badge">recommended</span>'
-            else:
-                mark = ""
+            mark = page_shell.BADGE if recommended else ""
             name = f"<td>{_draw_swatch(style[row.strategy].slot)}{escape_text(names[row.strategy])}{mark}</td>"
-            cells = "".join(_build_cell(column, row) for column in columns)
+            cells = "".join(
+                f'<td class="{column.mood(row)}">{escape_text(column.cell(row))}</td>' for column in columns
+            )
             body.append(f"<tr{' class=recommended' if recommended else ''}>{name}{cells}</tr>")
     legend = "".join(
         f'<p class="legend">{escape_text(name)}: {escape_text(label)}</p>' for name, label in list_shortened(study)
@@ -274,30 +244,20 @@ def _show_totals(study: Study) -> str:
         wording.describe_turns(study),
     )
     foot = "".join(f'<p class="legend">{escape_text(note)}</p>' for note in notes if note)
-    return wrap_section(
-        "", "All strategies", build_table(["strategy", *map(_build_heading, columns)], body), foot, legend
-    )
-
-
-def _build_cell(column: Column, row: Row) -> str:
-    return f'<td class="{column.mood(row)}">{escape_text(column.cell(row))}</td>'
-
-
-def _build_heading(column: Column) -> str:
-    return escape_text(column.heading)
+    titles = ["strategy", *(escape_text(column.heading) for column in columns)]
+    return wrap_section("", "All strategies", build_table(titles, body), foot, legend)
 
 
 def _show_runs(study: Study) -> str:
+    text = "Click a heading to sort, a run to see its context."
     kept = len(_choose_rows(study))
     if kept < len(study.rows):
         every = figures.format_count(len(study.rows))
-        more = f" The {figures.format_count(kept)} rows of the most expensive runs, of {every}."
-    else:
-        more = ""
+        text += f" The {figures.format_count(kept)} rows of the most expensive runs, of {every}."
     return wrap_section(
         "long",
         "Runs",
-        wrap_subtitle("Click a heading to sort, a run to see its context." + more),
+        wrap_subtitle(text),
         '<div class="bar"><label>Strategy <select id="only"><option value="">all</option></select></label></div>',
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div>',
         '<p><button type="button" id="more" hidden></button></p>',
@@ -307,10 +267,7 @@ def _show_runs(study: Study) -> str:
 def _show_controls(study: Study) -> str:
     if not wording.has_controls(study):
         return ""
-    body = (
-        f"<tr>{''.join(f'<td>{escape_text(cell)}</td>' for cell in format_control(control))}</tr>"
-        for control in study.controls
-    )
+    body = (build_row(format_control(control)) for control in study.controls)
     title = "How far “facts still visible” can be trusted"
     return wrap_section("", title, wrap_subtitle(wording.CONTROLS), build_table(CONTROL_TITLES, body))
 
@@ -326,19 +283,6 @@ def _show_glossary(study: Study) -> str:
     return wrap_section("read", "How to read this", f"<dl>{words}</dl>{notes}")
 
 
-def _show_problems(study: Study) -> str:
-    lines, more = wording.summarize_problems(study.problems)
-    if not lines:
-        return ""
-    items = "".join(f"<li><bdi>{escape_text(line)}</bdi></li>" for line in lines)
-    if more:
-        rest = f"<li>and {figures.format_count(more)} more</li>"
-    else:
-        rest = ""
-    title = f"{figures.format_plural(len(study.problems), 'problem')} while reading"
-    return wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
-
-
 def _collect_data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
     names = shorten_strategies(study.strategies)
@@ -351,7 +295,7 @@ def _collect_data(study: Study) -> dict[str, Any]:
     called = name_runs(study.rows)
     first = {(row.file, row.trajectory): row for row in study.rows}
     best = wording.find_featured(study)
-    columns = _select_run_columns(study)
+    columns = [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
     return {
         "strategies": list(names.values()),
         "featured": names[best.strategy] if best else "",
@@ -376,11 +320,6 @@ def _collect_data(study: Study) -> dict[str, Any]:
             "context": charts.draw_context(study, PAGE) if series else None,
         },
     }
-
-
-def _select_run_columns(study: Study) -> list[tuple[str, str, str]]:
-    """The columns of the runs' table: without × hindsight where it was not asked for."""
-    return [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
 
 
 def _list_run_numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list[float | None]:

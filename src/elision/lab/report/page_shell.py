@@ -17,10 +17,15 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from elision.lab.report.figures import bind_units
+from elision.lab.report import figures, wording
 from elision.lab.report.names import neutralize_text
 from elision.lab.report.palette import build_css
+from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import load_vega
+from elision.trajectory.trajectory import Problem
+
+#: Markup beside the name of the recommended strategy.
+BADGE = '<span class="badge">recommended</span>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ def fill_page(parts: PageParts) -> str:
         data=""
         if parts.data is None
         else f'<script type="application/json" id="study">{embed_json(parts.data)}</script>',
-        scripts=_quote_licence() + "".join(f"<script>{script}</script>" for script in scripts) if scripts else "",
+        scripts=_embed_scripts(scripts),
     )
 
 
@@ -77,9 +82,11 @@ def _load_bundle() -> str:
     return bundle
 
 
-def _quote_licence() -> str:
-    """The notice that travels with Vega."""
-    return f"<!--\n{_read_asset('vega-licence.txt')}-->"
+def _embed_scripts(scripts: Sequence[str]) -> str:
+    """The scripts, after the notice that travels with Vega."""
+    if not scripts:
+        return ""
+    return f"<!--\n{_read_asset('vega-licence.txt')}-->" + "".join(f"<script>{script}</script>" for script in scripts)
 
 
 def _read_asset(name: str) -> str:
@@ -88,16 +95,13 @@ def _read_asset(name: str) -> str:
 
 def _build_policy(scripts: Sequence[str], style: str) -> str:
     def hash_sources(texts: Iterable[str]) -> str:
-        return " ".join(f"'sha256-{_hash_text(text)}'" for text in texts) or "'none'"
+        hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
+        return " ".join(f"'sha256-{each}'" for each in hashes) or "'none'"
 
     return (
         f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources([style])};"
         " base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash_text(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _build_style(slots: Sequence[str]) -> str:
@@ -133,11 +137,33 @@ def build_table(titles: Iterable[str], rows: Iterable[str]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def list_provenance(lines: Iterable[tuple[str, str]]) -> str:
-    """Return the footer of a page: what, and how it is. Empty values are left out. lines: text."""
-    return "".join(f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in lines if value)
+def build_row(cells: Iterable[str], name: str = "") -> str:
+    """Return a row of a table. cells: text. name: text of a first cell that heads the row; "" for none."""
+    head = f'<th scope="row">{escape_text(name)}</th>' if name else ""
+    return f"<tr>{head}{''.join(f'<td>{escape_text(cell)}</td>' for cell in cells)}</tr>"
+
+
+def list_provenance(made_by: Provenance | None, *lines: tuple[str, str]) -> str:
+    """Return the footer of a page: what made it, and `lines`, text. Empty values are left out; "" without `made_by`."""
+    if made_by is None:
+        return ""
+    first = ("Made by", f"Elision {made_by.version} on {made_by.date}"), ("Command", made_by.command)
+    return "".join(
+        f"<dt>{escape_text(name)}</dt><dd>{escape_text(value)}</dd>" for name, value in (*first, *lines) if value
+    )
+
+
+def list_problems(problems: Sequence[Problem]) -> str:
+    """Return the section of what could not be read; "" if everything could."""
+    lines, more = wording.summarize_problems(problems)
+    if not lines:
+        return ""
+    items = "".join(f"<li><bdi>{escape_text(line)}</bdi></li>" for line in lines)
+    rest = f"<li>and {figures.format_count(more)} more</li>" if more else ""
+    title = f"{figures.format_plural(len(problems), 'problem')} while reading"
+    return wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
 
 
 def escape_text(text: str) -> str:
     """Return `text` as markup that shows it."""
-    return bind_units(html.escape(neutralize_text(text)))
+    return figures.bind_units(html.escape(neutralize_text(text)))

@@ -62,7 +62,9 @@ def assign_looks(labels: Sequence[str]) -> dict[str, Look]:
             result[label] = Look("grey")
             continue
         hue = _HUES[kinds.index(find_family(label)) % len(_HUES)]
-        slot = next((slot for slot in _rank_slots(hue, _find_tone(label)) if slot not in taken), hue)
+        # Last hues first: the first ones are wanted by kinds of strategy still to come.
+        slots = [hue + _find_tone(label), *(other + tone for other in (hue, *reversed(_HUES)) for tone in _TONES)]
+        slot = next((slot for slot in slots if slot not in taken), hue)
         taken.add(slot)
         tone = slot.removeprefix(slot.partition("-")[0])
         result[label] = Look(slot, _DASHES[tone], _SHAPES[tone])
@@ -75,13 +77,6 @@ def _find_tone(label: str) -> str:
     if is_every_turn(label):
         return "-pale"
     return ""
-
-
-def _rank_slots(hue: str, tone: str) -> list[str]:
-    """Slots in the order in which they would suit."""
-    own = [hue + tone, *(hue + other for other in _TONES)]
-    # Last hues first: the first ones are wanted by kinds of strategy still to come.
-    return own + [other + shade for other in reversed(_HUES) for shade in _TONES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.style import Style
@@ -23,7 +22,7 @@ from elision.lab.report.columns import (
     select_columns,
     title_growth,
 )
-from elision.lab.report.fitting import GAP, choose_columns, print_paragraph, print_text
+from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
 from elision.lab.results import Control, Row, Study
@@ -39,8 +38,8 @@ _ROOMY = 80
 #: Runs that are listed each; of more, only the worst are.
 _LISTED = 8
 #: Before the recommended strategy, and before the others.
-_MARK = "▸ "
-_NO_MARK = "  "
+MARK = "▸ "
+NO_MARK = "  "
 
 #: Of the controls' columns after the format: the higher, the longer it stays where room is short.
 _CONTROLS_KEEP = (1, 4, 3, 2)
@@ -63,10 +62,14 @@ def print_study(study: Study, console: Console) -> None:
         return
     console.print()
     console.print(build_totals_table(study, console.width))
+    # Why the column × hindsight has a dash or is not there; nothing where it has no room.
+    missing_hindsight = wording.explain_missing_hindsight(study)
+    if study.hindsight and HINDSIGHT not in _list_headings(study, console):
+        missing_hindsight = None
     for text in (
         wording.write_recommendation(study),
         _describe_hidden_columns(study, console),
-        _explain_hindsight(study, console),
+        missing_hindsight,
         wording.describe_turns(study),
     ):
         print_paragraph(console, text)
@@ -97,7 +100,9 @@ def build_totals_table(study: Study, width: int = WIDTH) -> Table:
     names = shorten_strategies(study.strategies)
     groups = group_rows(study.totals)
     marked = len(groups) > 1 or bool(study.recommended)
-    indent = {row.strategy: _choose_mark(row, study) if marked else "" for row in study.totals}
+    indent = {row.strategy: "" for row in study.totals}
+    if marked:
+        indent = {label: MARK if label == study.recommended else NO_MARK for label in indent}
     labels = [indent[row.strategy] + names[row.strategy] for row in study.totals]
     columns = _choose_columns(
         select_columns(COLUMNS, study),
@@ -109,18 +114,9 @@ def build_totals_table(study: Study, width: int = WIDTH) -> Table:
         if heading:
             result.add_row(Text(heading, style="italic"))
         for row in rows:
-            if row.strategy == study.recommended:
-                style = "bold"
-            else:
-                style = ""
+            style = "bold" if row.strategy == study.recommended else ""
             result.add_row(Text(indent[row.strategy] + names[row.strategy]), *_build_cells(columns, row), style=style)
     return result
-
-
-def _choose_mark(row: Row, study: Study) -> str:
-    if row.strategy == study.recommended:
-        return _MARK
-    return _NO_MARK
 
 
 def _print_growth(study: Study, console: Console) -> None:
@@ -151,10 +147,7 @@ def _print_growth(study: Study, console: Console) -> None:
 def _print_runs(study: Study, console: Console) -> None:
     """Print the strategy that the headline names run by run, or where it does worst if there are many."""
     best = wording.find_featured(study)
-    if best:
-        rows = wording.rank_runs(study, best.strategy)
-    else:
-        rows = []
+    rows = wording.rank_runs(study, best.strategy) if best else []
     if not best or not rows:
         return
     name = shorten_strategies(study.strategies)[best.strategy]
@@ -214,7 +207,7 @@ def _print_glossary(study: Study, console: Console) -> None:
 
 def build_empty_table(left: Sequence[str], titles: Sequence[str]) -> Table:
     """Return a table without rows: columns of words with the titles `left`, and columns of numbers with `titles`."""
-    result = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
+    result = open_table()
     for title in left:
         result.add_column(Text(title), no_wrap=True, overflow="ellipsis", vertical="bottom")
     for title in titles:
@@ -241,13 +234,6 @@ def _describe_hidden_columns(study: Study, console: Console) -> str | None:
     if not missing:
         return None
     return f"{figures.format_plural(missing, 'more column')} in a wider terminal, with --html and --json."
-
-
-def _explain_hindsight(study: Study, console: Console) -> str | None:
-    """Return why the column × hindsight has a dash or is not there; None where it has no room."""
-    if study.hindsight and HINDSIGHT not in _list_headings(study, console):
-        return None
-    return wording.explain_missing_hindsight(study)
 
 
 def _list_headings(study: Study, console: Console) -> set[str]:

@@ -6,7 +6,8 @@ Filled points are the runs to fit, hollow ones the runs to judge; a line joins t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from elision.lab.report import charts, figures, tuning_wording, wording
@@ -28,6 +29,11 @@ LOOKS: Final = {
 MOST_SHOWN: Final = 1.1
 #: Pixels of the plot.
 HEIGHT: Final = 380
+_SHARE_AXIS: Final = {"format": ".0%", "tickCount": 6}
+_LABEL: Final = {"field": "label", "type": "nominal"}
+_TIPS: Final = charts.encode_tooltip(
+    ["strategy", "part", "cost", "vs raw", "facts still visible", "turns missing a fact"]
+)
 
 
 def draw_tuning(tuning: Tuning) -> bytes:
@@ -62,99 +68,82 @@ def draw_frontier(tuning: Tuning, ink: Ink) -> charts.Spec:
     """Return cost against facts still visible as Vega-Lite; the layer `points` has the labels of `labels`."""
     labels = _label_points(tuning)
     shown = [point for point in tuning.points if _is_shown(point.fit)]
-    named = [point for point in shown if point.text in labels or point.on_frontier]
-    families = [family for family in LOOKS if any(_find_family(point) == family for point in shown)]
-    colour = {
-        "field": "family",
-        "type": "nominal",
-        "scale": {"domain": families, "range": [ink.slots[LOOKS[family][0]] for family in families]},
-        "legend": {"orient": "top", "title": None, "symbolType": "circle", "symbolStrokeWidth": 0},
-    }
-    shape = {
-        "field": "family",
-        "type": "nominal",
-        "scale": {"domain": families, "range": [LOOKS[family][1] for family in families]},
-        "legend": None,
-    }
-    tips = charts.encode_tooltip(["strategy", "part", "cost", "vs raw", "facts still visible", "turns missing a fact"])
     judged = [point for point in shown if point.text in labels and point.judge is not None and _is_shown(point.judge)]
-    values = [_build_value(point, point.fit, "fit", "") for point in shown]
-    values += [_build_value(point, point.judge, "judge", "") for point in judged if point.judge is not None]
-    spec = charts.build_base(ink) | {
-        "height": HEIGHT,
-        "encoding": {
-            "x": {
-                "field": "share",
-                "type": "quantitative",
-                "title": "cost, as a share of sending everything",
-                "axis": {"format": ".0%", "tickCount": 6},
-                "scale": {"domain": _find_domain([value["share"] for value in values]), "nice": False},
-            },
-            "y": {
-                "field": "recall",
-                "type": "quantitative",
-                "title": "facts still visible",
-                "axis": {"format": ".0%", "tickCount": 6},
-                "scale": {"domain": _find_domain([value["recall"] for value in values]), "nice": False},
-            },
-        },
-    }
-    filled = {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1}
-    spec["layer"] = [
+    fit = {point.text: _build_value(point, point.fit, "fit", labels.get(point.text, "")) for point in shown}
+    judge = {point.text: _build_value(point, point.judge, "judge") for point in judged if point.judge is not None}
+    values = [*fit.values(), *judge.values()]
+    x = charts.encode_quantity("share", "cost, as a share of sending everything", axis=_SHARE_AXIS)
+    y = charts.encode_quantity("recall", "facts still visible", axis=_SHARE_AXIS)
+    x["scale"] = {"domain": _find_domain([value["share"] for value in values]), "nice": False}
+    y["scale"] = {"domain": _find_domain([value["recall"] for value in values]), "nice": False}
+    named = [point.text for point in shown if point.text in labels or point.on_frontier]
+    rest = [value for text, value in fit.items() if text not in named]
+    families = {value["family"] for value in values}
+    looks = {family: look for family, look in LOOKS.items() if family in families}
+    edge = [fit[point.text] for point in _find_upper_edge(shown)]
+    layers = [
+        *_draw_background(rest, edge, ink),
+        *_draw_points(looks, [fit[text] for text in named], [(fit[text], judge[text]) for text in judge], ink),
+        _build_layer(
+            "best",
+            {"type": "point", "filled": False, "shape": "circle", "size": 420, "strokeWidth": 1.6, "color": ink.text},
+            [fit[text] for text in fit if text == tuning.recommended],
+        ),
+        # The page's script, and `place_labels` for a picture, move these to where they hide nothing.
+        _build_layer("labels", charts.draw_label(ink), [fit[text] for text in named], text=_LABEL),
+    ]
+    return charts.build_base(ink) | {"height": HEIGHT, "encoding": {"x": x, "y": y}, "layer": layers}
+
+
+def _draw_background(rest: list[charts.Spec], edge: list[charts.Spec], ink: Ink) -> list[charts.Spec]:
+    """Return the points that another one beats, and the line of the frontier."""
+    return [
         _build_layer(
             "others",
             {"type": "point", "filled": True, "size": 26, "opacity": 0.55, "color": ink.slots["grey"]},
-            [_build_value(point, point.fit, "fit", "") for point in shown if point not in named],
-            tooltip=tips,
+            rest,
+            tooltip=_TIPS,
         ),
         _build_layer(
             "frontier",
             {"type": "line", "strokeWidth": 1.5, "color": ink.slots["grey"], "tooltip": None},
-            [_build_value(point, point.fit, "fit", "") for point in _find_upper_edge(shown)],
+            edge,
             order={"field": "share", "type": "quantitative"},
         ),
+    ]
+
+
+def _draw_points(
+    looks: Mapping[str, tuple[str, str]],
+    fit: list[charts.Spec],
+    judged: Sequence[tuple[charts.Spec, charts.Spec]],
+    ink: Ink,
+) -> list[charts.Spec]:
+    """Return the named points, and those of the runs to judge with a line to theirs.
+
+    looks: slot and shape of each family. judged: (fit, judge) each.
+    """
+    colour = charts.encode_scaled("family", {family: ink.slots[slot] for family, (slot, _) in looks.items()})
+    colour["legend"] = {"orient": "top", "title": None, "symbolType": "circle", "symbolStrokeWidth": 0}
+    shape = charts.encode_scaled("family", {family: mark for family, (_, mark) in looks.items()})
+    return [
         _build_layer(
             "spans",
             {"type": "line", "strokeWidth": 1, "strokeDash": [3, 3], "opacity": 0.8, "tooltip": None},
-            [
-                _build_value(point, row, part, "")
-                for point in judged
-                for part, row in (("fit", point.fit), ("judge", point.judge))
-                if row is not None
-            ],
+            list(chain.from_iterable(judged)),
             color=colour,
             detail={"field": "strategy", "type": "nominal"},
         ),
         _build_layer(
             "judged",
             {"type": "point", "filled": False, "size": 90, "strokeWidth": 2, "opacity": 1},
-            [_build_value(point, point.judge, "judge", "") for point in judged if point.judge is not None],
+            [judge for _, judge in judged],
             color=colour,
             shape=shape,
-            tooltip=tips,
+            tooltip=_TIPS,
         ),
-        _build_layer(
-            "points",
-            filled | {"size": 130},
-            [_build_value(point, point.fit, "fit", labels.get(point.text, "")) for point in named],
-            color=colour,
-            shape=shape,
-            tooltip=tips,
-        ),
-        _build_layer(
-            "best",
-            {"type": "point", "filled": False, "shape": "circle", "size": 420, "strokeWidth": 1.6, "color": ink.text},
-            [_build_value(point, point.fit, "fit", "") for point in shown if point.text == tuning.recommended],
-        ),
-        {
-            # The page's script, and `place_labels` for a picture, move these to where they hide nothing.
-            "name": "labels",
-            "data": {"values": [_build_value(point, point.fit, "fit", labels.get(point.text, "")) for point in named]},
-            "mark": {"type": "text", "align": "left", "dx": 10, "color": ink.text, "fontSize": 12},
-            "encoding": {"text": {"field": "label", "type": "nominal"}},
-        },
+        _build_layer("points", charts.draw_mark(ink, size=130), fit, color=colour, shape=shape, tooltip=_TIPS),
     ]
-    return spec
 
 
 def place_labels(spec: charts.Spec, ink: Ink) -> charts.Spec:
@@ -185,9 +174,8 @@ def place_labels(spec: charts.Spec, ink: Ink) -> charts.Spec:
         best = costs.index(min(costs))
         taken.append(boxes[best])
         align, dx, dy = _SIDES[best]
-        mark = {"type": "text", "align": align, "dx": dx, "dy": dy, "color": ink.text, "fontSize": 12}
-        text = {"text": {"field": "label", "type": "nominal"}}
-        placed.append({"name": f"label {len(placed)}", "data": {"values": [value]}, "mark": mark, "encoding": text})
+        mark = charts.draw_label(ink) | {"align": align, "dx": dx, "dy": dy}
+        placed.append(_build_layer(f"label {len(placed)}", mark, [value], text=_LABEL))
     others = [layer for layer in spec["layer"] if layer["name"] != "labels"]
     return spec | {"layer": [*others, *placed]}
 
@@ -255,7 +243,7 @@ def _find_upper_edge(points: Sequence[TunedPoint]) -> list[TunedPoint]:
     return edge
 
 
-def _build_value(point: TunedPoint, row: Row, part: str, label: str) -> charts.Spec:
+def _build_value(point: TunedPoint, row: Row, part: str, label: str = "") -> charts.Spec:
     return {
         "strategy": tuning_wording.describe_point(point.text),
         "family": _find_family(point),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elision.lab.report import figures, tuning_wording, wording
-from elision.lab.report.names import name_runs, neutralize_text
+from elision.lab.report.names import name_runs
 from elision.lab.report.page_shell import (
+    BADGE,
     PageParts,
+    build_row,
     build_table,
     escape_text,
     fill_page,
+    list_problems,
     list_provenance,
     place_chart,
     wrap_section,
@@ -41,6 +44,8 @@ MOST_LISTED = 300
 
 def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
     """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
+    others = [point for point in tuning.points if not point.names and not point.on_frontier]
+    notes = "".join(f"<p>{escape_text(note)}</p>" for note in tuning_wording.list_notes(tuning))
     return fill_page(
         PageParts(
             brand="Elision tune",
@@ -53,13 +58,13 @@ def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
                 _show_frontier(tuning),
                 _show_points("Beside it", tuning, tuning.references),
                 _show_points("Frontier, cheapest first", tuning, tuning.frontier),
-                _show_points("Every other point, cheapest first", tuning, _list_others(tuning)),
+                _show_points("Every other point, cheapest first", tuning, others),
                 _show_tools(tuning),
                 _show_runs(tuning),
-                _show_problems(tuning),
-                _show_notes(tuning),
+                list_problems(tuning.problems),
+                wrap_section("read", "How to read this", notes),
             ],
-            footer=_show_provenance(tuning, made_by),
+            footer=list_provenance(made_by, ("Recorded as", made_by.recorded), ("Prices", tuning.prices.name)),
             data=_collect_data(tuning),
         )
     )
@@ -86,20 +91,18 @@ def _show_frontier(tuning: Tuning) -> str:
     )
 
 
-def _list_others(tuning: Tuning) -> list[TunedPoint]:
-    return [point for point in tuning.points if not point.names and not point.on_frontier]
-
-
 def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> str:
     if not points:
         return ""
     body = []
     for point in points[:MOST_LISTED]:
         recommended = point.text == tuning.recommended
-        badge = '<span class="badge">recommended</span>' if recommended else ""
+        badge = BADGE if recommended else ""
         names = f"{', '.join(point.names)}: " if point.names else ""
         cells = [f"<td>{escape_text(names + tuning_wording.describe_point(point.text))}{badge}</td>"]
-        cells += [f"<td>{escape_text(cell)}</td>" for row in (point.fit, point.judge) for cell in _list_cells(row)]
+        for row in (point.fit, point.judge):
+            cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
+            cells += [f"<td>{escape_text(cell)}</td>" for cell in (cost, *tuning_wording.format_cells(row))]
         cells.append(f'<td class="word">{escape_text(describe_fully(point.text))}</td>')
         body.append(f"<tr{' class=recommended' if recommended else ''}>{''.join(cells)}</tr>")
     more = len(points) - MOST_LISTED
@@ -107,18 +110,14 @@ def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> st
     return wrap_section("long", title, *note, build_table(map(escape_text, _TITLES), body))
 
 
-def _list_cells(row: Row | None) -> tuple[str, ...]:
-    cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
-    return cost, *tuning_wording.format_cells(row)
-
-
 def _show_tools(tuning: Tuning) -> str:
     shares = tuning_wording.list_tool_shares(tuning)
     if not shares:
         return ""
-    body = [f"<tr>{''.join(f'<td>{escape_text(cell)}</td>' for cell in cells)}</tr>" for cells in shares]
     titles = ("tool", "hidden tokens", "facts missed", "rule tried: visible for")
-    return wrap_section("", "What masking by age hides, by tool (runs to fit)", build_table(titles, body))
+    return wrap_section(
+        "", "What masking by age hides, by tool (runs to fit)", build_table(titles, map(build_row, shares))
+    )
 
 
 def _show_runs(tuning: Tuning) -> str:
@@ -129,31 +128,6 @@ def _show_runs(tuning: Tuning) -> str:
         f"<tr><td>{part}</td><td><bdi>{escape_text(names[key])}</bdi></td></tr>" for part, keys in parts for key in keys
     ]
     return wrap_section("", "Runs", build_table(("part", "run"), body))
-
-
-def _show_problems(tuning: Tuning) -> str:
-    lines, more = wording.summarize_problems(tuning.problems)
-    if not lines:
-        return ""
-    items = "".join(f"<li><bdi>{escape_text(line)}</bdi></li>" for line in lines)
-    rest = f"<li>and {figures.format_count(more)} more</li>" if more else ""
-    title = f"{figures.format_plural(len(tuning.problems), 'problem')} while reading"
-    return wrap_section("", title, f'<ul class="problems">{items}{rest}</ul>')
-
-
-def _show_notes(tuning: Tuning) -> str:
-    notes = "".join(f"<p>{escape_text(note)}</p>" for note in tuning_wording.list_notes(tuning))
-    return wrap_section("read", "How to read this", notes)
-
-
-def _show_provenance(tuning: Tuning, made_by: Provenance) -> str:
-    lines = [
-        ("Made by", f"Elision {made_by.version} on {made_by.date}"),
-        ("Command", made_by.command),
-        ("Recorded as", made_by.recorded),
-        ("Prices", neutralize_text(tuning.prices.name)),
-    ]
-    return list_provenance(lines)
 
 
 def _collect_data(tuning: Tuning) -> dict[str, object]:

@@ -13,6 +13,8 @@ from elision.lab.report import tuning_wording, wording
 from elision.lab.report.fitting import choose_columns, measure_column, print_paragraph, print_text
 from elision.lab.report.settings_file import describe_fully
 from elision.lab.report.terminal import (
+    MARK,
+    NO_MARK,
     build_empty_table,
     measure_widest,
     print_heading,
@@ -26,8 +28,6 @@ TITLES = ("fit:\nvs raw", "fit:\nfacts", "fit:\nmissing", "judge:\nvs raw", "jud
 _KEEP = (6, 5, 2, 4, 3, 1)
 #: Cells of a name that are shown however narrow the terminal.
 _SHORTEST = 26
-_MARK = "▸ "
-_NO_MARK = "  "
 
 
 def print_tuning(tuning: Tuning, console: Console) -> None:
@@ -55,13 +55,15 @@ def build_points_table(tuning: Tuning, width: int) -> Table:
     """Return the references and the frontier, each on both parts, in `width` cells."""
     listed = tuning_wording.choose_listed(tuning)
     names = tuning_wording.list_reference_names(tuning.references)
-    groups = [
-        ("beside it", list(tuning.references), names),
-        (_head_frontier(tuning, listed), listed, number_points(listed)),
-    ]
+    head = "frontier, cheapest first"
+    if len(listed) < len(tuning.frontier):
+        head += f" ({len(listed)} of {len(tuning.frontier)})"
+    groups = [("beside it", list(tuning.references), names), (head, listed, number_points(listed))]
     rows = [(heading, point, labels[point.text]) for heading, points, labels in groups for point in points]
-    cells = [_list_cells(point) for _, point, _ in rows]
-    labels = [_mark(tuning, point) + label for _, point, label in rows]
+    cells = [
+        (*tuning_wording.format_cells(point.fit), *tuning_wording.format_cells(point.judge)) for _, point, _ in rows
+    ]
+    labels = [(MARK if point.text == tuning.recommended else NO_MARK) + label for _, point, label in rows]
     columns = [[title, *(row[place] for row in cells)] for place, title in enumerate(TITLES)]
     widest = measure_widest(labels)
     shown = choose_columns(columns, _KEEP, width - min(widest, _SHORTEST))
@@ -79,12 +81,6 @@ def build_points_table(tuning: Tuning, width: int) -> Table:
     return table
 
 
-def _head_frontier(tuning: Tuning, listed: Sequence[TunedPoint]) -> str:
-    if len(listed) < len(tuning.frontier):
-        return f"frontier, cheapest first ({len(listed)} of {len(tuning.frontier)})"
-    return "frontier, cheapest first"
-
-
 def number_points(points: Sequence[TunedPoint]) -> dict[str, str]:
     """Return, by strategy text, the number and short name of each point of the frontier."""
     return {
@@ -93,21 +89,11 @@ def number_points(points: Sequence[TunedPoint]) -> dict[str, str]:
     }
 
 
-def _mark(tuning: Tuning, point: TunedPoint) -> str:
-    if point.text == tuning.recommended:
-        return _MARK
-    return _NO_MARK
-
-
-def _list_cells(point: TunedPoint) -> tuple[str, ...]:
-    return (*tuning_wording.format_cells(point.fit), *tuning_wording.format_cells(point.judge))
-
-
 def _print_texts(tuning: Tuning, console: Console) -> None:
     """Print the strategies in full, for -s and for settings."""
     print_heading(console, "In full")
     for number, point in enumerate(tuning_wording.choose_listed(tuning), start=1):
-        mark = _MARK if point.text == tuning.recommended else _NO_MARK
+        mark = MARK if point.text == tuning.recommended else NO_MARK
         # On one line whatever the width, so that a copy is whole.
         console.print(Text(f"{mark}{number:2}  {describe_fully(point.text)}"), soft_wrap=True)
 

@@ -13,7 +13,6 @@ from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -103,8 +102,8 @@ def describe_break_even(tuning: Tuning) -> str | None:
 def _describe_summary_effects() -> str:
     """Return how summaries changed the turns of real runs, against masking: the range over the measured models."""
     effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
-    low = figures.format_change(min(effects)).removesuffix(" %")
-    return f"Summaries changed the turns of real runs by {low} to {figures.format_change(max(effects))}, by model."
+    change = figures.format_change_range(min(effects), max(effects))
+    return f"Summaries changed the turns of real runs by {change}, by model."
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
@@ -168,14 +167,11 @@ def _describe_options(strategy: Strategy) -> list[str]:
         options.append(f"gist {strategy.gist}" if strategy.gist else "no gist")
     if len(strategy.rules) > 1:
         options.append(f"{len(strategy.rules)} rules")
-    options += [_describe_rule(rule) for rule in strategy.rules if len(strategy.rules) == 1]
+    elif strategy.rules:
+        (rule,) = strategy.rules
+        stale = "stale first" if rule.superseded else f"{describe_tool(rule.tool, rule.args)} after {rule.after}"
+        options.append(stale)
     return options
-
-
-def _describe_rule(rule: Rule) -> str:
-    if rule.superseded:
-        return "stale first"
-    return f"{describe_tool(rule.tool, rule.args)} after {rule.after}"
 
 
 def describe_tool(tool: str, args: str) -> str:
@@ -209,11 +205,11 @@ def _format_tool(
 ) -> tuple[str, str, str, str]:
     share = figures.format_share(use.hidden_tokens / whole)
     longer = tried.get((use.tool, use.args))
-    rule = figures.NOTHING if longer is None else "twice the window" if longer else "half the window"
+    rules = {None: figures.NOTHING, True: "twice the window", False: "half the window"}
     name = describe_tool(use.tool, use.args)
     if use.args == "*" and use.tool in divided:
         name = f"{name}: others"
-    return name, share, figures.format_count(use.missed), rule
+    return name, share, figures.format_count(use.missed), rules[longer]
 
 
 def list_notes(tuning: Tuning) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from elision.lab.elongation import TurnFactor, load_measured_turns
+from elision.lab.elongation import load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
 from elision.lab.report.names import (
@@ -77,9 +77,7 @@ def _has_saving(row: Row) -> bool:
 
 
 def _compare_cost(row: Row) -> float:
-    if row.to_raw is None:
-        return row.usd
-    return row.to_raw
+    return row.usd if row.to_raw is None else row.to_raw
 
 
 def write_headline(study: Study) -> str:
@@ -105,7 +103,7 @@ def write_headline(study: Study) -> str:
     rival = find_every_turn_rival(study, best)
     if rival is not None:
         costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_raw)})"
-        sentences.append(f"{_name_rival(rival)} costs {costs}.")
+        sentences.append(f"{find_family(rival.strategy).capitalize()} at every turn costs {costs}.")
     cheapest = _find_cheapest_extended(study)
     if study.turns.mode in ("measured", "given") and cheapest is not None and cheapest[0] != best.strategy:
         basis = "as measured live" if study.turns.mode == "measured" else "as assumed"
@@ -116,13 +114,7 @@ def write_headline(study: Study) -> str:
 
 def capitalize_word(name: str) -> str:
     """Return `name` as a sentence begins with it: a word gets a capital, the text of a strategy stays."""
-    if name.isalpha():
-        return name.capitalize()
-    return name
-
-
-def _name_rival(rival: Row) -> str:
-    return f"{find_family(rival.strategy).capitalize()} at every turn"
+    return name.capitalize() if name.isalpha() else name
 
 
 def write_recommendation(study: Study) -> str | None:
@@ -159,19 +151,12 @@ def describe_prices(prices: Prices) -> str:
         f"{figures.format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None
     ]
     models, colon, _ = prices.source.partition(": ")
-    if colon:
-        about = f" ({neutralize_text(models).removeprefix('multiples of ')})"
-    else:
-        about = ""
-    if prices.dated:
-        date = f" of {neutralize_text(prices.dated)}"
-    else:
-        date = ""
+    about = f" ({neutralize_text(models).removeprefix('multiples of ')})" if colon else ""
+    date = f" of {neutralize_text(prices.dated)}" if prices.dated else ""
+    text = f"Prices{date}: {neutralize_text(prices.name)}{about}, {', '.join(amounts)} per million tokens"
     if len(prices.tiers) > 1:
-        more = f"; more above {figures.format_count(prices.tiers[1][0])} tokens"
-    else:
-        more = ""
-    return f"Prices{date}: {neutralize_text(prices.name)}{about}, {', '.join(amounts)} per million tokens{more}"
+        text += f"; more above {figures.format_count(prices.tiers[1][0])} tokens"
+    return text
 
 
 def describe_tokens(study: Study) -> str:
@@ -198,7 +183,8 @@ def describe_interruption(study: Study) -> str | None:
 def describe_turns(study: Study) -> str | None:
     """What is assumed of the number of turns, by kind of strategy, and what it changes; None if nothing is."""
     names = shorten_strategies(study.strategies)
-    changes = {label: _describe_factor(factor) for label, factor in study.turns.factors.items()}
+    factors = study.turns.factors
+    changes = {label: figures.format_change_range(factor.low, factor.high) for label, factor in factors.items()}
     if not changes:
         return None
     listed: dict[str, str] = {}
@@ -207,7 +193,7 @@ def describe_turns(study: Study) -> str | None:
         alike = {other for name, other in changes.items() if find_family(name) == kind}
         listed[neutralize_text(kind) if len(alike) == 1 else names[label]] = change
     text = "; ".join(f"{name} {change}" for name, change in listed.items())
-    missing = _list_without_factor(study)
+    missing = [names[row.strategy] for row in _list_live_rows(study) if row.strategy not in factors]
     if missing:
         text += f"; not known for {', '.join(missing)}"
     if study.turns.mode == "band":
@@ -223,19 +209,6 @@ def describe_turns(study: Study) -> str | None:
         return described
     name = shorten_strategies(study.strategies)[cheapest[0]]
     return f"{described} Lowest cost then: {name} at {figures.format_usd(cheapest[1])}."
-
-
-def _describe_factor(factor: TurnFactor) -> str:
-    """`+15 %`, or `−14 to +20 %`: turns against raw's."""
-    low, high = map(figures.format_change, (factor.low, factor.high))
-    if low == high:
-        return low
-    return f"{low.removesuffix(' %')} to {high}"
-
-
-def _list_without_factor(study: Study) -> list[str]:
-    names = shorten_strategies(study.strategies)
-    return [names[row.strategy] for row in _list_live_rows(study) if row.strategy not in study.turns.factors]
 
 
 def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
@@ -281,10 +254,7 @@ def describe_break_even(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    if row.turns:
-        share = f" (+{figures.format_share(row.allowance / row.turns)})"
-    else:
-        share = ""
+    share = f" (+{figures.format_share(row.allowance / row.turns)})" if row.turns else ""
     return f"{figures.format_turns(row.allowance)} extra turns{share}"
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from elision.errors import OutputError, SpecError, describe_error
 from elision.lab.results import Row, prices_json
 from elision.lab.study import StudySettings
+from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.event_json import encode_head, encode_turn
@@ -128,18 +129,17 @@ def _check_header(path: Path, found: Mapping[str, Any], expected: Mapping[str, A
     if not isinstance(theirs, dict) or theirs == ours:
         return
     changed = [name for name in ours if theirs.get(name) != ours[name]]
-    names = {"prices": _name_prices(theirs), "tokens": theirs.get("tokens"), "dialect": theirs.get("dialect")}
-    names["version"] = f"Elision {theirs.get('version')}"
+    names = {
+        "prices": mapping_in(theirs.get("prices")).get("name", "unknown"),
+        "tokens": theirs.get("tokens"),
+        "dialect": theirs.get("dialect"),
+        "version": f"Elision {theirs.get('version')}",
+    }
     was = ", ".join(f"{name} ({names.get(name)})" for name in changed)
     raise SpecError(
         f"--study {path}: its evaluations were made with other settings: {was}; give the same options, "
         "name another file, or remove this one"
     )
-
-
-def _name_prices(settings: Mapping[str, Any]) -> str:
-    prices = settings.get("prices")
-    return str(prices.get("name")) if isinstance(prices, dict) else "unknown"
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

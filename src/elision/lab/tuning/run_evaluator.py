@@ -34,15 +34,15 @@ class PreparedRuns:
         """Replay the run at `place` under `strategy`, as `elision replay` does."""
         candidate = Candidate(describe_strategy(strategy), strategy)
         result = replay_candidates(
-            self.runs[place], self.known[place], self.common[place], replace(settings, candidates=(candidate,)), _ignore
+            self.runs[place],
+            self.known[place],
+            self.common[place],
+            replace(settings, candidates=(candidate,)),
+            lambda share: None,  # Progress within a run is too fine to show here.
         )
         if result.outcomes:
             return Evaluation(row=result.outcomes[0].row)
         return Evaluation(row=None, problem="; ".join(problem.reason for problem in result.problems))
-
-
-def _ignore(share: float) -> None:
-    """A replay's progress within a run: too fine to show here."""
 
 
 def prepare_runs(runs: Sequence[Trajectory], settings: StudySettings) -> PreparedRuns:

@@ -52,11 +52,7 @@ class ToolRule:
 
     def make_rule(self, window: int) -> Rule:
         """Return the rule beside a strategy of `window` turns."""
-        if self.longer:
-            after = 2 * window
-        else:
-            after = max(1, window // 2)
-        return Rule(tool=self.tool, args=self.args, after=after)
+        return Rule(tool=self.tool, args=self.args, after=2 * window if self.longer else max(1, window // 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elision.engine import Log
-from elision.lab.evidence import Evidence, collect_evidence
+from elision.lab.evidence import collect_evidence
 from elision.lab.replay import replay_run
 from elision.lab.tuning.search_space import ToolRule
 from elision.strategies.masking import Masking
@@ -21,7 +21,6 @@ from elision.strategies.schedules import EveryTurnSchedule
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.plan import Key
 from elision.trajectory.prices import Prices
-from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation, Turn
@@ -101,25 +100,18 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
     counted: set[Key] = set()
 
     def watch(session: Log) -> None:
-        _note_hidden(session.state, run, tally, counted)
-        _note_missed(session.state, run, known, tally)
+        state = session.state
+        for key in state.hidden.keys() - counted:
+            counted.add(key)
+            tally.hidden[_describe_source(run, key)] += state.sizer.count_observation(state.find_observation(key))
+        for use in known.uses.get(len(state.turns) + 1, ()):
+            if all(use.item not in state.hidden.get(key, use.item) for key in use.seen):
+                # The newest result that held a fact is the one that should have stayed.
+                tally.missed[_describe_source(run, max(use.seen))] += 1
 
     # No window: which tools matter does not depend on what fits.
     replay_run(run, MEASURED_WITH, replace(prices, window=None), sizer, watch=watch)
     return tally
-
-
-def _note_hidden(state: State, run: Trajectory, tally: _Tally, counted: set[Key]) -> None:
-    for key in state.hidden.keys() - counted:
-        counted.add(key)
-        tally.hidden[_describe_source(run, key)] += state.sizer.count_observation(state.find_observation(key))
-
-
-def _note_missed(state: State, run: Trajectory, known: Evidence, tally: _Tally) -> None:
-    """The newest result that held a fact is the one that should have stayed."""
-    for use in known.uses.get(len(state.turns) + 1, ()):
-        if all(use.item not in state.hidden.get(key, use.item) for key in use.seen):
-            tally.missed[_describe_source(run, max(use.seen))] += 1
 
 
 def _describe_source(run: Trajectory, key: Key) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.lab.results import Row, prices_json
+from elision.lab.results import Row, encode_problems, prices_json
 from elision.lab.tuning.search_space import SearchSpace
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.trajectory.prices import Prices
@@ -126,9 +126,8 @@ class Tuning:
         best, default = self.best.judge, self.baseline.judge
         if best is None or default is None:
             return None
-        if self.objective == "cost":
-            return best.usd <= default.usd + TINY and keeps_evidence(best, default, self.min_evidence)
-        return best.usd <= default.usd + TINY and keeps_evidence(best, default, 1.0)
+        share = self.min_evidence if self.objective == "cost" else 1.0
+        return best.usd <= default.usd + TINY and keeps_evidence(best, default, share)
 
     def json(self) -> dict[str, Any]:
         """Plain JSON, without NaN."""
@@ -157,9 +156,7 @@ class Tuning:
                 for use in self.tools
             ],
             "runs": {"fit": _list_runs(self.fit_runs), "judge": _list_runs(self.judge_runs)},
-            "problems": [
-                {"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in self.problems
-            ],
+            "problems": encode_problems(self.problems),
         }
 
 
