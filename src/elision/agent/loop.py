@@ -138,16 +138,12 @@ class _Agent:
             pairs += [(call, INTERRUPTED_RESULT) for call in calls[len(pairs) :]]
             if pairs:
                 self.messages += render_results(self.shape, pairs)
-            else:
-                self.messages += []
         return pairs
 
     def _execute_call(self, call: Action) -> ActionResult:
         """Return the result of a call. The context's own tools come first, since the model sees one list."""
         recalled = self.context.handle_tool_call(call.name, call.arguments)
-        if recalled is None:
-            return self.environment.execute(call)
-        return ActionResult(text=recalled)
+        return self.environment.execute(call) if recalled is None else ActionResult(text=recalled)
 
 
 def _make_prompt(view: PreparedContext) -> Prompt:
@@ -162,6 +158,4 @@ def _find_stop_reason(view: PreparedContext) -> str:
     hint = view.diagnostics.hint
     if stop is not None:
         return str(stop)
-    if hint is None:
-        return ""
-    return f"no progress for {hint.turns} turns: {hint.why}"
+    return f"no progress for {hint.turns} turns: {hint.why}" if hint is not None else ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from elision.agent.model import Json, Shape
 from elision.providers.anthropic.render import CONTINUE_TEXT
 from elision.providers.provider_table import PROVIDERS
-from elision.stores.store import SessionInfo, Store
+from elision.stores.store import Store
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 
@@ -27,7 +26,11 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
 
     Raises StoreError.
     """
-    branches = [info for info in store.sessions() if _is_branch_of(info, session)]
+    branches = [
+        info
+        for info in store.sessions()
+        if info.key == session or (info.family == session and info.relation in ("fork", "replaced"))
+    ]
     if not branches:
         return None
     newest = max(branches, key=lambda info: info.changed)
@@ -36,18 +39,9 @@ def load_conversation(store: Store, session: str, shape: Shape) -> StoredConvers
     messages = renderer.render_unmarked(view)
     if messages and messages[-1]["role"] == "user" and messages[-1].get("content") == _FILLER:
         messages.pop()
-    return StoredConversation(
-        messages=list(messages), system="\n\n".join(_get_block_text(block) for block in renderer.render_system(view))
-    )
+    system = (str(block.get("text", "")) for block in renderer.render_system(view))
+    return StoredConversation(messages=list(messages), system="\n\n".join(system))
 
 
 #: What Anthropic's renderer puts behind an assistant message that is the last; the next task takes its place.
 _FILLER: Final = [{"type": "text", "text": CONTINUE_TEXT}]
-
-
-def _is_branch_of(info: SessionInfo, session: str) -> bool:
-    return info.key == session or (info.family == session and info.relation in ("fork", "replaced"))
-
-
-def _get_block_text(block: Mapping[str, Any]) -> str:
-    return str(block.get("text", ""))

@@ -143,8 +143,5 @@ def _classify_call(call: Action, outcome: ActionResult) -> Phase:
 def _describe_call(call: Action) -> str:
     """Return a call in one line: its command where it has one, else the tool and its arguments."""
     command = call.decoded_arguments.get("command")
-    if isinstance(command, str):
-        text = command
-    else:
-        text = f"{call.name} {call.arguments}"
+    text = command if isinstance(command, str) else f"{call.name} {call.arguments}"
     return " ".join(text.split())

@@ -35,12 +35,47 @@ SHOWN = 4
 MANY = 1_000
 
 
+Strategies = Annotated[
+    list[str] | None,
+    typer.Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
+]
+RecordedWindows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--recorded-window",
+        help="READER=N: runs of that format were recorded while the agent saw its newest N observations only; "
+        "a control of the evidence measure.",
+    ),
+]
+Elongation = Annotated[
+    str | None,
+    typer.Option(
+        "--elongation",
+        help="Turns against raw's, priced at the cost of the last ones: measured, none, or NAME=FACTOR,… such as "
+        "masking=1.0,summarization=1.15. Without it, the range that was measured.",
+    ),
+]
+SummarizerSpec = Annotated[
+    str | None,
+    typer.Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
+]
+SummarizerUrl = Annotated[
+    str | None, typer.Option("--base-url", help="Where the summarizer's model is served, if not at its provider.")
+]
+SummarizerPrices = Annotated[
+    str | None, typer.Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model.")
+]
+SummarizerCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
+    ),
+]
+
+
 def replay(
     paths: Paths,
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
-    ] = None,
+    strategy: Strategies = None,
     model: Model = None,
     price: Price = None,
     price_set: PriceSet = None,
@@ -49,43 +84,16 @@ def replay(
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
     png_file: Annotated[Path | None, typer.Option("--png", help="Write the first picture.")] = None,
-    recorded_window: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--recorded-window",
-            help="READER=N: runs of that format were recorded while the agent saw its newest N observations only; "
-            "a control of the evidence measure.",
-        ),
-    ] = None,
+    recorded_window: RecordedWindows = None,
     no_hindsight: Annotated[
         bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
     ] = False,
-    elongation: Annotated[
-        str | None,
-        typer.Option(
-            "--elongation",
-            help="Turns against raw's, priced at the cost of the last ones: measured, none, or NAME=FACTOR,… such as "
-            "masking=1.0,summarization=1.15. Without it, the range that was measured.",
-        ),
-    ] = None,
+    elongation: Elongation = None,
     jobs: Jobs = 0,
-    summarizer: Annotated[
-        str | None,
-        typer.Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Where the summarizer's model is served, if not at its provider.")
-    ] = None,
-    summarizer_prices: Annotated[
-        str | None,
-        typer.Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model."),
-    ] = None,
-    summarizer_cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
-        ),
-    ] = None,
+    summarizer: SummarizerSpec = None,
+    base_url: SummarizerUrl = None,
+    summarizer_prices: SummarizerPrices = None,
+    summarizer_cache: SummarizerCache = None,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed.
 

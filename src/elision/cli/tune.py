@@ -37,6 +37,30 @@ from elision.lab.tuning.tuner import (
 from elision.lab.tuning.tuning_result import Objective, Tuning
 from elision.providers.provider_table import find_provider
 
+SpaceTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        help="NAME=VALUE,VALUE: values to try instead of the built-in ones, such as window=5,10 or family=masking; "
+        "may be repeated. NAME: family, window, summarize_at, tail, every, schedule, gist, rules.",
+    ),
+]
+ObjectiveName = Annotated[
+    str,
+    typer.Option(
+        "--objective",
+        help="cost: recommend the cheapest point that keeps --min-evidence. evidence: the one with most facts "
+        "visible at no more than the default's cost.",
+    ),
+]
+StudyFile = Annotated[
+    Path | None,
+    typer.Option("--study", help="Keep each finished replay in this file; a second run continues from it."),
+]
+SettingsFile = Annotated[
+    Path | None, typer.Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
+]
+
 
 def tune(
     paths: Paths,
@@ -45,25 +69,11 @@ def tune(
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
-    space: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--space",
-            help="NAME=VALUE,VALUE: values to try instead of the built-in ones, such as window=5,10 or family=masking; "
-            "may be repeated. NAME: family, window, summarize_at, tail, every, schedule, gist, rules.",
-        ),
-    ] = None,
+    space: SpaceTexts = None,
     trials: Annotated[
         int, typer.Option("--trials", help="Points to replay at most; a smaller space is searched whole.", min=1)
     ] = TRIALS,
-    objective: Annotated[
-        str,
-        typer.Option(
-            "--objective",
-            help="cost: recommend the cheapest point that keeps --min-evidence. evidence: the one with most facts "
-            "visible at no more than the default's cost.",
-        ),
-    ] = "cost",
+    objective: ObjectiveName = "cost",
     min_evidence: Annotated[
         float,
         typer.Option("--min-evidence", help="Share of the facts visible under the default that must stay visible."),
@@ -72,13 +82,8 @@ def tune(
         float, typer.Option("--judge-share", help="Share of the runs that are kept to judge; 0 for none.")
     ] = JUDGE_SHARE,
     seed: Annotated[int, typer.Option("--seed", help="Decides the split and the search.", min=0)] = 0,
-    study: Annotated[
-        Path | None,
-        typer.Option("--study", help="Keep each finished replay in this file; a second run continues from it."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
-    ] = None,
+    study: StudyFile = None,
+    out: SettingsFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,

@@ -56,15 +56,9 @@ class AnthropicMessagesReader:
 
 def _has_valid_messages(conversation: RecordedConversation) -> bool:
     messages = [mapping_in(message) for _, message in conversation.messages]
-    return is_mostly_valid(messages, _is_message) and not any(map(_is_foreign, messages))
-
-
-def _is_message(message: Json) -> bool:
-    return text_in(message.get("role")) in _ROLES
-
-
-def _is_foreign(message: Json) -> bool:
-    return text_in(message.get("role")) in _FOREIGN_ROLES or "tool_calls" in message
+    if any(text_in(message.get("role")) in _FOREIGN_ROLES or "tool_calls" in message for message in messages):
+        return False
+    return is_mostly_valid(messages, lambda message: text_in(message.get("role")) in _ROLES)
 
 
 def _has_dialect_signs(conversation: RecordedConversation) -> bool:
@@ -87,9 +81,7 @@ def _feed_conversation(assembler: Assembler, conversation: RecordedConversation)
 def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """Return the answer to a recorded request: a message object of its own."""
     response = mapping_in(outer.get("response"))
-    if response.get("role") == "assistant":
-        return [(line, response)]
-    return []
+    return [(line, response)] if response.get("role") == "assistant" else []
 
 
 class _MessageFeeder:

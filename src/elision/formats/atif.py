@@ -18,12 +18,12 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import peek_value, read_json_value
 from elision.formats.litellm import find_first_count
+from elision.formats.recorded_calls import read_call
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
     count_in,
-    dump_arguments,
     join_contents,
     list_in,
     mapping_in,
@@ -110,7 +110,9 @@ class _AtifRun:
             case "user":
                 self.assembler.add_user(parse_content(step.get("message")) + _join_results(step))
             case "agent" if step.get("is_copied_context") is True:
-                self.assembler.add_user(_describe_step(step))
+                # As text: what it said, its calls, their results.
+                calls = make_content("\n".join(f"{each.name} {each.arguments}" for each in _parse_actions(step)))
+                self.assembler.add_user(parse_content(step.get("message")) + calls + _join_results(step))
             case "agent":
                 self._feed_agent(step, number)
             case _:
@@ -162,24 +164,12 @@ class _AtifRun:
 
 
 def _parse_actions(step: Json) -> list[Action]:
-    return [
-        Action(
-            id=text_in(call.get("tool_call_id")),
-            name=text_in(call.get("function_name")),
-            arguments=dump_arguments(call.get("arguments")),
-        )
-        for call in mappings_in(step.get("tool_calls"))
-    ]
+    calls = mappings_in(step.get("tool_calls"))
+    return [read_call(call, id="tool_call_id", name="function_name") for call in calls]
 
 
 def _join_results(step: Json) -> Content:
     return join_contents(parse_content(result.get("content")) for result in _list_results(step))
-
-
-def _describe_step(step: Json) -> Content:
-    """Return a step of the agent as text: what it said, its calls, their results."""
-    calls = [f"{action.name} {action.arguments}" for action in _parse_actions(step)]
-    return parse_content(step.get("message")) + make_content("\n".join(calls)) + _join_results(step)
 
 
 def _read_usage(metrics: Json) -> Usage | None:

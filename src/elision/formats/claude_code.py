@@ -106,11 +106,7 @@ def _drop_repeats(lines: Sequence[JsonLine]) -> list[JsonLine]:
 def _drop_copies(lines: Sequence[JsonLine]) -> list[JsonLine]:
     """Drop attachments whose words are also a user's line: queued words that became a turn."""
     users = {_get_uuid(line) for line in lines if line.value.get("type") == "user"}
-    return [line for line in lines if text_in(_get_attachment(line).get("source_uuid")) not in users]
-
-
-def _get_attachment(line: JsonLine) -> Json:
-    return mapping_in(line.value.get("attachment"))
+    return [line for line in lines if text_in(mapping_in(line.value.get("attachment")).get("source_uuid")) not in users]
 
 
 def _is_attachment(line: JsonLine) -> bool:
@@ -139,15 +135,11 @@ def _split_agents(lines: Sequence[JsonLine]) -> list[_AgentLines]:
     chains: dict[str, _AgentLines] = {}
     roots: dict[str, str] = {}
     for line in lines:
+        key = ""
         if _is_side(line):
             key = text_in(line.value.get("agentId")) or _find_root(line, by_uuid, roots)
-        else:
-            key = ""
         if key not in chains:
-            if has_main:
-                starter = "main"
-            else:
-                starter = text_in(line.value.get("sessionId")) or "main"
+            starter = "main" if has_main else text_in(line.value.get("sessionId")) or "main"
             chains[key] = _AgentLines(f"sidechain {key}" if key else "main", starter if key else None)
         chains[key].lines.append(line)
     return sorted(chains.values(), key=lambda chain: chain.parent is not None)
@@ -310,9 +302,7 @@ def _find_parent(value: Json, place: Mapping[str, int], position: int) -> int | 
         or value.get("isCompactSummary") is True
         or text_in(value.get("subtype")) in _COMPACTIONS
     )
-    if lost and position:
-        return position - 1
-    return None
+    return position - 1 if lost and position else None
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -353,9 +343,7 @@ class _TranscriptRun:
             # Every fragment repeats the usage of the whole message; only the last one's output count is final.
             usage = anthropic.parse_usage(message.get("usage")) or usage
         # A line's own time is when its block was complete; the request started when its newest input was there.
-        at = self._sent
-        if at is None:
-            at = parse_timestamp(fragments[0].value.get("timestamp"))
+        at = parse_timestamp(fragments[0].value.get("timestamp")) if self._sent is None else self._sent
         self.assembler.add_assistant(
             content,
             reasoning=join_lines(fragment.reasoning for fragment in said),

@@ -77,9 +77,7 @@ def _flatten_text(value: object) -> str:
     said = [_flatten_text(held[name]) for name in ("content", "text", "contents", "file") if name in held]
     if said:
         return join_lines((*names, *said))
-    if held:
-        return dump_json(held)
-    return ""
+    return dump_json(held) if held else ""
 
 
 def _read_file_content(attachment: Json) -> Content:
@@ -92,9 +90,8 @@ def _read_file_content(attachment: Json) -> Content:
 
 
 def _read_hook_output(attachment: Json) -> Content:
-    if text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS:
-        return make_content(text_in(attachment.get("content")))
-    return ()
+    is_sent = text_in(attachment.get("hookEvent")) in _CONTEXT_HOOKS
+    return make_content(text_in(attachment.get("content"))) if is_sent else ()
 
 
 _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {

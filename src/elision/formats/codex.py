@@ -204,9 +204,7 @@ _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "o
 def _subtract_totals(now: Json, before: Json) -> Json:
     """Return what was added to the running totals; the totals themselves if they started over."""
     added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
-    if min(added.values()) < 0:
-        return now
-    return added
+    return now if min(added.values()) < 0 else added
 
 
 def _read_usage(counts: Json) -> Usage | None:

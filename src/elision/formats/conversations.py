@@ -62,9 +62,7 @@ def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
 
     def messages_of(outer: Json) -> list[Any] | None:
         held = outer.get(name)
-        if isinstance(held, list):
-            return held
-        return None
+        return held if isinstance(held, list) else None
 
     return messages_of
 
@@ -72,10 +70,7 @@ def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
 def unwrap_request(value: object) -> Json:
     """Return a conversation object. In `{"request": {...}, "response": {...}}` the request gets its response inside."""
     outer = mapping_in(value)
-    request = mapping_in(outer.get("request"))
-    if request:
-        return {**outer, **request}
-    return outer
+    return {**outer, **mapping_in(outer.get("request"))}
 
 
 def read_conversations(
@@ -175,15 +170,12 @@ def preview_conversations(document: Document, layout: Layout, count: int = 5) ->
     strange = 0
     try:
         for item in split_conversations(document, layout):
-            strange += isinstance(item, Problem)
-            if isinstance(item, RecordedConversation):
-                found += [item]
+            if isinstance(item, Problem):
+                strange += 1
             else:
-                found += []
+                found.append(item)
             if len(found) == count:
                 break
     except FormatError:
         return []
-    if strange <= sum(len(item.messages) for item in found):
-        return found
-    return []
+    return found if strange <= sum(len(item.messages) for item in found) else []

@@ -50,14 +50,12 @@ class GeminiCliReader:
     name: ClassVar[str] = "gemini-cli"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it has a header with session and project, or contents of the API."""
         if b'"projectHash"' in document.data:
             values = [*peek_objects(document), mapping_in(peek_value(document, '"messages"'))]
             return any(text_in(value.get("sessionId")) and "projectHash" in value for value in values)
         return b'"parts"' in document.data and bool(_find_contents(peek_value(document, '"role"')))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield the chat, without what was taken back."""
         assembler = Assembler(document.path, observations="tools")
         if b'"projectHash"' not in document.data:
             _feed_contents(assembler, _find_contents(read_json_value(document)))
@@ -79,9 +77,7 @@ class GeminiCliReader:
 def _find_parent_id(path: str, header: Json) -> str | None:
     """Return the session that started a sub-agent: the name of the folder that holds its chat."""
     folders = path.replace("!", "/").split("/")
-    if header.get("kind") == "subagent" and len(folders) > 1:
-        return folders[-2]
-    return None
+    return folders[-2] if header.get("kind") == "subagent" and len(folders) > 1 else None
 
 
 def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
@@ -269,9 +265,7 @@ def _find_contents(value: Any) -> Sequence[Json]:
         listed = kept[0] if kept else []
     contents = mappings_in(listed)
     roles = {text_in(each.get("role")) for each in contents if isinstance(each.get("parts"), list)}
-    if "model" in roles and roles <= {"user", "model"}:
-        return contents
-    return []
+    return contents if "model" in roles and roles <= {"user", "model"} else []
 
 
 def _feed_contents(assembler: Assembler, contents: Sequence[Json]) -> None:

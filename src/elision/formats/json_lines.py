@@ -59,9 +59,10 @@ def read_json_value(document: Document) -> Any:
     if second := _find_second_value(data):
         raise FormatError(f"{document.path}:{second}:1: more than one JSON value; is it JSON lines under another name?")
     try:
-        return _repair_surrogates(json.loads(_decode_text(data)), data)
+        return _repair_surrogates(json.loads(data.removeprefix(_BOM).decode()), data)
     except UnicodeDecodeError as error:
-        line, column = _locate_offset(data, error.start)
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
         raise FormatError(
             f"{document.path}:{line}:{column}: byte 0x{data[error.start]:02x} is not UTF-8; "
             "save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)"
@@ -132,10 +133,8 @@ def _parse_objects(document: Document, number: int, raw: bytes) -> Iterator[Json
         if isinstance(value, dict):
             yield JsonLine(number, value)
         else:
-            if isinstance(value, _BrokenRest):
-                reason = str(value)
-            else:
-                reason = f"a JSON {type(value).__name__} where an object belongs"
+            wrong = f"a JSON {type(value).__name__} where an object belongs"
+            reason = str(value) if isinstance(value, _BrokenRest) else wrong
             yield Problem(file=document.path, line=number, reason=reason)
 
 
@@ -155,10 +154,8 @@ def _parse_values(raw: bytes) -> list[Any]:
             value, at = _DECODER.raw_decode(text, at)
             values.append(_repair_surrogates(value, raw))
         except json.JSONDecodeError as error:
-            return [
-                *values,
-                _BrokenRest(f"broken JSON at column {error.colno} ({error.msg}); rest of the line skipped"),
-            ]
+            why = f"broken JSON at column {error.colno} ({error.msg}); rest of the line skipped"
+            return [*values, _BrokenRest(why)]
         except RecursionError:
             return [*values, _BrokenRest("JSON nested too deeply to read; line skipped")]
         except ValueError as error:
@@ -172,29 +169,20 @@ def _find_second_value(data: bytes) -> int:
 
     The file is not decoded: readers that take both layouts ask this of every JSON-lines file.
     """
-    first = next(_find_lines(data), None)
-    if first and first[2] - first[1] <= LINE_LIMIT:
-        more = _TEXT.search(data, first[2])
-    else:
-        more = None
-    if first is None or more is None:
+    _, start, end = next(_find_lines(data), (0, 0, 0))
+    more = _TEXT.search(data, end) if 0 < end - start <= LINE_LIMIT else None
+    if more is None:
         return 0
     try:
-        json.loads(data[first[1] : first[2]].decode())
+        json.loads(data[start:end].decode())
     except (ValueError, RecursionError):
         return 0
     return data.count(b"\n", 0, more.start()) + 1
 
 
-def _decode_text(data: bytes) -> str:
-    return data.removeprefix(_BOM).decode()
-
-
 def _repair_surrogates(value: Any, raw: bytes) -> Any:
     """Return `value` without halves of surrogate pairs; only an escape can have made one."""
-    if b"\\ud" in raw or b"\\uD" in raw:
-        return _replace_surrogates(value)
-    return value
+    return _replace_surrogates(value) if b"\\ud" in raw or b"\\uD" in raw else value
 
 
 def _replace_surrogates(value: Any) -> Any:
@@ -205,10 +193,6 @@ def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     return value
-
-
-def _locate_offset(data: bytes, offset: int) -> tuple[int, int]:
-    return data.count(b"\n", 0, offset) + 1, offset - data.rfind(b"\n", 0, offset)
 
 
 def _suggest_repair(error: json.JSONDecodeError) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from elision.providers.shared.json_reading import count_in
 from elision.trajectory.usage import Usage
@@ -21,8 +21,7 @@ _WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
+class _Counts(NamedTuple):
     prompt: int
     output: int
     read: int
@@ -61,11 +60,7 @@ class PromptTokens:
 
 
 def _read_counts(raw: Mapping[str, Any]) -> _Counts:
-    details: Mapping[str, Any] = {}
-    for name in _DETAILS:
-        if isinstance(raw.get(name), Mapping):
-            details = raw[name]
-            break
+    details: Mapping[str, Any] = next((raw[name] for name in _DETAILS if isinstance(raw.get(name), Mapping)), {})
     read = find_first_count(raw, _READ) or find_first_count(details, ("cached_tokens",))
     write = find_first_count(raw, _WRITE) or find_first_count(details, ("cache_creation_tokens",))
     return _Counts(find_first_count(raw, _PROMPT), find_first_count(raw, _OUTPUT), read, write)
@@ -73,7 +68,4 @@ def _read_counts(raw: Mapping[str, Any]) -> _Counts:
 
 def find_first_count(raw: Mapping[str, Any], names: tuple[str, ...]) -> int:
     """Return the first count above 0 under one of `names`. Recorders leave 0 or null under names they do not use."""
-    for name in names:
-        if count := count_in(raw.get(name)):
-            return count
-    return 0
+    return next(filter(None, (count_in(raw.get(name)) for name in names)), 0)

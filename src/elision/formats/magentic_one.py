@@ -32,7 +32,6 @@ class MagenticOneReader:
     name: ClassVar[str] = "magentic-one"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it is a history in which the orchestrator speaks."""
         history = mapping_in(peek_value(document, '"history"', '"Orchestrator (')).get("history")
         return any(text_in(each.get("role")).startswith("Orchestrator (") for each in mappings_in(history))
 

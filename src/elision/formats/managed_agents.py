@@ -48,14 +48,12 @@ class ManagedAgentsReader:
     name: ClassVar[str] = "managed-agents"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether one of the first values is an event of an agent, or holds some."""
         if not any(f'"{mark}'.encode() in document.data for mark in _OWN_PREFIXES):
             return False
         values = peek_objects(document, PEEK_LINES) or [peek_value(document)]
         return any(_is_own(event) for value in values for event in _list_events(value)[:PEEK_LINES])
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield one run for each thread."""
         events: list[tuple[int, Json]] = []
         agent: Json = {}
         for place, value in _read_values(document):
@@ -114,9 +112,7 @@ def _is_own(event: Any) -> bool:
 def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
     """Return `events` from the oldest on; the API lists them either way."""
     times = [at for _, event in events if (at := parse_timestamp(event.get("processed_at"))) is not None]
-    if times and times[0] > times[-1]:
-        return events[::-1]
-    return events
+    return events[::-1] if times and times[0] > times[-1] else events
 
 
 def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
@@ -161,8 +157,7 @@ class _AgentThread:
 
     def take_event(self, event: Json, line: int) -> None:
         """Take the next event; kinds that say nothing to the model are passed over."""
-        handler = _HANDLERS.get(event["type"])
-        if handler:
+        if handler := _HANDLERS.get(event["type"]):
             handler(self, event, line)
 
     def finish(self, id: str, format: str, model: str) -> Iterator[RunOrProblem]:

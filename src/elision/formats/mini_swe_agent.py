@@ -40,12 +40,10 @@ class MiniSweAgentReader:
     name = "mini-swe-agent"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it is an object whose `trajectory_format` names mini-swe-agent."""
         value = mapping_in(peek_value(document, "trajectory_format", "mini-swe-agent"))
         return text_in(value.get("trajectory_format")).startswith("mini-swe-agent")
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield the run."""
         value = mapping_in(read_json_value(document))
         if not isinstance(value.get("messages"), list):
             raise FormatError(f"{document.path}: no `messages` list in it; was the run saved by mini-swe-agent?")

@@ -44,7 +44,7 @@ class OpenAIChatReader:
 
     def sniff(self, document: Document) -> bool:
         found = preview_conversations(document, LAYOUT)
-        return bool(found) and all(_is_chat(conversation) for conversation in found)
+        return bool(found) and all(map(_is_chat, found))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
@@ -71,14 +71,9 @@ def _feed_conversation(assembler: Assembler, conversation: RecordedConversation)
 def _list_responses(outer: Json, line: int | None) -> list[tuple[int | None, Json]]:
     """Return the answer to a recorded request as a message with its usage, from beside the request or `response`."""
     response = mapping_in(outer.get("response")) or outer
-    choices = mappings_in(response.get("choices"))
-    if choices:
-        message = mapping_in(choices[0].get("message"))
-    else:
-        message = {}
-    if message:
-        return [(line, {"response": response, **message})]
-    return []
+    choices = mappings_in(response.get("choices")) or [{}]
+    message = mapping_in(choices[0].get("message"))
+    return [(line, {"response": response, **message})] if message else []
 
 
 class ChatMessageFeeder:

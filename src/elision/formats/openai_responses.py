@@ -31,7 +31,10 @@ class OpenAIResponsesReader:
 
     def sniff(self, document: Document) -> bool:
         found = preview_conversations(document, LAYOUT)
-        return all(map(_has_known_items, found)) and any(map(_has_dialect_signs, found))
+        items = [_list_items(conversation) for conversation in found]
+        return all(is_mostly_valid(each, _is_known) for each in items) and any(
+            openai_responses.has_own_signs(each, {}) for each in items
+        )
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
@@ -64,19 +67,11 @@ def _is_message(outer: Json) -> bool:
 LAYOUT = Layout(required_text='"type"', messages_of=_find_messages, is_message=_is_message)
 
 
-def _has_known_items(conversation: RecordedConversation) -> bool:
-    return is_mostly_valid(_list_items(conversation), _is_known)
-
-
 def _is_known(item: Json) -> bool:
     """Return whether an item's type is known. Stricter than `_is_message`, which accepts future types."""
     kind = text_in(item.get("type"))
     calls = kind in openai_responses.ITEMS or kind.endswith(("_call", "_output"))
     return calls or "role" in item or _is_response(item) or kind.startswith(("mcp_", "additional_"))
-
-
-def _has_dialect_signs(conversation: RecordedConversation) -> bool:
-    return openai_responses.has_own_signs(_list_items(conversation), {})
 
 
 def _list_items(conversation: RecordedConversation) -> list[Json]:
@@ -148,9 +143,7 @@ class _ItemFeeder:
             _FEEDERS.get(kind, _ItemFeeder._add_output)(self, item, line)
 
     def _get_tags(self) -> frozenset[str]:
-        if self._tags is None:
-            return frozenset()
-        return self._tags.of_text
+        return frozenset() if self._tags is None else self._tags.of_text
 
     def _add_output(self, item: Json, line: int | None) -> None:
         self._note_id(item)
@@ -174,10 +167,8 @@ class _ItemFeeder:
 
     def _note_id(self, item: Json) -> None:
         if name := text_in(item.get("id")):
-            if text_in(item.get("type")) in CALLS:
-                self._ids[name] = openai_responses.read_call_id(item)
-            else:
-                self._ids[name] = name
+            is_call = text_in(item.get("type")) in CALLS
+            self._ids[name] = openai_responses.read_call_id(item) if is_call else name
 
     def _add_result(self, item: Json, line: int | None) -> None:
         self._is_open = False

@@ -56,7 +56,6 @@ class OpenCodeReader:
     name: ClassVar[str] = "opencode"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it holds messages of sessions in a folder, or an export with messages in parts."""
         if document.members:
             return any(_MESSAGE.fullmatch(name) for name in document.members)
         return any(map(_is_message, _list_messages(peek_value(document, '"parts"', '"info"'))[:_PEEK_MESSAGES]))
@@ -87,9 +86,7 @@ class _StoredSession:
 
 def _list_messages(value: Any) -> list[Any]:
     """Return the messages of an export, or of a list of them as the server returns it."""
-    if isinstance(value, list):
-        return value
-    return list_in(mapping_in(value).get("messages"))
+    return value if isinstance(value, list) else list_in(mapping_in(value).get("messages"))
 
 
 def _is_message(value: Any) -> bool:
@@ -142,7 +139,6 @@ class _SessionRun:
                 return
 
     def take_message(self, info: Json, parts: Sequence[Json], number: int) -> None:
-        """Take the next message."""
         if info.get("role") == "user":
             self.assembler.add_user(join_contents(map(_read_user_content, parts)))
         elif info.get("summary") is True:

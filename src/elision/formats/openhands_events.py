@@ -42,11 +42,9 @@ class OpenHandsEventsReader:
     name = "openhands-events"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it is a folder with event files."""
         return any(_is_event_file(name) for name in document.members)
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield the one conversation of the folder."""
         run = V1RunFeeder(Assembler(document.path, observations="tools"))
         state = mapping_in(read_member(run.assembler, document, "base_state.json", required=False))
         stats = mapping_in(state.get("stats"))
@@ -252,6 +250,4 @@ def _read_observation(observation: Json) -> Content:
             images = (make_opaque("image", {"type": "image", "data": screenshot}),) if screenshot else ()
             return make_content(join_lines((format_shell_output(value, metadata), error))) + images
     rest = {key: value for key, value in observation.items() if key != "kind"}
-    if not error and rest:
-        return make_content(json.dumps(rest, ensure_ascii=False))
-    return make_content(error)
+    return make_content(json.dumps(rest, ensure_ascii=False) if rest and not error else error)

@@ -31,7 +31,6 @@ class OpenHandsOutputReader:
     name = "openhands-output"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it is a list of OpenHands events, bare or inside a record."""
         if _is_list(document):
             return _is_history(peek_value(document, "timestamp", "action"))
         if not any(f'"{name}"'.encode() in document.data for name in _HOLDERS):
@@ -40,7 +39,6 @@ class OpenHandsOutputReader:
         return any(_is_history(_find_history(record)) for record in records)
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield one run for each record."""
         # One record alone is a JSON value, on one line or several.
         if _is_list(document) or b"\n" not in document.data.rstrip() or not peek_objects(document, 1):
             value = read_json_value(document)
@@ -102,10 +100,7 @@ def _is_list(document: Document) -> bool:
 
 
 def _find_history(record: Json) -> Any:
-    for name in _HOLDERS:
-        if isinstance(record.get(name), list):
-            return record[name]
-    return None
+    return next((record[name] for name in _HOLDERS if isinstance(record.get(name), list)), None)
 
 
 def _is_history(value: Any) -> bool:

@@ -40,7 +40,6 @@ class OpenHandsSessionReader:
         return False
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield the one conversation of the folder."""
         assembler = Assembler(document.path, observations="tools")
         events = _read_events(assembler, document)
         run = V0RunFeeder(assembler, detect_prompt_tokens(events.values()))

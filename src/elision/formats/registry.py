@@ -33,7 +33,7 @@ from elision.formats.source import is_candidate, read_documents
 from elision.formats.swe_agent import SweAgentReader
 from elision.formats.tau2 import Tau2Reader
 from elision.formats.trae_agent import TraeAgentReader
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Problem
 
 #: In the order in which they are asked: formats that name themselves first, plain provider messages last.
 READERS: tuple[FormatReader, ...] = (
@@ -80,22 +80,17 @@ def read_runs(path: Path) -> Iterator[RunOrProblem]:
     reasons = list[str]()
     is_whole = False
     for document in read_documents(path):
-        is_named = _is_named_file(document, path)
+        # The very file that was asked for, not one that was found in it.
+        is_named = isinstance(document, Document) and document.path == str(path)
         is_whole = is_whole or is_named
         for found in _read_document(document, named=is_named):
-            runs += isinstance(found, Trajectory)
             if isinstance(found, Problem):
-                reasons += [str(found)]
+                reasons.append(str(found))
             else:
-                reasons += []
+                runs += 1
             yield found
     if not runs and (path.is_dir() or not is_whole):
         raise FormatError(_describe_no_run(path, reasons))
-
-
-def _is_named_file(document: Document | Problem, path: Path) -> bool:
-    """Return whether `document` is the very file that was asked for, not one that was found in it."""
-    return isinstance(document, Document) and document.path == str(path)
 
 
 def find_reader(document: Document) -> FormatReader | None:
@@ -158,9 +153,9 @@ def _read_guarded(reader: FormatReader, document: Document) -> Iterator[RunOrPro
         yield _report_bug(reader, document, error)
         return
     if not anything:
-        yield Problem(
-            file=document.path, line=None, reason=f"{_add_article(reader.name)} file without any assistant message"
-        )
+        article = "an" if reader.name[0] in "aeiou" else "a"
+        reason = f"{article} {reader.name} file without any assistant message"
+        yield Problem(file=document.path, line=None, reason=reason)
 
 
 def _report_bug(reader: FormatReader, document: Document, error: Exception) -> Problem:
@@ -194,7 +189,9 @@ def _rename_duplicates(found: Iterator[RunOrProblem]) -> Iterator[RunOrProblem]:
 
 def _report_unknown(document: Document, *, named: bool) -> Iterator[Problem]:
     if named:
-        raise FormatError(f"{document.path}: {_append_format_names(_explain_unknown(document))}")
+        why = _explain_unknown(document)
+        known = f"; formats known: {_list_format_names()}" if why.startswith(_UNKNOWN) else ""
+        raise FormatError(f"{document.path}: {why}{known}")
     if is_candidate(document.path):
         yield Problem(file=document.path, line=None, reason=f"{_explain_unknown(document)}; left out")
 
@@ -210,19 +207,6 @@ def _explain_unknown(document: Document) -> str:
         except FormatError as error:
             return f"{_strip_path(str(error), document.path)}; {begins}"
     return f"{_UNKNOWN}; {begins}"
-
-
-def _append_format_names(why: str) -> str:
-    """Append the names of the known formats to `why` if the format was unknown."""
-    if why.startswith(_UNKNOWN):
-        return f"{why}; formats known: {_list_format_names()}"
-    return why
-
-
-def _add_article(name: str) -> str:
-    """Return the name of a format with its article."""
-    article = "an" if name[0] in "aeiou" else "a"
-    return f"{article} {name}"
 
 
 def _strip_path(message: str, path: str) -> str:

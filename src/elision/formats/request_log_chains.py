@@ -46,12 +46,9 @@ def _merge_runs(runs: Sequence[Trajectory]) -> list[Trajectory | None]:
         if current is None:
             continue
         for index, chain in _list_prefixes(current):
-            earlier = ends.get(chain)
-            if earlier is None or earlier == place:
-                shorter = None
-            else:
-                shorter = result[earlier]
-            if earlier is not None and shorter is not None and len(shorter.turns) == index < len(current.turns):
+            earlier = ends.get(chain, place)
+            shorter = result[earlier]
+            if earlier != place and shorter is not None and len(shorter.turns) == index < len(current.turns):
                 current = _take_over_facts(current, shorter)
                 result[earlier] = None
         result[place] = current
@@ -74,7 +71,8 @@ def _take_over_facts(longer: Trajectory, shorter: Trajectory) -> Trajectory:
 
 def _list_prefixes(run: Trajectory) -> Iterator[tuple[int, _Chain]]:
     """Yield (turns, chain) of every beginning of `run` that ends with an assistant message, a result or user words."""
-    chain = _hash_head(run)
+    head = run.head
+    chain: _Chain = hash((tuple(map(_describe_message, head.messages)), tuple(map(_normalize_json, head.tools))))
     for turn in run.turns:
         for piece in _list_turn_parts(turn):
             chain = hash((chain, piece))
@@ -88,21 +86,14 @@ def _hash_run(run: Trajectory) -> _Chain:
     return chain
 
 
-def _hash_head(run: Trajectory) -> _Chain:
-    return hash((tuple(map(_describe_message, run.head.messages)), tuple(map(_normalize_json, run.head.tools))))
-
-
 def _list_turn_parts(turn: Turn) -> Iterator[Hashable]:
     """Yield what a turn grows by, in the order in which it is sent."""
-    yield "said", turn.text, _describe_opaque(turn.content, but=SEALED_KINDS), tuple(_list_calls(turn))
+    calls = tuple((action.name, join_argument_text(action)) for action in turn.actions if not action.implicit)
+    yield "said", turn.text, _describe_opaque(turn.content, but=SEALED_KINDS), calls
     for result in turn.observations:
         yield "result", result.text, _describe_opaque(result.content), result.error
     for message in turn.interjections:
         yield "message", _describe_message(message)
-
-
-def _list_calls(turn: Turn) -> Iterator[Hashable]:
-    return ((action.name, join_argument_text(action)) for action in turn.actions if not action.implicit)
 
 
 def _describe_message(message: Message) -> Hashable:

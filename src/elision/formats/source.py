@@ -141,9 +141,7 @@ def _decompress(raw: io.BufferedReader) -> _Bytes:
     """Decompress `raw` if its first bytes are gzip's, whatever its name."""
     start = raw.read(2)
     raw.seek(0)
-    if start == _GZIP:
-        return gzip.GzipFile(fileobj=raw)
-    return raw
+    return gzip.GzipFile(fileobj=raw) if start == _GZIP else raw
 
 
 def _peek_beginning(file: _Bytes) -> bytes:
@@ -260,11 +258,7 @@ def _open_tar_members(path: Path, problems: list[Problem]) -> Iterator[tuple[str
     try:
         with path.open("rb") as raw, _decompress(raw) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for info in tar:
-                if info.isreg():
-                    stream = tar.extractfile(info)
-                else:
-                    stream = None
-                if stream is not None:
+                if info.isreg() and (stream := tar.extractfile(info)) is not None:
                     yield info.name, stream
     except _READ_ERRORS as error:
         reason = f"the archive breaks off ({error}); read as far as it goes"

@@ -56,13 +56,11 @@ class SweAgentReader:
     name = "swe-agent"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether it is an object with `trajectory` steps that act and observe."""
         return any(
             _list_steps(run) for run in _list_runs(peek_value(document, "trajectory", "observation", "action")).values()
         )
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        """Yield the run, or each attempt of a retrying agent."""
         runs = _list_runs(read_json_value(document))
         if not runs:
             raise FormatError(f"{document.path}: no SWE-agent trajectory: neither `trajectory` nor `attempts` in it")
@@ -77,9 +75,7 @@ def _list_runs(value: Any) -> dict[str, Json]:
     attempts = mappings_in(top.get("attempts"))
     if attempts:
         return {f" attempt {number}": attempt for number, attempt in enumerate(attempts, start=1)}
-    if isinstance(top.get("trajectory"), list):
-        return {"": top}
-    return {}
+    return {"": top} if isinstance(top.get("trajectory"), list) else {}
 
 
 def _list_steps(run: Json) -> list[Json]:
@@ -119,10 +115,8 @@ def _feed_message(assembler: Assembler, message: Json) -> None:
 
 
 def _feed_turn(assembler: Assembler, turn: _AlignedTurn) -> None:
-    if turn.message:
-        spoken = parse_assistant(turn.message)
-    else:
-        spoken = AssistantMessage(content=parse_content(turn.step.get("response")))
+    unkept = AssistantMessage(content=parse_content(turn.step.get("response")))
+    spoken = parse_assistant(turn.message) if turn.message else unkept
     command = text_in(turn.step.get("action")) or text_in(turn.message.get("action"))
     actions = spoken.actions
     if not actions and command:

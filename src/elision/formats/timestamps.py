@@ -11,9 +11,7 @@ def parse_timestamp(value: object) -> float | None:
     """Return an ISO 8601 text (UTC if it names no zone) or a number of milliseconds in seconds; else None."""
     if not isinstance(value, str):
         milliseconds = number_in(value)
-        if milliseconds is None:
-            return None
-        return milliseconds / 1000
+        return None if milliseconds is None else milliseconds / 1000
     try:
         read = datetime.fromisoformat(value)
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
