@@ -21,7 +21,7 @@ _VALUES = {"trajectory"}
 _POLICY = _VALUES | {"strategies", "providers", "stores", "telemetry"}
 _READING = _POLICY | {"formats", "summarizers"}
 _LIBRARY = _READING | {"engine", "manager"}
-_DOORS = _LIBRARY | {"agent", "integrations", "gateway", "lab", "mcp"}
+_DOORS = _LIBRARY | {"adapters", "agent", "integrations", "gateway", "lab", "mcp"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     # The prompt of summaries is checked where it is set.
@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "summarizers": _POLICY,
     "engine": _READING,
     "manager": _READING | {"engine", "config"},
+    "adapters": _LIBRARY,
     "agent": _LIBRARY,
     "integrations": _LIBRARY,
     "gateway": _LIBRARY | {"config"},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from elision.stores.store_urls import open_store
     from elision.strategies.guards import Guards
     from elision.strategies.rules import Rule
+    from elision.trajectory.usage import Usage
 
     __version__: str
 
@@ -27,6 +28,7 @@ __all__ = [
     "Rule",
     "StoreError",
     "UnknownHandle",
+    "Usage",
     "open_store",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "Rule": "elision.strategies.rules",
     "StoreError": "elision.errors",
     "UnknownHandle": "elision.errors",
+    "Usage": "elision.trajectory.usage",
     "open_store": "elision.stores.store_urls",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from pathlib import Path
@@ -278,3 +279,29 @@ def test_a_word_that_is_none() -> None:
     """Options are checked when they are given."""
     with pytest.raises(SettingError, match="offer='later': give caller, first, start or never"):
         manager(MemoryStore(), "later")
+
+
+def test_tools_for_a_framework() -> None:
+    """Name, description and raw JSON Schema, with what answers a call: the same as `handle_tool_call`."""
+    with ContextManager("masking(window=2, schedule=every-turn)", store="memory:") as context:
+        context.prepare(make_history("openai", 6))
+        recall, search = context.recall_tools()
+        defined = [tool["function"] for tool in context.tool_definitions("openai")]
+        assert [(tool.name, tool.description, tool.schema) for tool in (recall, search)] == [
+            (each["name"], each["description"], each["parameters"]) for each in defined
+        ]
+        given = {"handle": "t1.1", "head": 1}
+        assert recall.call(given) == recall.call(json.dumps(given)) == context.handle_tool_call(recall.name, given)
+        assert asyncio.run(recall.call_async(given)) == recall.call(given)
+        assert "t3.1" in search.call({"query": "2931"})
+        assert recall.call({"handle": "t99"}).startswith("[not found: ")
+        with pytest.raises(AttributeError):
+            recall.name = "other"  # type: ignore[misc]
+
+
+def test_a_framework_may_change_its_schema() -> None:
+    """Each has its own: some frameworks add to the one they are given."""
+    with ContextManager(store="memory:") as context:
+        context.recall_tools()[0].schema["properties"].clear()
+        assert "handle" in context.recall_tools()[0].schema["properties"]
+        assert "handle" in context.tool_definitions("anthropic")[0]["input_schema"]["properties"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -43,6 +44,116 @@ def test_usage_is_found(value: Any) -> None:
     found = find_usage(value)
     assert found is not None
     assert (found.input, found.output) == (700, 30)
+
+
+LANGCHAIN = {
+    "input_tokens": 1000,
+    "output_tokens": 10,
+    "total_tokens": 1010,
+    "input_token_details": {"cache_read": 900, "cache_creation": 60},
+    "output_token_details": {"reasoning": 4},
+}
+BY_TIME = {
+    "cache_read": 900,
+    "cache_creation": 0,
+    "ephemeral_5m_input_tokens": 20,
+    "ephemeral_1h_input_tokens": 40,
+}
+PYDANTIC = {
+    "input_tokens": 1000,
+    "cache_write_tokens": 60,
+    "cache_write_1h_tokens": 40,
+    "cache_read_tokens": 900,
+    "output_tokens": 10,
+    "details": {},
+}
+GEMINI = {"prompt_token_count": 1000, "cached_content_token_count": 900, "candidates_token_count": 10}
+
+
+@dataclass
+class RequestUsage:
+    """As Pydantic AI's: a dataclass, and no dict."""
+
+    input_tokens: int = 1000
+    cache_write_tokens: int = 60
+    cache_write_1h_tokens: int = 0
+    cache_read_tokens: int = 900
+    output_tokens: int = 10
+    unmeasured_requests: int = 0
+    details: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ModelResponse:
+    """As Pydantic AI's, with the usage in it."""
+
+    parts: list[object]
+    usage: RequestUsage
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "written_1h"),
+    [
+        (LANGCHAIN, 60, 0),
+        ({**LANGCHAIN, "input_token_details": BY_TIME}, 60, 40),
+        ({"content": "Done.", "usage_metadata": LANGCHAIN}, 60, 0),
+        (PYDANTIC, 60, 40),
+        (RequestUsage(), 60, 0),
+        (ModelResponse([], RequestUsage()), 60, 0),
+        (GEMINI, 0, 0),
+        ({"usage_metadata": GEMINI}, 0, 0),
+        (Usage.from_inclusive(prompt=1000, output=10, cache_read=900, cache_write=60), 60, 0),
+        (Usage(input=40, output=10, cache_read=900, cache_write=60), 60, 0),
+    ],
+)
+def test_what_frameworks_report_includes_the_cache(value: Any, written: int, written_1h: int) -> None:
+    """A prompt of 1,000 tokens, 900 of them read from the cache, stays one of 1,000 tokens."""
+    found = find_usage(value)
+    assert found is not None
+    assert (found.prompt, found.cache_read, found.output) == (1000, 900, 10)
+    assert (found.cache_write, found.cache_write_1h) == (written, written_1h)
+
+
+def test_a_total_tells_langchain_from_anthropic() -> None:
+    """LangChain leaves details out where nothing was cached. Anthropic reports no total, and excludes the cache."""
+    plain = {"input_tokens": 1000, "output_tokens": 10, "total_tokens": 1010}
+    assert find_usage(plain) == Usage(input=1000, output=10)
+    exclusive = {"input_tokens": 100, "output_tokens": 10, "cache_read_input_tokens": 900}
+    assert find_usage(exclusive) == Usage(input=100, cache_read=900, output=10)
+
+
+def test_a_request_without_measured_usage_reports_none() -> None:
+    """Pydantic AI says so where the provider reported nothing: the zeros beside it are no counts."""
+    assert find_usage(RequestUsage(0, 0, 0, 0, 0, unmeasured_requests=1)) is None
+
+
+def test_langchain_s_own_usage() -> None:
+    """The installed package's type, as its models fill it."""
+    messages = pytest.importorskip("langchain_core.messages", reason="langchain-core is not installed")
+    message = messages.AIMessage("Done.", usage_metadata=LANGCHAIN)
+    for value in (message, message.usage_metadata):
+        found = find_usage(value)
+        assert found is not None
+        assert (found.prompt, found.cache_read, found.cache_write) == (1000, 900, 60)
+
+
+def test_pydantic_ai_s_own_usage() -> None:
+    """The installed package's type, alone and in its response."""
+    usage = pytest.importorskip("pydantic_ai.usage", reason="pydantic-ai is not installed")
+    messages = pytest.importorskip("pydantic_ai.messages", reason="pydantic-ai is not installed")
+    own = usage.RequestUsage(input_tokens=1000, cache_read_tokens=900, cache_write_tokens=60, output_tokens=10)
+    for value in (own, messages.ModelResponse(parts=[messages.TextPart("Done.")], usage=own)):
+        found = find_usage(value)
+        assert found is not None
+        assert (found.prompt, found.cache_read, found.cache_write) == (1000, 900, 60)
+
+
+def test_gemini_s_own_usage() -> None:
+    """The installed package's type."""
+    types = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
+    found = find_usage(types.GenerateContentResponseUsageMetadata(**GEMINI))
+    assert found is not None
+    assert (found.prompt, found.cache_read, found.output) == (1000, 900, 10)
 
 
 @pytest.mark.parametrize("value", ["garbage", b"", 5, True, [CHAT], object(), Stream.__new__(Stream)])

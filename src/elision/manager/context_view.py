@@ -35,6 +35,8 @@ class ContextView:
 
     messages: for `messages` (Responses: `input`). What was not touched is the very object that was given; the others
               are not to be changed.
+    origins:  for each of `messages` the index of the given message that it stands for; None for a summary, and for
+              turns that were added by hand. A message that joins several stands for the first of them.
     system, tools: as given, or as they must be sent instead.
     extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
     betas:    values for the `anthropic-beta` header.
@@ -46,6 +48,7 @@ class ContextView:
     messages: list[Any]
     dialect: str
     deferred: Deferred[Diagnostics] = field(compare=False)
+    origins: list[int | None] = field(default_factory=list)
     system: Any = None
     tools: Any = None
     extra: Mapping[str, Any] = field(default_factory=dict)

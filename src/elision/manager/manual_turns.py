@@ -104,8 +104,10 @@ class ManualTurns(OpenedSession):
             # Cancelled or interrupted, at any point. The log has what was added and decided.
             self._preparer.fold_saved(branch)
             raise
+        messages = self._renderer.render_messages(view)
         sent = OutgoingRequest(
-            messages=self._renderer.render_messages(view),
+            messages=messages,
+            origins=[None] * len(messages),
             system=self._renderer.render_system(view) or None,
             tools=list(tools) or None,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from elision.errors import ElisionError, UnknownHandle
@@ -12,6 +14,7 @@ from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.opened_session import OpenedSession
+from elision.manager.recall_definitions import RecallTool
 from elision.providers.provider_table import find_provider_or_default
 from elision.stores.store import Hit
 from elision.trajectory.encodable import make_encodable
@@ -53,17 +56,39 @@ class Recall(OpenedSession):
             named = branch.history.dialect.name
         return recall_definitions.define_recall_tools(find_provider_or_default(named).name)
 
+    def recall_tools(self) -> list[RecallTool]:
+        """Return the recall tools with what answers them, for a framework that has tools of its own kind.
+
+        `tool_definitions` has the same tools in the shape of a request.
+        """
+        return [
+            RecallTool(
+                name=tool["name"],
+                description=tool["description"],
+                schema=copy.deepcopy(dict(tool["input_schema"])),
+                call=partial(self._call_tool, tool["name"]),
+                call_async=partial(self._call_tool_async, tool["name"]),
+            )
+            for tool in recall_definitions.RECALL_TOOL_DEFINITIONS
+        ]
+
+    def _call_tool(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        return self._run(self._answer_tool_call(name, arguments))
+
+    async def _call_tool_async(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        return await self._run_async(self._answer_tool_call(name, arguments))
+
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
         if name not in RECALL_TOOLS | SEARCH_TOOLS:
             return None
-        return self._run(self._answer_tool_call(name, arguments))
+        return self._call_tool(name, arguments)
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
         if name not in RECALL_TOOLS | SEARCH_TOOLS:
             return None
-        return await self._run_async(self._answer_tool_call(name, arguments))
+        return await self._call_tool_async(name, arguments)
 
     # -- their steps ---------------------------------------------------------------------------------------------
 

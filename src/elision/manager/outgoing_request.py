@@ -29,10 +29,12 @@ NEWEST_MESSAGES: Final = 2 * breakpoints.LOOK_BACK
 class OutgoingRequest:
     """The parts of a request to send.
 
-    notes: what could not be done as decided, and why. added_tools: those of `tools` that Elision added.
+    origins: for each of `messages` the index of the given message that it stands for; None where it is Elision's own.
+    notes:   what could not be done as decided, and why. added_tools: those of `tools` that Elision added.
     """
 
     messages: list[Any]
+    origins: list[int | None]
     system: Any
     tools: Any
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +62,11 @@ class IncomingRequest:
         """The messages after the history, which are sent unchanged but for tags."""
         return remove_tags(self.messages[self.end :])
 
+    @property
+    def tail_origins(self) -> range:
+        """The indexes of the messages of `tail`."""
+        return range(self.end, len(self.messages))
+
 
 def build_request(
     incoming: IncomingRequest,
@@ -77,9 +84,10 @@ def build_request(
     entries = history.splice.render_entries(view)
     own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
+    origins = [*history.splice.list_origins(), *incoming.tail_origins]
     if mark and history.dialect.takes_breakpoints:
         messages = _add_breakpoints(messages, _collect_kept_json(entries, history), incoming, history, view)
-    sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
+    sent = OutgoingRequest(messages=messages, origins=origins, system=incoming.system, tools=incoming.tools)
     if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
     return sent
@@ -174,7 +182,14 @@ def _request_thinking_drop(sent: OutgoingRequest, incoming: IncomingRequest, mod
 def build_unchanged_request(incoming: IncomingRequest, history: History) -> OutgoingRequest:
     """Return the client's own request, without tags."""
     messages = [*history.list_untagged(incoming.messages[: incoming.end]), *incoming.tail]
-    return OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
+    return make_unchanged_request(incoming, messages)
+
+
+def make_unchanged_request(incoming: IncomingRequest, messages: list[Any]) -> OutgoingRequest:
+    """Return a request of `messages`, each of which stands for the given one at its place."""
+    return OutgoingRequest(
+        messages=messages, origins=list(range(len(messages))), system=incoming.system, tools=incoming.tools
+    )
 
 
 def _build_native_request(incoming: IncomingRequest, history: History, log: Log) -> OutgoingRequest:

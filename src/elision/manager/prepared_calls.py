@@ -29,6 +29,7 @@ from elision.manager.outgoing_request import (
     OutgoingRequest,
     build_request,
     build_unchanged_request,
+    make_unchanged_request,
     needs_breakpoints,
 )
 from elision.manager.preparation import CallPreparer
@@ -246,8 +247,7 @@ class PreparedCalls:
         self._preparer.reports.add_fault("engine", error)
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
         dialect = find_provider_or_default(self.options.dialect).name
-        messages = remove_tags(incoming.messages)
-        sent = OutgoingRequest(messages=messages, system=incoming.system, tools=incoming.tools)
+        sent = make_unchanged_request(incoming, remove_tags(incoming.messages))
         return _make_context_view(sent, dialect, Deferred(lambda: diagnostics))
 
     def _notify_listeners(self, listeners: Iterable[Listener], view: ContextView) -> None:
@@ -312,6 +312,7 @@ def _make_context_view(
 ) -> ContextView:
     return ContextView(
         messages=sent.messages,
+        origins=sent.origins,
         dialect=dialect,
         deferred=deferred,
         system=sent.system,

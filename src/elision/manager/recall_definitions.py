@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from elision.manager.context_options import RECALL_TOOL, SEARCH_TOOL
@@ -42,6 +43,22 @@ RECALL_TOOL_DEFINITIONS: tuple[Mapping[str, Any], ...] = (
     {"name": RECALL_TOOL, "description": _RECALL_DESCRIPTION, "input_schema": _RECALL_INPUT},
     {"name": SEARCH_TOOL, "description": _SEARCH_DESCRIPTION, "input_schema": _SEARCH_INPUT},
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallTool:
+    """One of the recall tools, for an agent framework that has tools of its own kind.
+
+    name, description: as the model sees them. schema: the arguments, as a JSON Schema.
+    call: answers a call, of its arguments as JSON or as a mapping, and never raises. call_async: does the same without
+        blocking the event loop.
+    """
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    call: Callable[[str | Mapping[str, Any]], str]
+    call_async: Callable[[str | Mapping[str, Any]], Awaitable[str]]
 
 
 def define_recall_tools(dialect: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     others:      the parts of the counts above that other models are billed for.
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.
-    Use `from_inclusive` or the plain constructor accordingly.
+    Use `from_inclusive` or the plain constructor accordingly; `ContextManager.record` takes either.
     """
 
     input: int = write_always(0)

@@ -55,6 +55,8 @@ class LiveRenderer:
         self._group_ends = array("l")
         self._block_ends = array("l")
         self._entries: list[Entry] = []
+        #: For each entry: the client message that it stands for, None where it is all ours.
+        self._origins: list[int | None] = []
         #: For each entry: the first group that is in it.
         self._starts: list[int] = []
         #: Client messages of which something of ours was made, and that where nothing else is in it.
@@ -89,6 +91,7 @@ class LiveRenderer:
         del self._group_ends[:], self._block_ends[:]
         self._groups.clear()
         self._entries.clear()
+        self._origins.clear()
         self._starts.clear()
 
     def render_entries(self, view: View) -> list[Entry]:
@@ -106,6 +109,13 @@ class LiveRenderer:
             self._block_ends.append(len(self._groups[-1].blocks or ()) if self._groups else 0)
         self._build_entries(settled)
         return self._entries.copy()
+
+    def list_origins(self) -> list[int | None]:
+        """Return for each message of the newest view the index of the client's message that it stands for.
+
+        It is None for a summary. A message that joins several stands for the first of the client's.
+        """
+        return self._origins.copy()
 
     def find_last_block(self, mark: int) -> tuple[int, int] | None:
         """Return (message, block) of the last block before segment `mark` of the newest view; None if there is none."""
@@ -194,6 +204,7 @@ class LiveRenderer:
         if self._starts:
             first = self._starts.pop()
             self._entries.pop()
+            self._origins.pop()
         for place in range(first, len(self._groups)):
             self._append_group(place)
 
@@ -202,17 +213,22 @@ class LiveRenderer:
         while self._starts and self._starts[-1] >= groups:
             self._starts.pop()
             self._entries.pop()
+            self._origins.pop()
 
     def _append_group(self, place: int) -> None:
         entry = self._build_entry(self._groups[place])
+        origin = self._groups[place].index
         last = self._entries[-1] if self._entries else None
         if not isinstance(entry, int):
-            self._replaced[self._groups[place].index] = entry
+            self._replaced[origin] = entry
         if last is not None and self._must_join(last, entry):
             self._replaced |= {each: None for each in (last, entry) if isinstance(each, int)}
             self._entries[-1] = self._join_entries(last, entry)
+            if self._origins[-1] is None and origin != _NO_INDEX:
+                self._origins[-1] = origin
             return
         self._entries.append(entry)
+        self._origins.append(None if origin == _NO_INDEX else origin)
         self._starts.append(place)
 
     def _build_entry(self, group: _MessageGroup) -> Entry:
