@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elision.errors import BudgetError, ConflictError, ElisionError, StoreError, UnknownHandle
     from elision.manager import ContextManager, ContextView
+    from elision.manager.session_pool import Sessions
     from elision.stores.store_urls import open_store
     from elision.strategies.guards import Guards
     from elision.strategies.rules import Rule
@@ -26,6 +27,7 @@ __all__ = [
     "ElisionError",
     "Guards",
     "Rule",
+    "Sessions",
     "StoreError",
     "UnknownHandle",
     "Usage",
@@ -40,6 +42,7 @@ _HOMES = {
     "Guards": "elision.strategies.guards",
     "ElisionError": "elision.errors",
     "Rule": "elision.strategies.rules",
+    "Sessions": "elision.manager.session_pool",
     "StoreError": "elision.errors",
     "UnknownHandle": "elision.errors",
     "Usage": "elision.trajectory.usage",

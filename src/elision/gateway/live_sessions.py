@@ -24,6 +24,7 @@ from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import PreviousBody, RequestBody
 from elision.manager import ContextManager
+from elision.manager.eviction import PoolLimits, select_evictable
 from elision.manager.offload import INLINE_BYTES
 from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
@@ -194,9 +195,7 @@ class SessionRegistry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make_context = make_context
-        self._max_sessions = max_sessions
-        self._max_memory_bytes = memory_bytes
-        self._idle_seconds = idle_seconds
+        self._limits = PoolLimits(sessions=max_sessions, idle_seconds=idle_seconds, memory_bytes=memory_bytes)
         self._clock = clock
         #: The one used last at the end.
         self._by_opening: dict[OpeningKey, dict[int, LiveSession]] = {}
@@ -354,22 +353,14 @@ class SessionRegistry:
 
     def _evict_sessions(self, keep: LiveSession) -> None:
         """Close sessions that are idle for too long, too many or too large."""
-        now = self._clock()
-        gone = list[LiveSession]()
-        number = len(self._by_id)
-        held = self._held_bytes
-        for session in self._by_id.values():
-            if (
-                number <= self._max_sessions
-                and held <= self._max_memory_bytes
-                and now - session.last_used <= self._idle_seconds
-            ):
-                break
-            if session is not keep and not session.requests_in_flight:
-                number = number - 1
-                held = held - session.memory_bytes
-                gone.append(session)
-        for session in gone:
+        for session in select_evictable(
+            self._by_id.values(),
+            self._limits,
+            count=len(self._by_id),
+            held_bytes=self._held_bytes,
+            now=self._clock(),
+            keep=keep,
+        ):
             self._evict_session(session)
 
     def _evict_session(self, session: LiveSession) -> None:

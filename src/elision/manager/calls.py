@@ -82,6 +82,11 @@ class Calls(OpenedSession):
         state = branch.log.state
         return not (state.has_recall_tools or state.recall_offer == "start")
 
+    @property
+    def awaits_response(self) -> bool:
+        """Whether the newest call was prepared, and neither its usage nor an overflow was reported."""
+        return self._calls.awaits_response
+
     def compact(self, *, summary: bool = False) -> None:
         """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays.
 
@@ -117,6 +122,7 @@ class Calls(OpenedSession):
         report no usage, such as a text or the stream itself.
         """
         found = find_usage(usage)
+        self._calls.awaits_response = False
         self._calls.think_time.finish()
         at_hand = self._preparer.branch
         if found is None:
@@ -137,6 +143,7 @@ class Calls(OpenedSession):
 
         If it does, the model's window is known from then on: prepare the same messages again.
         """
+        self._calls.awaits_response = False
         self._calls.think_time.finish()
         found = signals.parse_overflow(_find_error_body(error))
         branch = self._preparer.branch

@@ -49,12 +49,13 @@ _log: Final = logging.getLogger("elision.manager")
 class PreparedCalls:
     """The calls of one session, in their order.
 
-    newest_call: number of the newest call that was prepared here.
+    newest_call: number of the newest call that was prepared here. awaits_response: whether nothing was reported of it.
     """
 
     def __init__(self, preparer: CallPreparer, summary_runner: SummaryRunner) -> None:
         self.options = preparer.options
         self.newest_call = 0
+        self.awaits_response = False
         self._preparer = preparer
         self._summary_runner = summary_runner
         #: What is done between two calls.
@@ -104,6 +105,7 @@ class PreparedCalls:
             self._preparer.forget_branch()
             raise
         yield ComputeOn.CALLER
+        self.awaits_response = True
         self.finish_call(view)
         return view
 

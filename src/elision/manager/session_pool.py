@@ -1,0 +1,207 @@
+"""The sessions of an application that runs many agents: a context manager for each history, over one store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from elision.errors import ElisionError, SettingError
+from elision.manager.context import ContextManager
+from elision.manager.context_options import ContextOptions, Options, check_option_names
+from elision.manager.eviction import PoolLimits, select_evictable
+from elision.stores.store import Store
+from elision.stores.store_urls import open_store
+from elision.strategies.strategy import Strategy
+
+#: Sessions that are held at most, by default.
+DEFAULT_LIMIT: Final = 256
+#: Seconds after which an idle session is released, by default.
+DEFAULT_IDLE_SECONDS: Final = 3600.0
+#: Seconds that a response may take: until then a session whose call is not recorded is in use.
+RESPONSE_SECONDS: Final = 600.0
+
+_log: Final = logging.getLogger("elision.manager")
+
+
+@dataclass(slots=True, eq=False)
+class _HeldSession:
+    """A session of the pool. last_used: when it was opened last, by `clock`, in seconds."""
+
+    name: str
+    context: ContextManager
+    last_used: float
+    clock: Callable[[], float]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return 0: the library's pool counts sessions, and no bytes."""
+        return 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether its newest call probably waits for the response."""
+        return self.context.awaits_response and self.clock() - self.last_used <= RESPONSE_SECONDS
+
+
+class Sessions:
+    """Keep a context manager for each history, over one shared store.
+
+    Frameworks run many agents at once. Each history needs a context manager of its own, under the name that the
+    framework has for it (a thread, a conversation), and so does each sub-agent. Call `open` before every use:
+
+        with Sessions("masking(window=10)", store="sqlite:///agents.db") as sessions:
+            view = sessions.open("thread-7").prepare(messages)
+            helper = sessions.open("thread-7/helper", parent="thread-7")
+
+    Any thread and any event loop may open sessions. Where there are more than `limit`, or one is idle for too long, the
+    least recently used ones are stored and released; opened again, they continue from the store.
+
+    strategy, options: as for `ContextManager`, the same for all sessions, but `session` and `parent`, which `open` is
+        given. store: a URL or a Store, which all sessions share.
+    limit: sessions that are held at most. One whose response is due is held beyond it, for up to ten minutes.
+    idle_seconds: seconds after which a session that is not opened is released.
+
+    Raises SettingError, SpecError, PriceError for options without a meaning, StoreError where the store cannot be
+    opened.
+    """
+
+    def __init__(
+        self,
+        strategy: str | Strategy = "masking",
+        *,
+        limit: int = DEFAULT_LIMIT,
+        idle_seconds: float = DEFAULT_IDLE_SECONDS,
+        **options: Unpack[ContextOptions],
+    ) -> None:
+        check_option_names(options)
+        _check_pool_options(options, limit, idle_seconds)
+        # Checked before a store is opened, and once for all sessions.
+        self._options = Options(strategy=strategy, **options)
+        self._limits = PoolLimits(sessions=limit, idle_seconds=idle_seconds)
+        store = self._options.store
+        self._owns_store = isinstance(store, str)
+        self._store: Store = open_store(store) if isinstance(store, str) else store
+        self._clock = self._options.clock
+        self._lock = threading.Lock()
+        self._is_closed = False
+        #: The one that was opened last at the end.
+        self._held: dict[str, _HeldSession] = {}
+        #: Sessions that were released while somebody still holds them: a history never has two context managers.
+        self._released: weakref.WeakValueDictionary[str, ContextManager] = weakref.WeakValueDictionary()
+        self._writer: ThreadPoolExecutor | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} held={len(self)}>"
+
+    def open(self, name: str, *, parent: str = "") -> ContextManager:
+        """Return the context manager of session `name`; the same one for the same name. It does not wait for the store.
+
+        parent: name of the session that started this one, for a sub-agent. It counts when the session begins.
+        The pool stores and closes the session; do not close it. Raises SettingError for what can be no name,
+        ElisionError where the pool is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise ElisionError("these sessions are closed: make a new pool")
+            session = self._held.pop(name, None)
+            if session is None:
+                context = self._released.pop(name, None) or self._make_context(name, parent)
+                session = _HeldSession(name, context, 0.0, self._clock)
+            session.last_used = self._clock()
+            self._held[name] = session
+            self._release_idle(keep=session)
+        return session.context
+
+    def settle(self) -> None:
+        """Write the unsaved records of all sessions. A failure is logged; the session's next call tries again."""
+        with self._lock:
+            contexts = self._list_contexts()
+        _settle_contexts(contexts)
+
+    def close(self) -> None:
+        """Write what is unsaved, and close the store if it was opened here. A second call does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            contexts = self._list_contexts()
+            self._held.clear()
+            writer = self._writer
+        if writer is not None:
+            writer.shutdown()
+        try:
+            _settle_contexts(contexts)
+        finally:
+            if self._owns_store:
+                self._store.close()
+
+    async def close_async(self) -> None:
+        """Do as `close`, off the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_async()
+
+    def _make_context(self, name: str, parent: str) -> ContextManager:
+        if not name:
+            raise SettingError("a session of the pool needs a name: give the framework's thread or conversation")
+        return ContextManager.from_checked(replace(self._options, session=name, parent=parent, store=self._store))
+
+    def _list_contexts(self) -> list[ContextManager]:
+        """Return all context managers that may have unsaved records."""
+        return [session.context for session in self._held.values()] + list(self._released.values())
+
+    def _release_idle(self, keep: _HeldSession) -> None:
+        """Release sessions that are too many or idle for too long, and have a thread store what they did not."""
+        count = len(self._held)
+        now = self._clock()
+        for session in select_evictable(
+            self._held.values(), self._limits, count=count, held_bytes=0, now=now, keep=keep
+        ):
+            del self._held[session.name]
+            self._released[session.name] = session.context
+            if self._writer is None:
+                # Whoever opens a session may be an event loop, which must not wait for the store.
+                self._writer = ThreadPoolExecutor(1, thread_name_prefix="elision-sessions")
+            self._writer.submit(_settle_contexts, [session.context])
+
+
+def _check_pool_options(options: ContextOptions, limit: int, idle_seconds: float) -> None:
+    for name in ("session", "parent"):
+        if name in options:
+            raise SettingError(f"{name}: each session of a pool has its own; give it to open()")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise SettingError(f"limit={limit!r:.60}: give a number of sessions, 1 or more")
+    if not isinstance(idle_seconds, int | float) or isinstance(idle_seconds, bool) or not idle_seconds > 0:
+        raise SettingError(f"idle_seconds={idle_seconds!r:.60}: give seconds, above 0")
+
+
+def _settle_contexts(contexts: Iterable[ContextManager]) -> None:
+    """Write the unsaved records of sessions."""
+    for context in contexts:
+        fault = context.settle()
+        if fault is not None:
+            _log.error("session %s: its last records could not be written: %s", context.session, fault.what)
