@@ -43,7 +43,8 @@ ALLOWED: dict[str, set[str]] = {
     "turns": _LIBRARY,
     "mcp": _LIBRARY,
     "testing": _DOORS,
-    "cli": _DOORS | {"testing", "config"},
+    "wrap": {"config", "gateway"},
+    "cli": _DOORS | {"testing", "config", "wrap"},
     "__main__": {"cli"},
 }
 #: The core: what an agent needs that never prints a report.

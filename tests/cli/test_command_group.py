@@ -71,6 +71,7 @@ SPARED = {
     "show": _SERVING | _LAB | _READING,
     "store": _SERVING | _LAB | _SESSION - {"sqlite3"},
     "tune": _SERVING | {"elision.manager", "optuna"},
+    "wrap": _SERVING | _LAB | _READING | _SESSION,
     "view": _SERVING | {"numpy", "elision.manager", "elision.lab.hindsight"},
 }
 

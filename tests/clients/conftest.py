@@ -37,6 +37,24 @@ def codex() -> Path:
 
 
 @pytest.fixture(scope="session")
+def claude() -> Path:
+    """The coding agent Claude Code: its program, which needs no node."""
+    return _agent("@anthropic-ai/claude-code-linux-x64/claude")
+
+
+@pytest.fixture(scope="session")
+def opencode() -> Path:
+    """The coding agent opencode: its program, which needs no node."""
+    return _agent("opencode-linux-x64/bin/opencode")
+
+
+@pytest.fixture(scope="session")
+def qwen() -> Path:
+    """The coding agent Qwen Code: its script, for node."""
+    return _agent("@qwen-code/qwen-code/cli-entry.js")
+
+
+@pytest.fixture(scope="session")
 def openhands() -> Path:
     """A Python that has the OpenHands SDK and its tools."""
     if not OPENHANDS.exists():

@@ -26,6 +26,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
         "included.",
     },
     "Run agents": {
+        "wrap": "Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.",
         "serve": "Serve as the gateway between agents and their provider: change the base URL, nothing else.",
         "run": "Let an agent work on a task with a shell, in a folder, until it returns a result.",
     },
@@ -40,6 +41,11 @@ COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
     },
 }
 COMMANDS: Final[dict[str, str]] = {name: line for group in COMMAND_GROUPS.values() for name, line in group.items()}
+#: Command -> how its arguments are read, where that is not as usual.
+_CONTEXTS: Final[dict[str, dict[str, Any]]] = {
+    # What follows the agent's name is the agent's own, options too.
+    "wrap": {"allow_interspersed_args": False},
+}
 #: Type of a parameter -> how its value is called in help.
 _METAVARS: Final = {"str": "TEXT", "Path": "PATH", "int": "N", "float": "NUMBER"}
 
@@ -83,7 +89,7 @@ def load_command(name: str) -> Any:
         holder.add_typer(found, name=name, short_help=found.info.help)
         registered = found.registered_commands
     else:
-        holder.command(name)(found)
+        holder.command(name, context_settings=_CONTEXTS.get(name))(found)
         registered = holder.registered_commands
     for each in registered:
         each.help = join_lines((each.callback and each.callback.__doc__) or "")

@@ -1,0 +1,226 @@
+"""`elision wrap`: a coding agent behind a gateway, with nothing of the user's edited."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from elision.cli.options import StoreUrl
+from elision.config import Settings, TypedOption, load_settings
+from elision.errors import ElisionError, StoreError
+from elision.wrap.agent_table import AGENTS, Agent, make_command_agent
+from elision.wrap.launch_plan import check_agent, plan_launch
+
+if TYPE_CHECKING:
+    from elision.stores.store import SessionInfo
+
+#: The store of wrapped agents where no setting names one: the agent's working folder is the user's project.
+_STORE_FILE: Final = "sessions.db"
+
+
+@dataclass(slots=True)
+class _GatewayInUse:
+    """store: where it keeps sessions, as far as known. is_own: whether it ends with the agent.
+
+    keys: of its sessions, when the agent has ended.
+    """
+
+    url: str
+    store: str
+    is_own: bool
+    keys: frozenset[str] = frozenset()
+
+
+def wrap(
+    command: Annotated[
+        list[str], typer.Argument(help="An agent and its own arguments; or any other program.", show_default=False)
+    ],
+    gateway: Annotated[
+        str | None, typer.Option("--gateway", help="Use this gateway; default: the running one, or a new one.")
+    ] = None,
+    store: StoreUrl = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", "-s", help="Of a new gateway, e.g. 'masking(window=20)'.")
+    ] = None,
+    shadow: Annotated[
+        bool | None, typer.Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the variables and the command instead of running it.")
+    ] = False,
+) -> None:
+    """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
+
+    What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
+    arguments follow its name. The exit code is the agent's; one line on standard error says what was saved.
+    """
+    agent = AGENTS.get(command[0]) or make_command_agent(command[0])
+    arguments = command[1:]
+    given: dict[str, Any] = {
+        "store": TypedOption("--store", store),
+        "strategy": TypedOption("--strategy", strategy),
+        "gateway_shadow": TypedOption("--shadow", shadow),
+    }
+    settings = load_settings(**given)
+    if only_print:
+        _print_launch(agent, arguments, _choose_printed_url(gateway, settings))
+        return
+    check_agent(agent, os.environ)
+    needs_own = any(each is not None for each in (store, strategy, shadow))
+    if gateway is not None and needs_own:
+        raise ElisionError(
+            "--gateway: that gateway has settings of its own; give --store, --strategy and --shadow to it"
+        )
+    began = time.time()
+    with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
+        code = _run_agent(agent, arguments, door.url)
+    typer.echo(f"elision: {_describe_savings(door, began)}", err=True)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run_agent(agent: Agent, arguments: list[str], url: str) -> int:
+    from elision.wrap.program_runner import run_program
+
+    with tempfile.TemporaryDirectory(prefix="elision-") as folder:
+        plan = plan_launch(agent, arguments, url, Path(folder), os.environ)
+        for path, text in plan.files.items():
+            path.write_text(text, encoding="utf-8")
+        return run_program(plan.command, {**os.environ, **plan.variables})
+
+
+# -- the gateway ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_gateway(
+    asked: str | None, settings: Settings, given: Mapping[str, Any], *, needs_own: bool
+) -> Iterator[_GatewayInUse]:
+    """Use the gateway `asked` for, the running one, or one in a thread of this process, which ends with it."""
+    # An extra serves, and help must do without it.
+    from elision.gateway.gateway_thread import GatewayThread
+    from elision.gateway.settings import gateway_settings
+    from elision.wrap.gateway_finder import find_gateway, is_gateway, read_upstreams, strip_version
+
+    if asked is not None:
+        url = strip_version(asked)
+        if not is_gateway(url):
+            raise ElisionError(f"--gateway {url}: no gateway answers there; start one with `elision serve`")
+        yield _GatewayInUse(url, settings.store, is_own=False)
+        return
+    running = None if needs_own else find_gateway(settings, os.environ)
+    if running is not None:
+        yield _GatewayInUse(running, settings.store, is_own=False)
+        return
+    store = _choose_store(settings)
+    options = {**given, **read_upstreams(settings, os.environ), "store": store}
+    # The terminal is the agent's: nothing is logged to it.
+    logger = logging.getLogger("elision")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    with GatewayThread(gateway_settings(**{**options, "gateway_port": 0, "gateway_log": "none"})) as thread:
+        door = _GatewayInUse(thread.url, store, is_own=True)
+        yield door
+        door.keys = frozenset(session.name for session in thread.worker.gateway.sessions)
+
+
+def _choose_store(settings: Settings) -> str:
+    """Return the store of a new gateway: as set, else one file in the user's folder for the state of programs."""
+    if any(entry.key.name == "store" and entry.place != "default" for entry in settings.entries):
+        return settings.store
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    folder = Path(state) / "elision"
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder.absolute() / _STORE_FILE}"
+
+
+# -- without running it -----------------------------------------------------------------------------------------------
+
+
+def _choose_printed_url(asked: str | None, settings: Settings) -> str:
+    from elision.wrap.gateway_finder import configured_url, find_gateway
+
+    found = asked or find_gateway(settings, os.environ)
+    if found is None:
+        found = configured_url(settings)
+        typer.echo(f"elision: no gateway answers at {found} yet; start it with `elision serve`", err=True)
+    return found.rstrip("/")
+
+
+def _print_launch(agent: Agent, arguments: list[str], url: str) -> None:
+    """Print `export` lines, which sh, bash, zsh, fish and direnv read, and the command as a comment."""
+    if agent.refusal:
+        raise ElisionError(f"{agent.name}: {agent.refusal}")
+    if agent.files:
+        names = ", ".join(agent.files)
+        raise ElisionError(f"{agent.name} reads a temporary file ({names}) that --print does not write; omit --print")
+    plan = plan_launch(agent, arguments, url, Path(), os.environ)
+    for name, value in plan.variables.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+    typer.echo(f"# {shlex.join(plan.command)}")
+
+
+# -- what was saved ---------------------------------------------------------------------------------------------------
+
+
+def _describe_savings(door: _GatewayInUse, began: float) -> str:
+    """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
+    try:
+        return _sum_savings(door, began)
+    except ElisionError as error:
+        return f"what was saved cannot be read: {error}"
+
+
+def _sum_savings(door: _GatewayInUse, began: float) -> str:
+    from elision.lab.report import figures
+    from elision.manager.session_history import add_plateau_guard, load_session_log
+    from elision.stores.store_urls import open_existing
+    from elision.trajectory.tokens import Sizer, make_counter
+
+    settings = load_settings()
+    try:
+        store = open_existing(door.store)
+    except StoreError:
+        if door.is_own:
+            raise
+        return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
+    sizer = Sizer(make_counter("o200k"))
+    guards = add_plateau_guard(settings.guards)
+    reports = []
+    with closing(store):
+        changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
+        if door.is_own:
+            # Other agents may use the same store.
+            changed = [info for info in changed if info.key in door.keys or info.parent in door.keys]
+        for info in changed:
+            reports.append(load_session_log(store, info, sizer, guards, None).build_report())
+    if not changed:
+        if door.is_own:
+            return "no request came through the gateway; `elision doctor` says why"
+        return f"see what was saved: {door.url}/"
+    calls = sum(len(report.calls) for report in reports)
+    sent = sum(report.sent_tokens for report in reports)
+    raw = sum(report.raw_tokens for report in reports)
+    saved = sum(report.final.costs.hiding for report in reports if report.final is not None)
+    if len(changed) == 1:
+        look = f"elision show {shlex.quote(changed[0].key)}"
+    else:
+        look = "elision sessions"
+    if settings.store != door.store:
+        look += f" --store {shlex.quote(door.store)}"
+    if saved < 0:
+        effect = f"hiding cost {figures.format_usd(-saved)} more"
+    else:
+        effect = f"hiding saved {figures.format_usd(saved)}"
+    tokens = f"{figures.format_tokens(sent)} of {figures.format_tokens(raw)} tokens sent"
+    return f"{figures.format_plural(calls, 'call')}, {tokens}, {effect}: {look}"

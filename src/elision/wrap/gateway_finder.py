@@ -1,0 +1,77 @@
+"""Find a gateway that listens already, and where requests went so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
+from typing import Final
+from urllib.parse import urlsplit
+
+from elision.config import Settings
+from elision.gateway.settings import is_loopback
+from elision.wrap.agent_table import CLIENT_VARIABLES
+
+#: Seconds that a gateway has for an answer.
+ASK_SECONDS: Final = 2.0
+#: A port that nobody gave is the default one.
+_PORT: Final = 80
+#: Setting of a gateway -> the variables that say where its requests went so far.
+_UPSTREAM_VARIABLES: Final = {
+    "gateway_upstream_openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "gateway_upstream_anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    "gateway_upstream_gemini": ("GOOGLE_GEMINI_BASE_URL",),
+}
+
+
+def configured_url(settings: Settings) -> str:
+    """Return the address at which the settings let a gateway listen."""
+    host = str(settings.gateway["host"])
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{settings.gateway['port']}"
+
+
+def is_gateway(url: str) -> bool:
+    """Return whether an Elision gateway answers at `url`, and is ready."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        return False
+    connection = HTTPConnection(parts.hostname, parts.port or _PORT, timeout=ASK_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        report = json.loads(connection.getresponse().read())
+    except (OSError, HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+    return isinstance(report, dict) and "upstream_configured" in report and report.get("ready") is True
+
+
+def find_gateway(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """Return the address of a gateway that answers: where clients' variables lead, or as configured; None if none."""
+    led = [environ.get(name, "") for name in CLIENT_VARIABLES]
+    candidates = [strip_version(each) for each in led if each] + [configured_url(settings)]
+    for url in dict.fromkeys(candidates):
+        if is_loopback(urlsplit(url).hostname or "") and is_gateway(url):
+            return url
+    return None
+
+
+def read_upstreams(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return where a gateway must forward requests that clients sent elsewhere so far: setting -> address.
+
+    A setting that the user gave is left out: it decides.
+    """
+    given = {entry.key.name for entry in settings.entries if entry.place != "default"}
+    found = {}
+    for setting, names in _UPSTREAM_VARIABLES.items():
+        address = next((environ[name] for name in names if environ.get(name)), "")
+        if address and setting not in given:
+            found[setting] = address
+    return found
+
+
+def strip_version(base: str) -> str:
+    """Return a base URL without `/v1` and slashes at its end: the gateway's own address, if it is one."""
+    return base.rstrip("/").removesuffix("/v1").rstrip("/")

@@ -1,0 +1,100 @@
+"""Plan the start of an agent behind a gateway: its command, the variables to set, the files to write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from elision.errors import ElisionError
+from elision.wrap.agent_table import FOLDER, URL, Agent
+
+#: Set in every environment that leads to a gateway: its address.
+GATEWAY_VARIABLE: Final = "ELISION_GATEWAY_URL"
+_PROXY_VARIABLES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+_LOOPBACK: Final = "127.0.0.1,localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """command: the program and its arguments. variables: those that change. files: path -> text."""
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    files: Mapping[Path, str]
+
+
+def plan_launch(
+    agent: Agent, arguments: Sequence[str], url: str, folder: Path, environ: Mapping[str, str]
+) -> LaunchPlan:
+    """Plan the start of `agent` behind the gateway at `url`.
+
+    arguments: the user's own. folder: for the agent's files; nothing is written here. environ: the user's variables.
+    Raises ElisionError where one of them holds something that cannot be merged.
+    """
+
+    def fill(text: str) -> str:
+        return text.replace(URL, url).replace(FOLDER, str(folder))
+
+    variables = {GATEWAY_VARIABLE: url}
+    for name, value in agent.environment.items():
+        if isinstance(value, str):
+            variables[name] = fill(value)
+        else:
+            variables[name] = _merge_json(name, environ.get(name, ""), json.loads(fill(json.dumps(value))))
+    variables.update(bypass_proxies(environ))
+    return LaunchPlan(
+        command=(agent.binary, *map(fill, agent.arguments), *arguments),
+        variables=variables,
+        files={folder / name: fill(text) for name, text in agent.files.items()},
+    )
+
+
+def check_agent(agent: Agent, environ: Mapping[str, str]) -> None:
+    """Raise ElisionError with the mend if `agent` cannot be started, or would bypass the gateway."""
+    if agent.refusal:
+        raise ElisionError(f"{agent.name}: {agent.refusal}")
+    for name, meaning in agent.needs.items():
+        if not environ.get(name):
+            raise ElisionError(f"{agent.name} needs {name}: {meaning}")
+    for name, why in agent.clashes.items():
+        if environ.get(name, "") not in ("", "0", "false"):
+            raise ElisionError(f"{agent.name}: {name} is set: {why}")
+    if shutil.which(agent.binary, path=environ.get("PATH")) is None:
+        raise ElisionError(f"{agent.binary}: there is no such program on the PATH; install it, or name its path")
+
+
+def bypass_proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that keep requests to this machine away from the proxies of `environ`; {} without one."""
+    if not any(environ.get(name) for name in _PROXY_VARIABLES):
+        return {}
+    found = {}
+    for name in ("NO_PROXY", "no_proxy"):
+        own = environ.get(name, "")
+        found[name] = f"{own},{_LOOPBACK}" if own else _LOOPBACK
+    return found
+
+
+def _merge_json(name: str, own: str, ours: Mapping[str, Any]) -> str:
+    """Return the JSON object `own` with `ours` merged into it. Raises ElisionError if it is none."""
+    try:
+        value = json.loads(own) if own.strip() else {}
+    except ValueError as error:
+        raise ElisionError(f"{name} holds no JSON ({error}); mend or unset it") from None
+    if not isinstance(value, dict):
+        raise ElisionError(f"{name} holds no JSON object; mend or unset it")
+    return json.dumps(_merge_objects(value, ours))
+
+
+def _merge_objects(own: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(own)
+    for name, value in ours.items():
+        before = found.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            found[name] = _merge_objects(before, value)
+        else:
+            found[name] = value
+    return found

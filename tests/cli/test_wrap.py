@@ -1,0 +1,135 @@
+"""`elision wrap` as a process: a gateway of its own or the running one, savings, and nothing of the user's changed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.settings import gateway_settings
+from elision.testing.playback import Playback
+from elision.wrap.agent_table import AGENTS
+from tests.cli.in_process import run_elision
+from tests.wrap.wrapped import CALLS, CLIENT_PROGRAM, EAGER, make_environment, make_run, read_tree, run_wrap, start_wrap
+
+CLIENT = ("--", sys.executable, CLIENT_PROGRAM)
+NOWHERE = Path("/nowhere")
+
+
+@pytest.fixture
+def provider() -> Iterator[Playback]:
+    with Playback(make_run()) as playing:
+        yield playing
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """The program's requests are masked on the way; its output and exit code are its own; one line says the rest."""
+    home = tmp_path / "home"
+    done = run_wrap([*CLIENT, str(CALLS), "3"], make_environment(home, provider.url), work)
+    assert (done.returncode, done.stdout) == (3, "I have seen all.\n")
+    assert provider.violations == []
+    assert len(provider.requests) == CALLS
+    assert b"tokens hidden" in provider.requests[-1].raw
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"elision: {CALLS} calls, ")
+    look = line.partition(": elision ")[2].split()
+    # The command that the line names works, and the user's project has no new file.
+    shown = run_elision(*look)
+    assert shown.returncode == 0, shown.stderr
+    assert "calls" in shown.stdout
+    assert read_tree(work) == {}
+    assert set(read_tree(home)) == {".local/state/elision/sessions.db", ".local/state/elision/sessions.db.secret"}
+
+
+def test_the_running_gateway_is_used(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """Where one answers at the configured address, no other is started; it goes on."""
+    options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}
+    with GatewayThread(gateway_settings({}, NOWHERE, gateway_port=0, **options)) as gateway:
+        port = gateway.url.rpartition(":")[2]
+        environment = make_environment(tmp_path / "home", "http://127.0.0.1:9", AGENT_CONTEXT_GATEWAY_PORT=port)
+        done = run_wrap([*CLIENT, str(CALLS), "0"], environment, work)
+        assert len(gateway.worker.gateway.sessions) == 1
+    assert (done.returncode, done.stdout) == (0, "I have seen all.\n")
+    assert f"the gateway at {gateway.url} goes on" in done.stderr
+
+
+def test_base_urls_of_before_are_the_upstream(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """Who sends requests to another address already gets them forwarded there."""
+    environment = make_environment(tmp_path / "home", "", OPENAI_BASE_URL=f"{provider.url}/v1")
+    environment = {name: value for name, value in environment.items() if "UPSTREAM" not in name}
+    done = run_wrap([*CLIENT, str(CALLS), "0"], environment, work)
+    assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
+    assert len(provider.requests) == CALLS
+
+
+def test_a_program_that_asks_nothing(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """The line says so, and names the mend."""
+    done = run_wrap(["--", sys.executable, "-c", ""], make_environment(tmp_path / "home", provider.url), work)
+    assert done.returncode == 0
+    assert "no request came through the gateway" in done.stderr
+
+
+WAITING = "import os, sys\nprint(os.environ['ELISION_GATEWAY_URL'], flush=True)\nsys.stdin.read()"
+
+
+def test_killed(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """SIGKILL ends the gateway with the command, and leaves the user's files as they were."""
+    home = tmp_path / "home"
+    environment = make_environment(home, provider.url)
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text('{"theme": "dark"}\n', encoding="utf-8")
+    before = read_tree(home)
+    process = start_wrap(["--", sys.executable, "-c", WAITING], environment, work, stdin=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        connection = HTTPConnection(url.removeprefix("http://"))
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        with pytest.raises(ConnectionRefusedError):
+            HTTPConnection(url.removeprefix("http://")).connect()
+    after = read_tree(home)
+    assert {path: after[path] for path in before} == before
+
+
+def test_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables as lines that shells read, and the command; nothing is started."""
+    monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")
+    done = run_elision("wrap", "--print", "codex", "exec", "--json", "Look.")
+    assert done.stdout.splitlines()[0] == "export ELISION_GATEWAY_URL=http://127.0.0.1:9"
+    assert done.stdout.splitlines()[-1].startswith("# codex -c 'model_provider=\"elision\"'")
+    assert done.stdout.endswith(" exec --json Look.\n")
+    assert done.stderr == "elision: no gateway answers at http://127.0.0.1:9 yet; start it with `elision serve`\n"
+    assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:9\n" in run_elision("wrap", "--print", "claude").stdout
+    refused = run_elision("wrap", "--print", "pi")
+    assert refused.returncode == 2
+    assert "omit --print" in refused.stderr
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence each: agents that cannot be wrapped, and gateways that do not answer."""
+    monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")
+    assert "Cursor's own servers" in run_elision("wrap", "cursor").stderr
+    assert AGENTS["droid"].refusal in run_elision("wrap", "droid").stderr
+    missing = run_elision("wrap", "--gateway", "http://127.0.0.1:9", "--", sys.executable, "-c", "")
+    assert missing.stderr == (
+        "elision: --gateway http://127.0.0.1:9: no gateway answers there; start one with `elision serve`\n"
+    )
+    both = run_elision("wrap", "--gateway", "http://127.0.0.1:9", "--shadow", "--", sys.executable)
+    assert "has settings of its own" in both.stderr
