@@ -40,11 +40,12 @@ ALLOWED: dict[str, set[str]] = {
     "integrations": _LIBRARY,
     "gateway": _LIBRARY | {"config"},
     "lab": _LIBRARY,
+    "audit": _LIBRARY | {"lab"},
     "turns": _LIBRARY,
     "mcp": _LIBRARY,
     "testing": _DOORS,
     "wrap": {"config", "gateway"},
-    "cli": _DOORS | {"testing", "config", "wrap"},
+    "cli": _DOORS | {"audit", "testing", "config", "wrap"},
     "__main__": {"cli"},
 }
 #: The core: what an agent needs that never prints a report.

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 #: `elision.cli.<command>` holds a function of that name, or a typer app where the command is a group.
 COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
     "Try it on recorded runs": {
+        "audit": "Divide the bill that agents' logs record by cause, and say what could have been avoided.",
         "replay": "Replay recorded runs under every strategy and price them as they would be billed.",
         "tune": "Find the window, summaries, schedule, gist and tool rules that suit recorded runs.",
         "view": "Show exactly what the model would be sent at a call of a recorded run, and what is masked or "

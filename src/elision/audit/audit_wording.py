@@ -1,0 +1,127 @@
+"""The sentences of an audit, for terminal and page alike."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from elision.audit.audit_report import LEAST_SAVING, TOLERANCE, AuditReport, compare_bills
+from elision.audit.cause_table import CAUSES
+from elision.audit.run_partition import AuditFinding
+from elision.formats.source import derive_run_name
+from elision.lab.ratios import divide_or_none
+from elision.lab.report.figures import (
+    MINUS,
+    format_change,
+    format_count,
+    format_plural,
+    format_share,
+    format_tokens,
+    format_usd,
+)
+from elision.lab.report.names import neutralize_text
+
+
+def write_audit_headline(report: AuditReport) -> str:
+    """Return the bill and what of it could have been avoided, in one sentence."""
+    billed = [run for run in report.runs if run.calls]
+    if not billed:
+        return "No billed call with a known price was found."
+    share = format_share(divide_or_none(report.avoidable_usd, report.usd))
+    scope = f"{format_plural(report.calls, 'call')} in {format_plural(len(billed), 'run')}"
+    avoidable = f"{format_usd(report.avoidable_usd)} ({share})"
+    return f"{format_usd(report.usd)} for {scope}; at most {avoidable} of it could have been avoided."
+
+
+def describe_recorded_bill(report: AuditReport) -> str:
+    """Return how the sum of the causes compares with what the logs state."""
+    if not report.stated_calls:
+        return "The causes sum to the bill at list prices; the logs state no cost."
+    difference = compare_bills(report.stated_usd, report.stated_list_usd)
+    calls = format_plural(report.stated_calls, "call")
+    text = (
+        f"The causes of {calls} sum to {format_usd(report.stated_list_usd)}; the logs state"
+        f" {format_usd(report.stated_usd)} for them"
+    )
+    return text if difference is None else f"{text} ({format_difference(difference)})."
+
+
+def format_difference(difference: float) -> str:
+    """Return a share with its sign and two decimals: `+0.03 %`."""
+    sign = MINUS if difference <= -0.00005 else "+"
+    return f"{sign}{abs(difference) * 100:.2f} %"
+
+
+def list_audit_notes(report: AuditReport) -> Iterator[str]:
+    """Yield what else a reader must know of the figures."""
+    for run in report.runs:
+        difference = compare_bills(run.stated_usd, run.stated_list_usd)
+        if difference is not None and abs(difference) > TOLERANCE:
+            yield (
+                f"{derive_run_name(run.file)}: the log states {format_usd(run.stated_usd)}, list prices of"
+                f" {run.prices.name if run.prices else run.model} give {format_usd(run.stated_list_usd)};"
+                " --model or --price sets others."
+            )
+    for model, (calls, tokens) in report.unpriced.items():
+        yield (
+            f"No price is known for {neutralize_text(model) or 'an unnamed model'}: {format_plural(calls, 'call')} with"
+            f" {format_tokens(tokens)} tokens are left out; --price sets one."
+        )
+    if report.copied_calls:
+        yield f"Counted once: {format_plural(report.copied_calls, 'call')} of which several logs have a copy."
+    if report.silent:
+        yield f"Left out: {format_plural(report.silent, 'run')} without recorded usage."
+
+
+def describe_saving(report: AuditReport) -> str:
+    """Return what the recommended strategy would have saved; "" where nothing was replayed."""
+    saving = report.saving
+    if saving is None or saving.to_raw is None:
+        return ""
+    change = format_change(saving.to_raw)
+    runs = format_plural(saving.runs, "run")
+    text = (
+        f"Replayed over the same {runs}, the strategy masking costs {format_usd(saving.masked_usd)} where sending"
+        f" everything costs {format_usd(saving.raw_usd)} ({change})."
+    )
+    if saving.to_raw >= LEAST_SAVING:
+        return f"{text} These runs are too short for hiding to pay."
+    return text
+
+
+def suggest_command(report: AuditReport, paths: Sequence[Path]) -> str:
+    """Return one command to continue with; "" where there is nothing to gain."""
+    if report.saving is None or report.saving.to_raw is None:
+        words = ["elision", "replay", *map(str, paths)]
+        return shlex.join(words)
+    if report.strategy == "raw":
+        return ""
+    return shlex.join(["elision", "serve", "--strategy", report.strategy])
+
+
+def describe_finding(finding: AuditFinding) -> str:
+    """Return what happened at a call, where and after what pause."""
+    if finding.first_token:
+        place = f"from token {format_count(finding.first_token)} on: {finding.place}"
+    else:
+        place = "the whole prompt"
+    pause = "" if finding.seconds is None else f"; {format_pause(finding.seconds)} since the call before"
+    guess = " (inferred)" if finding.is_inferred else ""
+    return f"{CAUSES[finding.cause].title}{guess}: {format_tokens(finding.tokens)} tokens, {place}{pause}"
+
+
+def name_finding(finding: AuditFinding) -> str:
+    """Return which call of which run a finding is about."""
+    name = derive_run_name(finding.file)
+    run = "" if finding.trajectory in ("main", name) else f" {finding.trajectory}"
+    return neutralize_text(f"{name}{run}, call {finding.call}")
+
+
+def format_pause(seconds: float) -> str:
+    """Return a pause in its largest unit: `38 s`, `28 min`, `9.3 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,75 @@
+"""Read logs run by run and divide their bills; what was done stays when the user interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from elision.audit.audit_report import AuditReport
+from elision.audit.run_partition import (
+    AuditedRun,
+    CallSignature,
+    PriceFinder,
+    find_list_prices,
+    partition_run,
+)
+from elision.audit.saving_estimate import SavingEstimate, estimate_saving
+from elision.errors import FormatError
+from elision.formats.registry import read_runs
+from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.trajectory import Problem, Trajectory
+
+
+def audit_logs(
+    paths: Sequence[Path],
+    *,
+    tokens: str = "o200k",
+    price: PriceFinder = find_list_prices,
+    replays: bool = True,
+    progress: Callable[[int, str], None] = lambda runs, file: None,
+) -> AuditReport:
+    """Audit every run at or below `paths`.
+
+    tokens: name of the counter. price: the price list of a model. replays: whether savings are estimated, which takes
+    most of the time. progress: called for each run with the number of runs before it and its file. After Ctrl-C the
+    report has the runs that were finished. Raises SpecError for an unknown counter.
+    """
+    sizer = Sizer(make_counter(tokens))
+    runs: list[AuditedRun] = []
+    problems: list[Problem] = []
+    known: set[CallSignature] = set()
+    saving = SavingEstimate()
+    silent = 0
+    finished = True
+    try:
+        for found in _read_paths(paths):
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            progress(len(runs) + silent, found.file)
+            audited = partition_run(found, sizer, price=price, known=known)
+            if audited is None:
+                silent += 1
+                continue
+            if replays and audited.prices is not None and audited.calls > audited.copied_calls:
+                saving += estimate_saving(found, audited.prices, tokens)
+            runs.append(audited)
+    except KeyboardInterrupt:
+        finished = False
+    return AuditReport(
+        runs=tuple(runs),
+        silent=silent,
+        problems=tuple(problems),
+        finished=finished,
+        counter=tokens,
+        saving=saving if replays else None,
+    )
+
+
+def _read_paths(paths: Sequence[Path]) -> Iterator[Trajectory | Problem]:
+    """Yield what is at or below `paths`; a path that holds no run is a Problem and does not end the audit."""
+    for path in dict.fromkeys(paths):
+        try:
+            yield from read_runs(path)
+        except FormatError as error:
+            yield Problem(file=str(path), line=None, reason=str(error).removeprefix(f"{path}: "))

@@ -1,0 +1,216 @@
+"""What the tokens of a recorded prompt are: tools never called, repeated text, results that no later step uses."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from elision.audit.cause_table import Cause
+from elision.lab.evidence import collect_evidence
+from elision.lab.gutters import strip_gutters
+from elision.lab.recorded_requests import RecordedRequest
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.plan import Key
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.view import Segment, Track, View
+
+#: So many lines in a row count as repeated where they occurred before; fewer may be chance.
+BLOCK_LINES: Final = 3
+#: Characters of such a block, and of a line that counts by itself.
+BLOCK_CHARACTERS: Final = 60
+LINE_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CausedSpan:
+    """Tokens `start` to `stop` of a billed prompt have `cause`."""
+
+    start: int
+    stop: int
+    cause: Cause
+
+
+class PromptContent:
+    """The prompts of one run, in the order of its calls."""
+
+    def __init__(self, trajectory: Trajectory, sizer: Sizer) -> None:
+        self._last_use = find_last_uses(trajectory)
+        self._unused_tools = measure_unused_tools(trajectory, sizer)
+        self._places: dict[str, _SegmentPlaces] = {}
+        self._repeats = _RepeatedText()
+
+    def list_spans(self, request: RecordedRequest) -> list[CausedSpan]:
+        """Return the spans of `request` that have a cause by their content, in order; they never overlap."""
+        ends = self._find_places(request).ends
+        repeated = self._repeats.measure_shares(request.counted)
+        segments = request.counted.segments
+        tools = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
+        spans: list[CausedSpan] = []
+        for place, segment in enumerate(segments):
+            start = ends[place - 1] if place else 0
+            stop = ends[place]
+            if place == tools and segment.kind in ("tools", "hidden"):
+                spans.append(CausedSpan(start, start + round(self._unused_tools * (stop - start)), "unused-tools"))
+                continue
+            middle = start + round(repeated[place] * (stop - start))
+            spans.append(CausedSpan(start, middle, "repeat"))
+            if self._is_dead(segment, request.call):
+                spans.append(CausedSpan(middle, stop, "dead-output"))
+        return [span for span in spans if span.start < span.stop]
+
+    def describe_place(self, request: RecordedRequest, tokens: int) -> str:
+        """Return where in the prompt of `request` token `tokens` is, in words."""
+        ends = self._find_places(request).ends
+        segments = request.counted.segments
+        place = min(bisect_right(ends, tokens), len(segments) - 1)
+        segment = segments[place]
+        if segment.kind in ("hidden", "tools", "head", "recall"):
+            return "system prompt, tools or task"
+        if segment.kind == "summary":
+            return "the agent's summary"
+        if segment.kind == "assistant":
+            return f"turn {segment.turn}, the model's message"
+        if segment.kind == "interjection":
+            return f"turn {segment.turn}, the user's words"
+        return f"turn {segment.turn}, result {segment.index}"
+
+    def _find_places(self, request: RecordedRequest) -> _SegmentPlaces:
+        places = self._places.setdefault(request.model, _SegmentPlaces())
+        places.follow(request.counted, request.usage.prompt)
+        return places
+
+    def _is_dead(self, segment: Segment, call: int) -> bool:
+        """Whether no step from `call` on uses a result. The call that follows it reads it for the first time."""
+        if segment.kind != "observation":
+            return False
+        return call > max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
+
+
+def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:
+    """Return, by (turn, result), the last turn that writes an item for the first time that the result contains."""
+    found: dict[Key, int] = {}
+    for turn, uses in collect_evidence(trajectory).uses.items():
+        for use in uses:
+            for key in use.seen:
+                found[key] = max(turn, found.get(key, 0))
+    return found
+
+
+def measure_unused_tools(trajectory: Trajectory, sizer: Sizer) -> float:
+    """Return the share of the tool definitions' tokens, 0 to 1, that belongs to tools which the run never calls."""
+    called = {action.name for turn in trajectory.turns for action in turn.actions}
+    unused = every = 0
+    for tool in list_tools(trajectory.head):
+        tokens = sizer.count_tools(Head(tools=(tool,)))
+        every += tokens
+        if _get_name(tool) not in called:
+            unused += tokens
+    # A run without any call may have been cut off before its first one.
+    return unused / every if every and called else 0.0
+
+
+def list_tools(head: Head) -> Iterator[Mapping[str, Any]]:
+    """Yield the tool definitions one by one, out of Gemini's groups too."""
+    for tool in head.tools:
+        declared = tool.get("functionDeclarations") or tool.get("function_declarations")
+        if isinstance(declared, list):
+            yield from (each for each in declared if isinstance(each, Mapping))
+        else:
+            yield tool
+
+
+def _get_name(tool: Mapping[str, Any]) -> str:
+    function = tool.get("function")
+    if isinstance(function, Mapping):
+        return str(function.get("name", ""))
+    return str(tool.get("name", ""))
+
+
+@dataclass(slots=True)
+class _SegmentPlaces:
+    """Where each segment ends in the billed prompt of one model, in tokens.
+
+    What a call adds to the prompt is stretched to what it was billed more than the call before. So a segment stays at
+    its place, although the provider's tokenizer counts otherwise than ours.
+    """
+
+    ends: list[int] = field(default_factory=list)
+    _track: Track | None = None
+    _prompt: int = 0
+
+    def follow(self, view: View, prompt: int) -> None:
+        if view.track is self._track and len(self.ends) == view.length and prompt == self._prompt:
+            return
+        known = len(self.ends)
+        if view.track is not self._track or view.length <= known or prompt <= self._prompt:
+            self.ends = _stretch(view, 0, 0, prompt)
+        else:
+            self.ends += _stretch(view, known, self._prompt, prompt)
+        self._track = view.track
+        self._prompt = prompt
+
+
+def _stretch(view: View, first: int, start: int, stop: int) -> list[int]:
+    """Return the ends of the segments from `first` on, laid from token `start` to token `stop`."""
+    before = view.track.count_tokens_before(first)
+    counted = view.tokens - before
+    if not counted:
+        return [stop] * (view.length - first)
+    scale = (stop - start) / counted
+    return [start + round((end - before) * scale) for end in view.track.ends[first : view.length]]
+
+
+@dataclass(slots=True)
+class _RepeatedText:
+    """What share of each segment of a track repeats text that is earlier in the same track."""
+
+    shares: list[float] = field(default_factory=list)
+    _track: Track | None = None
+    _seen: set[int] = field(default_factory=set)
+
+    def measure_shares(self, view: View) -> Sequence[float]:
+        if view.track is not self._track:
+            # After a compaction only what is still in the prompt can be repeated.
+            self._track, self.shares, self._seen = view.track, [], set()
+        for segment in view.track.segments[len(self.shares) : view.length]:
+            self.shares.append(self._measure_segment(segment))
+        return self.shares
+
+    def _measure_segment(self, segment: Segment) -> float:
+        lines = [line.strip() for line in strip_gutters(_get_text(segment)).splitlines()]
+        lines = [line for line in lines if line]
+        repeated = [False] * len(lines)
+        fresh: list[int] = []
+        for start, block in _list_blocks(lines):
+            mark = hash(block)
+            if mark in self._seen:
+                repeated[start : start + len(block)] = [True] * len(block)
+            else:
+                fresh.append(mark)
+        self._seen.update(fresh)
+        every = sum(map(len, lines))
+        if not every or segment.kind not in ("observation", "interjection"):
+            return 0.0
+        return sum(len(line) for line, again in zip(lines, repeated, strict=True) if again) / every
+
+
+def _list_blocks(lines: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield (place, lines) of what counts as repeated as a whole: lines in a row, and long lines by themselves."""
+    for start, line in enumerate(lines):
+        if len(line) >= LINE_CHARACTERS:
+            yield start, (line,)
+        block = tuple(lines[start : start + BLOCK_LINES])
+        if len(block) == BLOCK_LINES and sum(map(len, block)) >= BLOCK_CHARACTERS:
+            yield start, block
+
+
+def _get_text(segment: Segment) -> str:
+    if segment.text or segment.source is None:
+        return segment.text
+    if isinstance(segment.source, Turn):
+        return join_assistant_text(segment.source)
+    return segment.source.text

@@ -1,0 +1,362 @@
+"""One run's bill, divided by cause: each token of each call has exactly one.
+
+The order of precedence: what happened to the cache (a compaction, a pause, a changed prefix) takes the tokens that had
+to be sent again. Of the others, definitions of unused tools, repeated text and dead output come first, in this order.
+The rest is the first prompt, growth, or context sent again. Two parts of a price are apart: the answer, and the premium
+of writes that live an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Final, TypeAlias
+
+from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE, Cause, CauseTotal
+from elision.audit.hour_premium import HourPremiums
+from elision.audit.prompt_content import CausedSpan, PromptContent
+from elision.errors import PriceError
+from elision.lab.recorded_requests import RecordedRequest, list_requests
+from elision.trajectory.cache import HOUR_SECONDS
+from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.prices import Prices, Rates
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage import Usage
+
+#: Old tokens of a prompt that may be sent again unnoticed: caches work in blocks of up to so many.
+BLOCK_TOKENS: Final = 128
+
+#: What tells a call that two logs have from two calls.
+CallSignature: TypeAlias = tuple[str, float, Usage]
+#: The price list of a model on a day; None where no price is known.
+PriceFinder: TypeAlias = Callable[[str, date | None], Prices | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFinding:
+    """One call at which old text was sent again.
+
+    tokens: sent again. place: where in the prompt the first of them is. seconds: since the model's call before, None if
+    unknown. is_inferred: a compaction that the log does not state; the prompt fell.
+    """
+
+    file: str
+    trajectory: str
+    call: int
+    cause: Cause
+    tokens: int
+    first_token: int
+    usd: float
+    place: str
+    seconds: float | None = None
+    is_inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRun:
+    """One run's bill by cause.
+
+    usd: of all calls whose model has a price, at list prices. stated_usd: what the log states, and stated_list_usd: the
+    list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
+    another log has a copy; they are in no sum.
+    """
+
+    file: str
+    trajectory: str
+    reader: str
+    model: str
+    prices: Prices | None
+    calls: int = 0
+    usd: float = 0.0
+    is_cached: bool = False
+    stated_usd: float = 0.0
+    stated_list_usd: float = 0.0
+    stated_calls: int = 0
+    unpriced_calls: int = 0
+    unpriced_tokens: int = 0
+    copied_calls: int = 0
+    causes: dict[Cause, CauseTotal] = field(default_factory=dict)
+    findings: tuple[AuditFinding, ...] = ()
+
+
+def find_list_prices(model: str, on: date | None) -> Prices | None:
+    """Return the price list of a recorded model; None where there is none."""
+    try:
+        return find_prices(model, on=on)
+    except PriceError:
+        return None
+
+
+def partition_run(
+    trajectory: Trajectory,
+    sizer: Sizer,
+    *,
+    price: PriceFinder = find_list_prices,
+    known: set[CallSignature] | None = None,
+) -> AuditedRun | None:
+    """Divide the bill of `trajectory` by cause; None where it records no usage.
+
+    known: calls of other logs, which are not counted again; those of this run are added.
+    """
+    sent = list(list_requests(trajectory, sizer))
+    if not sent:
+        return None
+    known = set() if known is None else known
+    parts = _RunPartition(trajectory, sizer, price, sent)
+    for request in sent:
+        parts.add_call(request, is_copy=_sign_call(request) in known)
+    known.update(signature for signature in map(_sign_call, sent) if signature is not None)
+    return parts.finish()
+
+
+def _sign_call(request: RecordedRequest) -> CallSignature | None:
+    return None if request.now is None else (request.model, request.now, request.usage)
+
+
+class _RunPartition:
+    """Adds the calls of one run up."""
+
+    def __init__(self, trajectory: Trajectory, sizer: Sizer, price: PriceFinder, sent: list[RecordedRequest]) -> None:
+        self._trajectory = trajectory
+        self._content = PromptContent(trajectory, sizer)
+        self._prices = _list_prices(sent, price)
+        self._is_cached = any(request.usage.cache_read or request.usage.cache_write for request in sent)
+        self._reports_writes = any(request.usage.cache_write for request in sent)
+        self._before: dict[str, RecordedRequest] = {}
+        self._newest: RecordedRequest | None = None
+        self._premiums: dict[str, HourPremiums] = {}
+        self._causes: dict[Cause, CauseTotal] = {}
+        self._findings: list[AuditFinding] = []
+        self._calls = self._copied = self._unpriced = self._unpriced_tokens = self._stated_calls = 0
+        self._usd = self._stated = self._stated_list = 0.0
+
+    def add_call(self, request: RecordedRequest, *, is_copy: bool) -> None:
+        """Add one call. is_copy: another log has it too; the calls after it follow it all the same."""
+        prices = self._prices[request.model]
+        # The content is looked at in any case: each call's places follow from those of the call before.
+        spans = self._content.list_spans(request)
+        if is_copy:
+            self._copied += 1
+        elif prices is None:
+            self._unpriced += 1
+            self._unpriced_tokens += request.usage.prompt + request.usage.output
+        else:
+            self._calls += 1
+            self._add_priced_call(request, prices, spans)
+        self._before[request.model] = self._newest = request
+
+    def finish(self) -> AuditedRun:
+        for premiums in self._premiums.values():
+            premiums.close()
+            self._add("hour-unpaid", CauseTotal(0, premiums.lost_usd, premiums.lost_usd, int(premiums.lost_usd > 0)))
+            self._add("hour-paid", CauseTotal(0, premiums.paid_usd, 0.0, int(premiums.paid_usd > 0)))
+        run = self._trajectory
+        first = next(iter(self._prices))
+        return AuditedRun(
+            file=run.file,
+            trajectory=run.id,
+            reader=run.format,
+            model=run.model,
+            prices=self._prices.get(run.model) or self._prices[first],
+            calls=self._calls,
+            usd=self._usd,
+            is_cached=self._is_cached,
+            stated_usd=self._stated,
+            stated_list_usd=self._stated_list,
+            stated_calls=self._stated_calls,
+            unpriced_calls=self._unpriced,
+            unpriced_tokens=self._unpriced_tokens,
+            copied_calls=self._copied,
+            causes=self._causes,
+            findings=tuple(self._findings),
+        )
+
+    def _add_priced_call(self, request: RecordedRequest, prices: Prices, spans: list[CausedSpan]) -> None:
+        usage, helpers_usd, helpers_tokens = _split_helpers(request.usage, prices)
+        rates = prices.find_rates(request.usage.sent_prompt)
+        curve = _PriceCurve(usage, rates)
+        found: dict[Cause, CauseTotal] = {}
+        for region in self._list_regions(request, usage, prices):
+            pieces = _cut_by_content(region, spans) if region.cause in PLAIN else [region]
+            for piece in pieces:
+                total = _total_piece(piece, curve, rates)
+                found[piece.cause] = found.get(piece.cause, CauseTotal()) + total
+            if region.cause in REWRITES and region.start < region.stop:
+                self._findings.append(self._describe_rewrite(request, region, curve))
+        answer = usage.output * rates.output / 1e6
+        found["answer"] = CauseTotal(usage.output, answer)
+        if helpers_tokens:
+            found["other-model"] = CauseTotal(helpers_tokens, helpers_usd)
+        premium = self._add_premium(request, usage, prices, rates)
+        for cause, total in found.items():
+            self._add(cause, CauseTotal(total.tokens, total.usd, total.avoidable_usd, 1))
+        usd = sum(total.usd for total in found.values()) + premium
+        self._usd += usd
+        if request.usage.usd is not None:
+            self._stated += request.usage.usd
+            self._stated_list += usd
+            self._stated_calls += 1
+
+    def _add_premium(self, request: RecordedRequest, usage: Usage, prices: Prices, rates: Rates) -> float:
+        """Record what the writes for an hour cost more; USD."""
+        rate = max(0.0, rates.write_price_1h - rates.write_price) / 1e6
+        premiums = self._premiums.setdefault(request.model, HourPremiums(prices.cache.ttl))
+        premiums.add_call(request.now, usage.cache_read, usage.cache_write_1h, rate)
+        return usage.cache_write_1h * rate
+
+    def _list_regions(self, request: RecordedRequest, usage: Usage, prices: Prices) -> Iterator[CausedSpan]:
+        """Yield the whole prompt in stretches of one cause, by what the cache did."""
+        read, prompt = usage.cache_read, usage.prompt
+        yield CausedSpan(0, read, "context")
+        before = self._before.get(request.model)
+        old = before or self._newest
+        if request.restart:
+            yield CausedSpan(read, prompt, "compaction")
+            return
+        if old is None:
+            yield CausedSpan(read, prompt, "first-write")
+            return
+        sent = max(read, min(prompt, old.usage.prompt))
+        if not prices.has_cache:
+            yield CausedSpan(read, sent, "context")
+        elif not self._is_cached:
+            yield CausedSpan(read, sent, "not-cached")
+        elif before is None:
+            yield CausedSpan(read, sent, "model-switch")
+        else:
+            kept = max(read, min(sent, self._find_cached_end(before)))
+            if kept - read <= BLOCK_TOKENS:
+                kept = read
+            yield from self._list_lost(request, before, CausedSpan(read, kept, "missed"), prices)
+            if sent - kept > BLOCK_TOKENS:
+                yield CausedSpan(kept, sent, "not-cached")
+            else:
+                sent = kept
+        yield CausedSpan(sent, prompt, "growth")
+
+    def _find_cached_end(self, before: RecordedRequest) -> int:
+        """Return how many leading tokens the call before left in the cache."""
+        if self._reports_writes:
+            return before.usage.cache_read + before.usage.cache_write
+        return before.usage.prompt
+
+    def _list_lost(
+        self, request: RecordedRequest, before: RecordedRequest, lost: CausedSpan, prices: Prices
+    ) -> Iterator[CausedSpan]:
+        """Yield what was cached and not read, with the causes: entries for an hour are in front of the others."""
+        if lost.start >= lost.stop:
+            return
+        if before.usage.prompt < prices.cache.minimum:
+            yield CausedSpan(lost.start, lost.stop, "not-cached")
+            return
+        pause = 0.0 if request.now is None or before.now is None else request.now - before.now
+        changed: Cause = "missed" if prices.cache.kind == "prefix" else "prefix-changed"
+        hour = min(lost.stop, max(lost.start, before.billed.hour_tokens))
+        if hour > lost.start:
+            yield CausedSpan(lost.start, hour, "expired-1h" if pause > HOUR_SECONDS else changed)
+        if hour < lost.stop:
+            expired: Cause = "expired-1h" if prices.cache.ttl >= HOUR_SECONDS else "expired-5m"
+            yield CausedSpan(hour, lost.stop, expired if pause > prices.cache.ttl else changed)
+
+    def _describe_rewrite(self, request: RecordedRequest, region: CausedSpan, curve: _PriceCurve) -> AuditFinding:
+        before = self._before.get(request.model)
+        seconds = None
+        if before is not None and before.now is not None and request.now is not None:
+            seconds = request.now - before.now
+        return AuditFinding(
+            file=self._trajectory.file,
+            trajectory=self._trajectory.id,
+            call=request.call,
+            cause=region.cause,
+            tokens=region.stop - region.start,
+            first_token=region.start,
+            usd=curve.cost(region.start, region.stop),
+            place=self._content.describe_place(request, region.start),
+            seconds=seconds,
+            is_inferred=request.restart == "inferred",
+        )
+
+    def _add(self, cause: Cause, total: CauseTotal) -> None:
+        if total.tokens or total.usd:
+            self._causes[cause] = self._causes.get(cause, CauseTotal()) + total
+
+
+def _list_prices(sent: list[RecordedRequest], price: PriceFinder) -> dict[str, Prices | None]:
+    """Return the prices of each model on the day of its first call, in the order of the calls."""
+    found: dict[str, Prices | None] = {}
+    for request in sent:
+        if request.model not in found:
+            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+            found[request.model] = price(request.model, day)
+    return found
+
+
+def _split_helpers(usage: Usage, prices: Prices) -> tuple[Usage, float, int]:
+    """Return the usage of the model that was asked, and the USD and tokens of others that worked on the call."""
+    usd = 0.0
+    tokens = 0
+    own = usage
+    for other in usage.others:
+        part = other.usage
+        usd += (find_list_prices(other.model, None) or prices).cost_usage(part)
+        tokens += part.prompt + part.output
+        written = max(0, own.cache_write - part.cache_write)
+        own = Usage(
+            input=max(0, own.input - part.input),
+            cache_read=max(0, own.cache_read - part.cache_read),
+            cache_write=written,
+            cache_write_1h=min(written, max(0, own.cache_write_1h - part.cache_write_1h)),
+            output=max(0, own.output - part.output),
+        )
+    return own, usd, tokens
+
+
+class _PriceCurve:
+    """What leading tokens of a prompt cost: reads come first, then writes for an hour, other writes, plain input.
+
+    A write for an hour costs here what one for 5 minutes does; its premium is apart.
+    """
+
+    def __init__(self, usage: Usage, rates: Rates) -> None:
+        self._bands = (
+            (usage.cache_read, rates.read_price),
+            (usage.cache_write, rates.write_price),
+            (usage.input, rates.input),
+        )
+
+    def cost(self, start: int, stop: int) -> float:
+        """Return what tokens `start` to `stop` of the prompt cost, in USD."""
+        usd = 0.0
+        begin = 0
+        for tokens, rate in self._bands:
+            inside = min(stop, begin + tokens) - max(start, begin)
+            usd += max(0, inside) * rate
+            begin += tokens
+        return usd / 1e6
+
+
+def _total_piece(piece: CausedSpan, curve: _PriceCurve, rates: Rates) -> CauseTotal:
+    tokens = piece.stop - piece.start
+    usd = curve.cost(piece.start, piece.stop)
+    avoidable = 0.0
+    if piece.cause in WASTE:
+        avoidable = usd
+    elif piece.cause in AVOIDABLE_REWRITES:
+        avoidable = max(0.0, usd - tokens * rates.read_price / 1e6)
+    return CauseTotal(tokens, usd, avoidable)
+
+
+def _cut_by_content(region: CausedSpan, spans: list[CausedSpan]) -> list[CausedSpan]:
+    """Return `region` in pieces: those that `spans`, in order, give another cause, and the rest."""
+    pieces: list[CausedSpan] = []
+    place = region.start
+    for span in spans:
+        start, stop = max(place, span.start), min(region.stop, span.stop)
+        if start < stop:
+            pieces.append(CausedSpan(place, start, region.cause))
+            pieces.append(CausedSpan(start, stop, span.cause))
+            place = stop
+    pieces.append(CausedSpan(place, region.stop, region.cause))
+    return [piece for piece in pieces if piece.start < piece.stop]

@@ -1,0 +1,77 @@
+"""`elision audit` at the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from elision.audit.cause_table import CAUSES
+from elision.cli.audit import audit
+from elision.errors import FormatError
+from tests.cli.test_calibrate import BILLS, session
+
+APP = typer.Typer()
+APP.command()(audit)
+
+
+def run(*arguments: object, width: int = 80) -> Result:
+    return CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(width)})
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_audit_fits_the_terminal(tmp_path: Path, width: int) -> None:
+    """No line is longer than the terminal is wide; the bill, its causes and the recorded bill are there."""
+    result = run(session(tmp_path / "s.jsonl", *BILLS), width=width)
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= width for line in result.output.splitlines() if not line.startswith("Next: "))
+    assert "prefix changed" in result.output
+    assert "the logs state" in result.output
+
+
+def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:
+    file = tmp_path / "audit.json"
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay")
+    assert result.exit_code == 0, result.output
+    found = json.loads(file.read_text())
+    assert found["format"] == "elision.audit/1"
+    assert set(found["causes"]) <= set(CAUSES)
+    assert sum(cause["usd"] for cause in found["causes"].values()) == pytest.approx(found["usd"])
+    assert found["findings"][0]["cause"] == "prefix-changed"
+    assert found["saving"] is None
+
+
+def test_given_prices_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "audit.json"
+    run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay", "--price", "input=1,output=0")
+    # All of 26,000 prompt tokens at one price.
+    assert json.loads(file.read_text())["usd"] == pytest.approx(0.026)
+
+
+def test_no_logs_are_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "elision audit PATH" in str(run().exception)
+
+
+def test_logs_are_found_without_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    session(folder / "s.jsonl", *BILLS)
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = run("--no-replay")
+    assert result.exit_code == 0, result.output
+    assert "pi-session" in result.output or "4 calls in 1 run" in result.output
+
+
+def test_a_missing_path_is_named(tmp_path: Path) -> None:
+    error = run(tmp_path / "gone").exception
+    assert isinstance(error, FormatError)
+    assert "gone" in str(error)
