@@ -57,6 +57,7 @@ _READING = {"elision.formats", "elision.lab.study"}
 _SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3"}
 #: Command -> what its help must not import.
 SPARED = {
+    "audit": _SERVING | {"elision.manager"},
     "calibrate": _SERVING | {"numpy"},
     "config": _SERVING | _LAB | _READING | _SESSION,
     "outcomes": _SERVING | {"elision.lab.study"},
