@@ -27,13 +27,21 @@ class SqliteStore(StoreBase):
     """Sessions in the file `path` (made with mode 0600 if it is not there; its folder must be).
 
     busy_seconds: how long a writer waits while another process writes. shows_turns: whether `agent_context_turns` and
-    its like are kept, for people who read the file with SQL. What they lack is written now.
+    its like are kept, for people who read the file with SQL. What they lack is written now. read_only: the file must be
+    there, and nothing is written, no search index either; other processes may write.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, shows_turns: bool = False) -> None:
-        self._file = SqliteFile(path, busy_seconds=busy_seconds)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+        shows_turns: bool = False,
+        read_only: bool = False,
+    ) -> None:
+        self._file = SqliteFile(path, busy_seconds=busy_seconds, read_only=read_only)
         self._records = SqliteRecords(self._file)
-        self._shown_turns = ShownTurns(self._file, self._records, is_on=shows_turns)
+        self._shown_turns = ShownTurns(self._file, self._records, is_on=shows_turns and not read_only)
 
     # --- logs ----------------------------------------------------------------------------------------------------
 
@@ -123,6 +131,7 @@ class SqliteStore(StoreBase):
             rows.delete_session(connection, session)
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
+        self._file.check_writable()
         before = self._count_used_bytes()
         if max_bytes is not None and before > max_bytes:
             with self._file.write_transaction() as connection:
@@ -145,6 +154,7 @@ class SqliteStore(StoreBase):
         )
 
     def compact(self) -> int:
+        self._file.check_writable()
         with self._file.use_connection() as connection:
             before = rows.count_stored_bytes(connection)
             # It takes one page a step, and `execute` takes but one step of what returns no columns.

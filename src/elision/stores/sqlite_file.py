@@ -1,7 +1,8 @@
 """One SQLite file: how it is made, opened and brought up to date, its transactions, and its errors in our words.
 
 Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `write_transaction` ends. Several threads
-take turns on one connection; several processes may use the file at once. `try_read` has a connection of its own.
+take turns on one connection; several processes may use the file at once. `try_read` has a connection of its own. A file
+that is opened for reading alone is neither made nor changed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.store_errors import closed_store_error
+from elision.stores.store_errors import (
+    closed_store_error,
+    missing_store_error,
+    old_store_error,
+    read_only_store_error,
+)
 
 _T = TypeVar("_T")
 
@@ -58,11 +64,13 @@ _ERROR_HINTS: Final = (
 class SqliteFile:
     """A connection to `path`, which is made if it is not there (mode 0600); its folder is not.
 
+    read_only: the file must be there, in the format of this version, and nothing is written to it.
     Raises StoreError for a file that is no store of ours, is newer than this version, or cannot be opened.
     """
 
-    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, read_only: bool = False) -> None:
         self.path = path
+        self._is_read_only = read_only
         self._busy_seconds = busy_seconds
         #: Transactions in a row that another process kept from writing.
         self._busy_failures = 0
@@ -72,7 +80,10 @@ class SqliteFile:
         #: Reads while the other connection writes; opened at the first `try_read`.
         self._waitless_connection: sqlite3.Connection | None = None
         self._waitless_lock = threading.Lock()
-        _create_file(path)
+        if not read_only:
+            _create_file(path)
+        elif not path.exists():
+            raise missing_store_error(str(path))
         with self._translate_errors():
             self._connection = self._connect(busy_seconds)
         try:
@@ -111,7 +122,11 @@ class SqliteFile:
             raise
 
     def write_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Return a transaction that is on the disk when the block ends, or did not happen."""
+        """Return a transaction that is on the disk when the block ends, or did not happen.
+
+        Raises StoreError where the file was opened for reading alone.
+        """
+        self.check_writable()
         return self._run_transaction(_WRITE, "COMMIT")
 
     @contextmanager
@@ -119,6 +134,11 @@ class SqliteFile:
         """Yield the connection without a transaction, for what SQLite does not do within one."""
         with self._lock, self._translate_errors():
             yield self._check_ready()
+
+    def check_writable(self) -> None:
+        """Raise StoreError where the file was opened for reading alone."""
+        if self._is_read_only:
+            raise read_only_store_error(str(self.path))
 
     def close(self) -> None:
         with self._lock, self._waitless_lock:
@@ -130,7 +150,12 @@ class SqliteFile:
                         connection.close()
 
     def _connect(self, timeout: float) -> sqlite3.Connection:
-        return sqlite3.connect(self.path.absolute(), timeout=timeout, isolation_level=None, check_same_thread=False)
+        place: str | Path = self.path.absolute()
+        if self._is_read_only:
+            place = f"{self.path.absolute().as_uri()}?mode=ro"
+        return sqlite3.connect(
+            place, timeout=timeout, isolation_level=None, check_same_thread=False, uri=self._is_read_only
+        )
 
     def make_corrupt_error(self, what: str) -> CorruptError:
         return CorruptError(f"{self.path}: {what}; `elision store fsck` reads everything and lists what is wrong")
@@ -193,12 +218,17 @@ class SqliteFile:
     def _prepare_file(self) -> None:
         with self.use_connection() as connection:
             foreign = _is_foreign(connection)
-            if not foreign:
+            if not foreign and not self._is_read_only:
                 for setting in _SETTINGS:
                     connection.execute(setting).fetchall()
         if foreign:
             raise StoreError(f"{self.path}: is a database of another program; name another file")
-        if self._read_version() != VERSION:
+        version = self._read_version()
+        if self._is_read_only and version == 0:
+            raise missing_store_error(str(self.path))
+        if self._is_read_only and version < VERSION:
+            raise old_store_error(str(self.path), version, VERSION)
+        if version != VERSION:
             with self.write_transaction() as connection:
                 _bring_up_to_date(connection)
 

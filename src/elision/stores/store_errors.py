@@ -46,6 +46,21 @@ def closed_store_error(place: str) -> StoreError:
     return StoreError(f"{place}: the store is closed; open it again")
 
 
+def read_only_store_error(place: str) -> StoreError:
+    return StoreError(f"{place}: the store was opened for reading alone; nothing can be written or deleted through it")
+
+
+def missing_store_error(place: str) -> StoreError:
+    return StoreError(f"{place}: there is no store yet; the first session that is kept there makes it")
+
+
+def old_store_error(place: str, found: int, version: int) -> StoreError:
+    return StoreError(
+        f"{place}: is in format {found}, and reading alone does not bring it up to {version}; "
+        "run `elision sessions` on it once, which does"
+    )
+
+
 def _quote_key(key: str) -> str:
     if len(key) <= _SHOWN:
         return repr(key)

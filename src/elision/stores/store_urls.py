@@ -34,6 +34,27 @@ def open_existing(url: str) -> Store:
     return open_store(url)
 
 
+def open_for_reading(url: str) -> Store:
+    """Open the store at `url`, which must be there, and write nothing; another process may write to it meanwhile.
+
+    Methods that change something raise StoreError. Raises StoreError, MissingExtra.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite" and parse_path(rest, scheme) != ":memory:":
+        return SqliteStore(Path(parse_path(rest, scheme)), read_only=True)
+    if scheme == "linear-hash":
+        # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
+        from elision.stores.linear_hash.store import LinearHashStore
+
+        return LinearHashStore(parse_path(rest, scheme), read_only=True)
+    if scheme in ("postgresql", "postgres"):
+        # psycopg is an extra, and loading it takes longer than all the rest of a store.
+        from elision.stores.postgres.store import open_postgres
+
+        return open_postgres(rest, read_only=True)
+    return open_existing(url)
+
+
 #: Stores that are files or folders.
 FILE_SCHEMES = ("sqlite", "linear-hash")
 _FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")

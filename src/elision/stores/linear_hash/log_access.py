@@ -14,7 +14,7 @@ from elision.stores.linear_hash.open_log import OpenLog, make_empty_log
 from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
-from elision.stores.store_errors import closed_store_error, missing_session_error
+from elision.stores.store_errors import closed_store_error, missing_session_error, read_only_store_error
 from elision.trajectory.events import Event
 
 #: Records that are read at once.
@@ -29,12 +29,13 @@ _WORTH_COMPACTING: Final = 1 << 20
 class LogAccess:
     """The log in `folder`. Several threads may use it, one at a time.
 
-    `with access as log` has the newest state: what this process wrote, or what others committed. Errors of the file
+    read_only: nothing is ever written. `with access as log` has the newest state: what this process wrote, or what others committed. Errors of the file
     system are StoreErrors there.
     """
 
-    def __init__(self, folder: StoreFolder, limits: WriterLimits) -> None:
+    def __init__(self, folder: StoreFolder, limits: WriterLimits, *, read_only: bool = False) -> None:
         self.folder = folder
+        self._is_read_only = read_only
         self._limits = limits
         #: Held while the log is used.
         self.lock = threading.RLock()
@@ -63,10 +64,11 @@ class LogAccess:
         """Return the writer, which this process becomes if it is not.
 
         begins_session: the log is compacted if deleted sessions take up most of it. Raises ConflictError if another
-        process is the writer, StoreError.
+        process is the writer; StoreError, also where the store was opened for reading alone.
         """
         with self.lock:
             self._check_open()
+            self.check_writable()
             if self._writer_lock is None:
                 self._become_writer()
             assert self._writer_lock is not None
@@ -78,6 +80,11 @@ class LogAccess:
             if begins_session and log_bytes > _WORTH_COMPACTING and unused > log_bytes * _TOO_MUCH_WASTE:
                 self._compact_log(self._writer)
             return self._writer
+
+    def check_writable(self) -> None:
+        """Raise StoreError where the store was opened for reading alone."""
+        if self._is_read_only:
+            raise read_only_store_error(str(self.folder.path))
 
     def iterate_events(self, key: str, number: int, first: int, last: int) -> Iterator[Event]:
         """Yield records first … last of the session `key`, whose number that is. Raises UnknownHandle, CorruptError."""

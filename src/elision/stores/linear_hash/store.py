@@ -63,12 +63,16 @@ class LinearHashStore(StoreBase):
     """Keeps sessions in `folder`. For several threads.
 
     limits: with the default, an append is durable when it returns. `WriterLimits(group=64)` syncs once per 64 appends:
-    then an append is durable only after `flush`, and a crash before it may lose up to 63 appends.
+    then an append is durable only after `flush`, and a crash before it may lose up to 63 appends. read_only: the folder
+    must be there, and nothing in it is written.
     """
 
-    def __init__(self, folder: str | Path, limits: WriterLimits | None = None) -> None:
+    def __init__(self, folder: str | Path, limits: WriterLimits | None = None, *, read_only: bool = False) -> None:
         self._folder = StoreFolder(Path(folder))
-        self._access = LogAccess(self._folder, limits or WriterLimits())
+        self._access = LogAccess(self._folder, limits or WriterLimits(), read_only=read_only)
+        if read_only:
+            self._folder.check_readable()
+            return
         self._folder.make_folder()
         if self._folder.is_old():
             convert_old_store(self._folder)
@@ -94,6 +98,7 @@ class LinearHashStore(StoreBase):
             self._access.write().delete_session(session)
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
+        self._access.check_writable()
         gone: list[str] = []
         with self._access as log:
             before = log.used_bytes

@@ -12,6 +12,7 @@ from elision.stores.linear_hash.directory_file import load_directory, save_direc
 from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
 from elision.stores.linear_hash.log import FrameReader, write_log_header
 from elision.stores.linear_hash.open_log import OpenLog, open_log_file
+from elision.stores.store_errors import missing_store_error, old_store_error
 
 
 class StoreFolder:
@@ -40,6 +41,13 @@ class StoreFolder:
             self.path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path}: no store can be opened there: {error}") from error
+
+    def check_readable(self) -> None:
+        """Raise StoreError unless a store of this format can be read here without writing anything."""
+        if not self.path.is_dir():
+            raise missing_store_error(str(self.path))
+        if self.is_old():
+            raise old_store_error(str(self.path), 1, 2)
 
     def make_log(self) -> None:
         """Make an empty log if there is none, whole or not at all. Raises OSError."""

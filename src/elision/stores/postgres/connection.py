@@ -19,7 +19,7 @@ from elision.errors import CorruptError, MissingExtra, StoreError
 from elision.stores.postgres.address import PostgresAddress
 from elision.stores.postgres.error_hints import DAMAGED, RETRIED, find_hint
 from elision.stores.postgres.statements import find_statement
-from elision.stores.store_errors import closed_store_error
+from elision.stores.store_errors import closed_store_error, read_only_store_error
 
 try:
     import psycopg
@@ -49,10 +49,14 @@ Work: TypeAlias = Callable[[Cursor], T]
 
 
 class PostgresDatabase:
-    """Connections to `address`, at most `address.pool_size` at once; for any number of threads of one process."""
+    """Connections to `address`, at most `address.pool_size` at once; for any number of threads of one process.
 
-    def __init__(self, address: PostgresAddress) -> None:
+    read_only: every transaction is one that the server lets read alone.
+    """
+
+    def __init__(self, address: PostgresAddress, *, read_only: bool = False) -> None:
         """Connects to nothing yet. Raises MissingExtra, StoreError."""
+        self._is_read_only = read_only
         if psycopg is None:
             raise MissingExtra("a PostgreSQL store", "postgres")
         self.address = address
@@ -85,12 +89,19 @@ class PostgresDatabase:
         """Return what `work` returns, once it is durable, all or nothing of it. patient: without a time limit.
 
         `work` runs again after a collision or a lost connection. In the second case its first run may have been
-        committed all the same, which it must find out.
+        committed all the same, which it must find out. Raises StoreError where reading alone was asked for.
         """
+        self.check_writable()
         return self._translate_errors(lambda: self._retry_work(work, read_only=False, patient=patient))
+
+    def check_writable(self) -> None:
+        """Raise StoreError where the database was opened for reading alone."""
+        if self._is_read_only:
+            raise read_only_store_error(self.name)
 
     def maintain(self, *statements: str) -> None:
         """Run `statements` one by one, outside of transactions and without a time limit."""
+        self.check_writable()
 
         def run() -> None:
             with self._lend_connection() as connection, _wait_without_limit(connection):

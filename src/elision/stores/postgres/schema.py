@@ -7,6 +7,7 @@ from typing import Any
 from elision.errors import StoreError
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
 from elision.stores.postgres.statements import find_statement, read_script
+from elision.stores.store_errors import missing_store_error, old_store_error
 
 #: In order; migration n makes version n of version n - 1. A test proves that all of them make `postgres_schema.sql`.
 MIGRATIONS = (
@@ -26,10 +27,27 @@ def ensure_tables(database: PostgresDatabase) -> None:
     version = database.read(lambda cursor: read_version(cursor, schema))
     if version < VERSION:
         version = database.write(lambda cursor: _migrate_tables(cursor, schema), patient=True)
+    _check_version(database, version)
+
+
+def check_tables(database: PostgresDatabase) -> None:
+    """Raise StoreError unless the tables are there, at the version that this Elision knows; nothing is written."""
+    schema = database.address.schema
+    version = database.read(lambda cursor: read_version(cursor, schema))
+    place = f"{database.name}, schema {schema!r}"
+    if version == 0:
+        raise missing_store_error(place)
+    if version < VERSION:
+        raise old_store_error(place, version, VERSION)
+    _check_version(database, version)
+
+
+def _check_version(database: PostgresDatabase, version: int) -> None:
+    """Raise StoreError for newer tables."""
     if version > VERSION:
         raise StoreError(
-            f"{database.name}: the tables in schema {schema!r} are version {version}, this Elision knows {VERSION}; "
-            "update elision, or name another schema: ?schema=NAME"
+            f"{database.name}: the tables in schema {database.address.schema!r} are version {version}, this Elision "
+            f"knows {VERSION}; update elision, or name another schema: ?schema=NAME"
         )
 
 

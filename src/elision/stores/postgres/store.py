@@ -19,7 +19,7 @@ from elision.stores.postgres.appends import has_append, make_append, write_appen
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.damage_check import find_damage
 from elision.stores.postgres.record_batches import RecordBatch, iterate_events, read_records
-from elision.stores.postgres.schema import ensure_tables
+from elision.stores.postgres.schema import check_tables, ensure_tables
 from elision.stores.postgres.session_fork import create_session
 from elision.stores.postgres.session_rows import (
     delete_session,
@@ -43,11 +43,17 @@ _NO_TURN = 2**63
 _TURNS = 50
 
 
-def open_postgres(rest: str) -> PostgresStore:
-    """Open the store at `postgresql:` + `rest`. Raises StoreError, MissingExtra."""
-    database = PostgresDatabase(parse_address(rest))
+def open_postgres(rest: str, *, read_only: bool = False) -> PostgresStore:
+    """Open the store at `postgresql:` + `rest`. Raises StoreError, MissingExtra.
+
+    read_only: its tables must be there, and nothing is written.
+    """
+    database = PostgresDatabase(parse_address(rest), read_only=read_only)
     try:
-        ensure_tables(database)
+        if read_only:
+            check_tables(database)
+        else:
+            ensure_tables(database)
     except BaseException:
         database.close()
         raise
@@ -151,6 +157,7 @@ class PostgresStore(StoreBase):
         self._database.write(work, patient=True)
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
+        self._database.check_writable()
         gone: list[str] = []
         freed = 0
         stored = self._read_total("stored") if max_bytes is not None else 0
