@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab": _LIBRARY,
     "audit": _LIBRARY | {"lab"},
     "turns": _LIBRARY,
-    "mcp": _LIBRARY,
+    # One call as it was sent is built as the lab builds it.
+    "mcp": _LIBRARY | {"lab"},
     "testing": _DOORS,
     "wrap": {"config", "gateway"},
     "cli": _DOORS | {"audit", "testing", "config", "wrap"},
@@ -83,6 +84,8 @@ EXTRAS = (
     "uvicorn",
     "openai",
     "anthropic",
+    "mcp",
+    "mcp_types",
 )
 #: Source that makes every extra impossible to import.
 BLOCKED = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"

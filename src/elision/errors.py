@@ -10,6 +10,7 @@ ElisionError
 ├── SummaryError       a summarizer's answer that may not replace anything
 ├── StoreError         a store that cannot be opened, read or written; nothing that was acknowledged is lost
 │   ├── ConflictError  somebody else wrote to the session, or writes to the file, in the meantime
+│   ├── MissingStore   a store that is to be read and is not there yet
 │   └── CorruptError   stored bytes that are not what was written; names the place
 ├── UnknownHandle      no such session, or nothing under that handle in it
 ├── DialectError       messages in no shape that Elision knows, or in another one than was named
@@ -112,6 +113,10 @@ class SummaryError(ElisionError):
 
 class StoreError(ElisionError):
     """A store that cannot be opened, read or written now; what was acknowledged is safe."""
+
+
+class MissingStore(StoreError):  # noqa: N818 - reads as what it is at the call site
+    """A store that is to be read, not written, and is not there yet; the first session that is kept makes it."""
 
 
 class ConflictError(StoreError):

@@ -60,6 +60,7 @@ SPARED = {
     "audit": _SERVING | {"elision.manager"},
     "calibrate": _SERVING | {"numpy"},
     "config": _SERVING | _LAB | _READING | _SESSION,
+    "mcp": _SERVING | _LAB | _READING | {"elision.mcp", "mcp"},
     "outcomes": _SERVING | {"elision.lab.study"},
     "playback": _SERVING | _LAB | _SESSION,
     "prices": _SERVING | _LAB | _READING | _SESSION | {"elision.config", "asyncio"},

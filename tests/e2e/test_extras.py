@@ -22,6 +22,7 @@ REPLAY = ("replay", str(RUN), "-s", "raw", "--no-hindsight")
 LIST = ("playback", str(RUN), "--list")
 PLAYBACK = ("playback", str(RUN), "--port", "0")
 TUNE = ("tune", str(RUN.parent), "--trials", "1", "--tokens", "estimate")
+MCP = ("mcp", "--store", "sqlite:///agent.db")
 CHECK = ("serve", "--check", "--store", "memory:")
 
 
@@ -88,6 +89,7 @@ def test_the_wheel_holds_one_package_and_one_command(wheel: Path) -> None:
                 PLAYBACK: "gateway",
                 CHECK: "gateway",
                 TUNE: "tune",
+                MCP: "mcp",
             },
         ),
         ("tune", [TUNE], {PLAYBACK: "gateway"}),

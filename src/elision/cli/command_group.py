@@ -35,6 +35,7 @@ COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
         "sessions": "List the sessions of a store, the one changed last first, and what hiding saved in each.",
         "show": "Show what was hidden in a session, when and why, and what it saved; with --call, one request.",
         "recall": "Print a result of a session word for word, hidden or not; or where words occur in the session.",
+        "mcp": "Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.",
     },
     "Keep": {
         "store": "Stored sessions: their size, retention, checks, moving, export and import.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.errors import ConflictError, MissingStore, StoreError, UnknownHandle
 from elision.stores.store import NewSession
 from elision.trajectory.plan import Key, make_handle
 
@@ -50,8 +50,8 @@ def read_only_store_error(place: str) -> StoreError:
     return StoreError(f"{place}: the store was opened for reading alone; nothing can be written or deleted through it")
 
 
-def missing_store_error(place: str) -> StoreError:
-    return StoreError(f"{place}: there is no store yet; the first session that is kept there makes it")
+def missing_store_error(place: str) -> MissingStore:
+    return MissingStore(f"{place}: there is no store yet; the first session that is kept there makes it")
 
 
 def old_store_error(place: str, found: int, version: int) -> StoreError:

@@ -37,7 +37,7 @@ def open_existing(url: str) -> Store:
 def open_for_reading(url: str) -> Store:
     """Open the store at `url`, which must be there, and write nothing; another process may write to it meanwhile.
 
-    Methods that change something raise StoreError. Raises StoreError, MissingExtra.
+    Methods that change something raise StoreError. Raises MissingStore, StoreError, MissingExtra.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and parse_path(rest, scheme) != ":memory:":

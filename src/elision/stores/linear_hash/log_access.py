@@ -27,9 +27,9 @@ _WORTH_COMPACTING: Final = 1 << 20
 
 
 class LogAccess:
-    """The log in `folder`. Several threads may use it, one at a time.
+    """The log in `folder`. Several threads may use it, one at a time. read_only: nothing is ever written.
 
-    read_only: nothing is ever written. `with access as log` has the newest state: what this process wrote, or what others committed. Errors of the file
+    `with access as log` has the newest state: what this process wrote, or what others committed. Errors of the file
     system are StoreErrors there.
     """
 

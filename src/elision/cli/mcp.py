@@ -1,0 +1,101 @@
+"""`elision mcp`: stored sessions for hosts of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from elision.cli.options import StoreUrl
+from elision.config import load_settings
+from elision.errors import MissingExtra, MissingStore, SettingError
+from elision.stores.store_urls import open_for_reading
+
+
+def mcp(
+    store: StoreUrl = None,
+    session: Annotated[
+        str,
+        typer.Option(
+            "--session",
+            help="Show this session and its relatives alone: a name, how it begins, or a client's id at the gateway; "
+            "default: as AGENT_CONTEXT_SESSION says.",
+            show_default=False,
+        ),
+    ] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="Show only sessions whose name begins so.", show_default=False)
+    ] = "",
+    owner: Annotated[
+        str,
+        typer.Option("--owner", help="Show only sessions of this API key's namespace, or family.", show_default=False),
+    ] = "",
+    http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
+    host: Annotated[str, typer.Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8378,
+    token: Annotated[
+        str,
+        typer.Option(
+            "--token",
+            envvar="ELISION_MCP_TOKEN",
+            help="With --http: requests must carry it; needed beyond this machine.",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.
+
+    It only reads, also while agents and gateways write to the same store. Hosts start it by themselves: give them the
+    command `elision mcp --store URL`.
+    """
+    if http and not token and not is_local(host):
+        raise SettingError(f"--host {host}: others could read every session; give --token, or listen at 127.0.0.1")
+    try:
+        from elision.mcp.http_transport import PATH, serve_http
+        from elision.mcp.mcp_server import build_mcp_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic", "uvicorn"):
+            raise
+        raise MissingExtra("elision mcp", "mcp") from error
+    from importlib.metadata import version
+
+    from elision.manager.session_history import add_plateau_guard
+    from elision.mcp.session_scope import SessionScope
+    from elision.mcp.stored_sessions import StoredSessions
+    from elision.trajectory.tokens import Sizer, make_counter
+
+    settings = load_settings()
+    sessions = StoredSessions(
+        open_store=partial(open_for_reading, store or settings.store),
+        scope=SessionScope(session=session or settings.session or "", prefix=prefix, owner=owner),
+        sizer=Sizer(make_counter("o200k")),
+        guards=add_plateau_guard(settings.guards),
+    )
+    try:
+        sessions.find_store()
+    except MissingStore as error:
+        # Hosts start their servers first, and agents make the store later.
+        typer.echo(f"elision: {error}; waiting for it", err=True)
+    server = build_mcp_server(sessions, version("elision"))
+    try:
+        if http:
+            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH))
+        else:
+            server.run("stdio")
+    finally:
+        sessions.close()
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine reaches `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _announce(host: str, port: int, path: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"MCP: http://{shown}:{port}{path}")

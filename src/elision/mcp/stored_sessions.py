@@ -1,0 +1,275 @@
+"""What a server says of stored sessions: values and texts, read anew at each call, as an agent may be writing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from elision.errors import SpecError, UnknownHandle
+from elision.lab.views import build_view
+from elision.manager.branch import SessionBranch
+from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
+from elision.manager.recall_definitions import format_hits
+from elision.manager.session_history import CallReport, SessionLog, SessionReport, load_session_log
+from elision.mcp.session_scope import SessionScope, flatten_text
+from elision.providers.provider_table import find_provider_or_default
+from elision.stores.store import SessionInfo, Store
+from elision.strategies.guards import Guards
+from elision.telemetry.diagnostics import Costs
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.events import RequestSent
+from elision.trajectory.plan import Key, make_handle
+from elision.trajectory.tokens import Sizer
+
+#: Entries of one answer, at most.
+MAX_ENTRIES: Final = 200
+
+
+@dataclass(slots=True)
+class StoredSessions:
+    """The sessions of a store that `scope` shows. For any number of threads.
+
+    open_store: opens the store for reading; asked again until it succeeds, as the agent may make the store later.
+    Methods that read raise StoreError, and UnknownHandle for what is not there or not shown.
+    """
+
+    open_store: Callable[[], Store]
+    scope: SessionScope
+    sizer: Sizer
+    guards: Guards = field(default_factory=Guards)
+    _store: Store | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def find_store(self) -> Store:
+        """Return the store, opened if it is not yet. Raises MissingStore, StoreError."""
+        with self._lock:
+            if self._store is None:
+                self._store = self.open_store()
+            return self._store
+
+    def close(self) -> None:
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+    # -- what was hidden ------------------------------------------------------------------------------------------
+
+    def recall_text(self, handle: str, session: str, part: TextPart) -> str:
+        """Return what is kept under `handle`, or a part of it, word for word.
+
+        A handle that the session itself has not is looked for in those that it came from.
+        """
+        owner, key = parse_handle(handle)
+        store = self.find_store()
+        sessions = store.sessions()
+        info = self.scope.choose_session(sessions, owner or session)
+        for each in _list_lineage(self.scope.list_visible(sessions), info):
+            for turn in store.turns(each.key, key[0], key[0]):
+                text = find_text(turn, key)
+                if text is not None:
+                    return make_encodable(extract_part(text, part))
+        raise UnknownHandle(_explain_missing(store, info, key))
+
+    def search_text(self, query: str, session: str, limit: int) -> str:
+        """Return a line for each place where all words of `query` occur, the newest turn first."""
+        if not query.strip():
+            raise UnknownHandle("the query is empty; give words that must all occur")
+        store = self.find_store()
+        info = self.scope.choose_session(store.sessions(), session)
+        return make_encodable(format_hits(store.search(info.key, query, min(limit, MAX_ENTRIES))))
+
+    def list_hidden(self, session: str) -> dict[str, Any]:
+        """Return what the newest request of a session leaves out: handles, tools, tokens, and what is there instead."""
+        log = self._load_log(session)
+        (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+        entries = []
+        for turn in state.turns:
+            for place, observation in enumerate(turn.observations, start=1):
+                key = (turn.index, place)
+                if turn.index <= state.covered_turns:
+                    instead = "summary"
+                elif key in state.hidden:
+                    instead = "placeholder"
+                else:
+                    continue
+                tokens = state.sizer.count_observation(observation)
+                entries.append(
+                    {
+                        "handle": make_handle(key),
+                        "tool": flatten_text(observation.tool),
+                        "tokens": tokens,
+                        "instead": instead,
+                    }
+                )
+        return {
+            "session": make_encodable(log.info.key),
+            "sent_unchanged": state.shadow,
+            "hidden_results": len(entries),
+            "hidden_tokens": sum(entry["tokens"] for entry in entries),
+            "summarized_turns": state.covered_turns,
+            "newest": entries[::-1][:MAX_ENTRIES],
+        }
+
+    # -- sessions -------------------------------------------------------------------------------------------------
+
+    def list_sessions(self, limit: int, *, with_costs: bool) -> dict[str, Any]:
+        """Return the sessions that are shown, the one changed last first. with_costs: read their logs, too."""
+        store = self.find_store()
+        visible = self.scope.list_visible(store.sessions())
+        entries = []
+        for info in visible[: max(0, min(limit, MAX_ENTRIES))]:
+            entry = _describe_session(info)
+            if with_costs:
+                report = load_session_log(store, info, self.sizer, self.guards).build_report()
+                entry |= {"model": flatten_text(report.model), "calls": len(report.calls)}
+                entry |= _describe_costs(report.final.costs if report.final else Costs())
+            entries.append(entry)
+        return {"sessions": entries, "in_all": len(visible)}
+
+    def inspect_session(self, session: str, calls: int) -> dict[str, Any]:
+        """Return what a session sent, hid and cost, with the reasons, and its newest `calls` acting calls."""
+        report = self._load_log(session).build_report()
+        acted = [call for call in report.calls if call.diagnostics.acted or call.failed_summaries or call.recalled]
+        newest = acted[::-1][: max(0, min(calls, MAX_ENTRIES))]
+        final = report.final
+        costs = final.costs if final else Costs()
+        return {
+            **_describe_session(report.info),
+            "model": flatten_text(report.model),
+            "strategy": flatten_text(report.strategy),
+            "sent_unchanged": report.shadow,
+            "calls": len(report.calls),
+            "sent_tokens": report.sent_tokens,
+            "tokens_with_nothing_hidden": report.raw_tokens,
+            **_describe_costs(costs),
+            "prices_are_of_its_model": report.has_own_prices,
+            "why": list(_explain_costs(report, costs)),
+            "stop": str(final.stop) if final and final.stop else "",
+            "acting_calls": len(acted),
+            "newest_acting_calls": [_describe_call(call) for call in newest],
+        }
+
+    def read_turn(self, session: str, turn: int) -> str:
+        """Return a turn word for word: what the assistant said and called, and every result under its handle."""
+        return self.recall_text(f"t{turn}", session, TextPart())
+
+    def read_call(self, session: str, call: str) -> str:
+        """Return a request of a session as it was sent, as JSON. call: its number, or "last".
+
+        Raises SpecError for a call that was not made.
+        """
+        log = self._load_log(session)
+        numbers = [event.call for event in log.events if isinstance(event, RequestSent)]
+        number = str(numbers[-1]) if call == "last" and numbers else call
+        text = ""
+        for made, branch in log.iterate_calls():
+            # The engine continues with the log: a view is made while it is at its call; of a call that was made again,
+            # the newest.
+            if made is not None and str(made.diagnostics.call) == number:
+                text = self._encode_view(log, made, branch)
+        if not text:
+            raise SpecError(f"session {flatten_text(log.info.key)!r} has no call {flatten_text(call)[:40]!r}")
+        return text
+
+    def _encode_view(self, log: SessionLog, made: CallReport, branch: SessionBranch) -> str:
+        dialect = log.opened.dialect if log.opened else ""
+        view = build_view(branch.log, find_provider_or_default(dialect).make_renderer())
+        text = json.dumps({**_describe_call(made), "system": view.system, "messages": view.messages})
+        return make_encodable(text)
+
+    def _load_log(self, session: str) -> SessionLog:
+        store = self.find_store()
+        info = self.scope.choose_session(store.sessions(), session)
+        return load_session_log(store, info, self.sizer, self.guards)
+
+
+def _list_lineage(visible: list[SessionInfo], info: SessionInfo) -> Iterator[SessionInfo]:
+    """Yield `info` and the sessions that it came from, nearest first, as far as they are shown."""
+    known = {each.key: each for each in visible}
+    current: SessionInfo | None = info
+    while current is not None:
+        yield current
+        known.pop(current.key, None)
+        current = known.get(current.parent)
+
+
+def _explain_missing(store: Store, info: SessionInfo, key: Key) -> str:
+    """Return what there is instead of `key`."""
+    where = f"session {flatten_text(info.key)!r} keeps nothing under {format_handle(key)}"
+    if not 1 <= key[0] <= info.turns:
+        return f"{where}: it has {info.turns} turns"
+    (turn,) = store.turns(info.key, key[0], key[0])
+    return f"{where}: turn {key[0]} has {len(turn.observations)} results"
+
+
+def _describe_session(info: SessionInfo) -> dict[str, Any]:
+    return {
+        "session": make_encodable(info.key),
+        "parent": make_encodable(info.parent),
+        "relation": info.relation,
+        "begun": _format_time(info.begun),
+        "changed": _format_time(info.changed),
+        "turns": info.turns,
+    }
+
+
+def _describe_costs(costs: Costs) -> dict[str, Any]:
+    """Return a bill in USD; `billed_usd` is None where the provider reported no usage."""
+    return {
+        "cost_usd": round(costs.ours, 6),
+        "cost_with_nothing_hidden_usd": round(costs.raw, 6),
+        "saved_by_hiding_usd": round(costs.hiding, 6),
+        "billed_usd": None if costs.billed is None else round(costs.billed, 6),
+    }
+
+
+def _describe_call(call: CallReport) -> dict[str, Any]:
+    made = call.diagnostics
+    return {
+        "call": made.call,
+        "at": "" if call.at is None else _format_time(call.at),
+        "reason": flatten_text(made.reason),
+        "tokens_before": call.tokens_before,
+        "tokens_sent": call.sent_tokens,
+        "tokens_with_nothing_hidden": call.raw_tokens,
+        "prompt_usd": round(call.bills.ours.usd, 6),
+        "masked": [each.handle for each in (*made.masked, *made.clipped)],
+        "summarized_turns": [made.summarized.first, made.summarized.last] if made.summarized else [],
+        "failed_summaries": len(call.failed_summaries),
+        "recalled": [make_handle(each.key) for each in call.recalled],
+    }
+
+
+def _explain_costs(report: SessionReport, costs: Costs) -> Iterator[str]:
+    """Yield the reasons for what a session cost, the largest figure of each kind in a sentence."""
+    final = report.final
+    if final is None:
+        yield "No call was made yet."
+        return
+    if costs.hiding >= 0:
+        yield f"Hiding saved ${costs.hiding:.4f} against sending everything with the same cache."
+    else:
+        yield f"Hiding cost ${-costs.hiding:.4f} more than sending everything with the same cache."
+    for cause, count in sorted(final.rewrites.items()):
+        yield f"The cached prompt was rewritten {count} times by {cause}; what follows the change is written anew."
+    if costs.summarizer:
+        yield f"Writing summaries cost ${costs.summarizer:.4f}; {report.failed_summary_count} attempts failed."
+    if costs.recalls:
+        yield f"{final.recalls} recalls put ${costs.recalls:.4f} of hidden text back into prompts."
+    if costs.caching > 0:
+        yield f"Cache breakpoints that the client does not set saved ${costs.caching:.4f}."
+    if not report.has_own_prices:
+        yield f"The model's prices are unknown; these are those of {flatten_text(report.prices.name)}."
+
+
+def _format_time(seconds: float) -> str:
+    """Return the time as ISO 8601 in UTC; "" for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return ""
