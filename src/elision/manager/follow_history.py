@@ -23,7 +23,12 @@ from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.shared_log import LogWriter, has_same_turns
-from elision.providers.anthropic.bound_thinking import ThinkingPolicy, choose_thinking_policy, has_bound_thinking
+from elision.providers.anthropic.bound_thinking import (
+    ThinkingPolicy,
+    choose_policy_elsewhere,
+    choose_thinking_policy,
+    has_bound_thinking,
+)
 from elision.providers.detect import detect_provider, recognize_provider
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.provider_table import find_provider
@@ -102,9 +107,10 @@ class HistoryFollower:
         model = model or self.options.model
         dialect = self._find_dialect(request, model)
         found = find_capabilities(model)
-        thinking: ThinkingPolicy = "ignore"
         if find_provider(dialect.name).checks_thinking:
             thinking = choose_thinking_policy(found, self.options.thinking)
+        else:
+            thinking = choose_policy_elsewhere(found, self.options.thinking)
         request = replace(request, end=find_history_end(dialect, request.messages))
         return IncomingCall(request, model, dialect, found, thinking)
 
@@ -260,8 +266,10 @@ class HistoryFollower:
         return change
 
     def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
-        bound = call.binds_thinking
-        return self.make_lookup(bound=bound, begun=bound and _has_thinking(history))
+        begun = call.binds_thinking and _has_thinking(history)
+        # In another API's shape the model may show no thinking at all, and then nothing is bound.
+        bound = call.binds_thinking and (begun or find_provider(call.dialect.name).checks_thinking)
+        return self.make_lookup(bound=bound, begun=begun)
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.

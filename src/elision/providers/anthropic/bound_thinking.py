@@ -31,7 +31,8 @@ AUTO_POLICY: Final = "auto"
 DROP_BETA: Final = "thinking-binding-controls-2026-08-01"
 #: Thinking configurations that take `block_binding`.
 _THINKING_ON: Final = frozenset(("adaptive", "enabled"))
-_BLOCKS: Final = frozenset(("thinking", "redacted_thinking"))
+#: Parts of a message that may hold bound thinking: Anthropic's blocks, and the items that Responses has for them.
+_BLOCKS: Final = frozenset(("thinking", "redacted_thinking", "reasoning"))
 
 
 def choose_thinking_policy(capabilities: Capabilities, option: str = AUTO_POLICY) -> ThinkingPolicy:
@@ -51,6 +52,19 @@ def choose_thinking_policy(capabilities: Capabilities, option: str = AUTO_POLICY
         return "drop_block"
     if capabilities.clears_results and option != "defer":
         return "native"
+    return "defer"
+
+
+def choose_policy_elsewhere(capabilities: Capabilities, option: str = AUTO_POLICY) -> ThinkingPolicy:
+    """Choose as `choose_thinking_policy` does, for a history in another API's shape: `defer` or `ignore`.
+
+    Frameworks and proxies translate signed thinking to such shapes. A request in them can ask neither for clearing nor
+    for dropping. A model that is not in the table is hardly one that binds: there only an option defers.
+    """
+    if choose_thinking_policy(capabilities, option) == "ignore":
+        return "ignore"
+    if not capabilities.model and option == AUTO_POLICY:
+        return "ignore"
     return "defer"
 
 
