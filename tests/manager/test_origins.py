@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.errors import ElisionError
 from elision.manager import ContextManager, ContextView
 from tests.manager.agents import SHAPES, Message, make_history
 
@@ -122,17 +121,17 @@ def test_tagged_messages_have_origins() -> None:
     assert view.origins == list(range(len(messages)))
 
 
-def test_a_request_that_passes_through_has_origins() -> None:
+def test_a_request_that_passes_through_has_origins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where preparing fails, the request is sent as it came."""
+    monkeypatch.setattr("elision.engine.event_log.Log.record_call", _fail)
     messages = make_history("openai", 6)
-    context = open_context("openai", pin=_fail)
-    view = context.prepare(messages)
-    assert view.diagnostics.faults
+    view = open_context("openai").prepare(messages)
+    assert [fault.kind for fault in view.diagnostics.faults] == ["engine"]
     assert view.origins == list(range(len(messages)))
 
 
-def _fail(message: object) -> bool:
-    raise ElisionError("no")
+def _fail(*_: object) -> None:
+    raise ZeroDivisionError("a bug")
 
 
 def test_turns_added_by_hand_stand_for_nothing_given() -> None:

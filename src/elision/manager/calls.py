@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from elision.errors import SpecError
+from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
 from elision.manager.drivers import LeaveLoop, Steps
@@ -19,6 +20,9 @@ from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared import capabilities, signals
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.events import UsageReported, WindowLearned
+
+#: The note of usage for which no log has a call.
+_NOTE_NO_CALL: Final = "usage was recorded while no call was prepared: costs.billed leaves it out"
 
 
 class Calls(OpenedSession):
@@ -59,6 +63,39 @@ class Calls(OpenedSession):
         """Do as `prepare`, with the store and the summarizer off the event loop."""
         incoming = make_incoming_request(messages, tools, system, request)
         return await self._run_async(self._calls.prepare_view(incoming, model, admit))
+
+    def call(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> AgentCall:
+        """Return one call of the model, for a `with` or an `async with` block, which prepares it.
+
+        Arguments and errors are those of `prepare`:
+
+            with context.call(messages, tools=tools) as call:
+                try:
+                    response = send(**call.view.request)
+                except ProviderError as error:
+                    if not call.retry(error):
+                        raise
+                    response = send(**call.view.request)
+                call.record(response)
+        """
+        incoming = make_incoming_request(messages, tools, system, request)
+        return AgentCall(
+            CallActions(
+                prepare=lambda: self._run(self._prepare_call(incoming, model, admit)),
+                prepare_async=lambda: self._run_async(self._prepare_call(incoming, model, admit)),
+                record=self._record_call,
+                note_overflow=self._note_overflow,
+            )
+        )
 
     def foregone(self, *, begun: bool, model: str = "") -> bool:
         """Return whether `prepare` leaves a request unchanged whatever it holds, so that the request need not wait.
@@ -129,7 +166,7 @@ class Calls(OpenedSession):
             self._calls.add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
             return
         if at_hand is None or at_hand.log.newest_call is None:
-            self._calls.add_note_once("usage was recorded while no call was prepared: costs.billed leaves it out")
+            self._calls.add_note_once(_NOTE_NO_CALL)
             return
         if branch not in ("", at_hand.key):
             return
@@ -137,6 +174,37 @@ class Calls(OpenedSession):
         known = at_hand.log.state.calls
         of_call = min(call or self._calls.newest_call, known) or known
         at_hand.log.record_event(UsageReported(call=of_call, usage=found))
+
+    def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
+        view = yield from self._calls.prepare_view(incoming, model, admit)
+        return PreparedCall(view, self._preparer.branch, self._calls.newest_call)
+
+    def _record_call(self, usage: Any, call: PreparedCall) -> None:
+        """Record the usage of `call`, also where the messages continue another branch since."""
+        found = find_usage(usage)
+        at_hand = self._preparer.branch
+        if found is None:
+            self.record(None)
+        elif call.branch is None:
+            self._calls.awaits_response = False
+            self._calls.add_note_once(_NOTE_NO_CALL)
+        elif at_hand is not None and at_hand.key == call.branch.key:
+            self.record(found, call=call.number)
+        else:
+            self._calls.awaits_response = False
+            self._calls.late_usage.append((call.branch, UsageReported(call=call.number, usage=found)))
+
+    def _note_overflow(self, error: BaseException) -> bool:
+        """Return whether `error` says that the prompt was too long, and make the next view shorter then.
+
+        Where the error names no limit, the next view hides all that the strategy allows.
+        """
+        if self.overflowed(error):
+            return True
+        if signals.parse_overflow(_find_error_body(error)) is None:
+            return False
+        self._preparer.request_compaction(summary=False)
+        return True
 
     def overflowed(self, error: object) -> bool:
         """Return whether `error`, an exception or its text, says that the prompt was too long.

@@ -222,16 +222,27 @@ class CallPreparer:
         if branch is None or not branch.has_unsaved:
             return None
         try:
-            if self.options.is_shared and branch.history is not None:
-                yield from self.writer.catch_up(branch)
-            else:
-                yield from self.writer.write_branch(branch)
+            yield from self._write_or_catch_up(branch)
         except (UnknownHandle, StoreError) as error:
             if isinstance(error, UnknownHandle):
                 # The session was deleted meanwhile: the messages begin it again.
                 self.forget_branch()
             return self.reports.log_fault("store", error)
         return None
+
+    def write_left_branch(self, branch: SessionBranch) -> Steps[None]:
+        """Write what came for `branch` after it was left. A failure is logged: others may have continued it."""
+        try:
+            yield from self._write_or_catch_up(branch)
+        except (UnknownHandle, StoreError) as error:
+            self.reports.log_fault("store", error)
+
+    def _write_or_catch_up(self, branch: SessionBranch) -> Steps[None]:
+        """Write the unsaved records of `branch`. Raises ConflictError, StoreError, UnknownHandle."""
+        if self.options.is_shared and branch.history is not None:
+            yield from self.writer.catch_up(branch)
+        else:
+            yield from self.writer.write_branch(branch)
 
     def fold_saved(self, branch: SessionBranch) -> None:
         """Fold the log of `branch` anew after a pass that was broken off, without its decision."""

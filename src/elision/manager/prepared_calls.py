@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,7 @@ from elision.providers.live.client_messages import remove_tags
 from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
+from elision.trajectory.events import UsageReported
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
@@ -58,6 +60,8 @@ class PreparedCalls:
         self.awaits_response = False
         self._preparer = preparer
         self._summary_runner = summary_runner
+        #: Usage of calls whose branch was left before it came.
+        self.late_usage: deque[tuple[SessionBranch, UsageReported]] = deque()
         #: What is done between two calls.
         self.think_time = ThinkTime()
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
@@ -85,6 +89,7 @@ class PreparedCalls:
         started = time.perf_counter()
         self._preparer.reports.faults.clear()
         try:
+            yield from self._write_late_usage()
             view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
@@ -169,11 +174,23 @@ class PreparedCalls:
     def settle(self) -> Steps[Fault | None]:
         """Write the unsaved records. Return what failed."""
         try:
+            yield from self._write_late_usage()
             return (yield from self._preparer.write_unsaved())
         except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
             self.log_error("what happened could not be written")
             self._preparer.forget_branch()
             return self._preparer.reports.log_fault("engine", error)
+
+    def _write_late_usage(self) -> Steps[None]:
+        """Record the usage that came after its branch was left, each with its call. Failures are logged."""
+        while self.late_usage:
+            branch, reported = self.late_usage.popleft()
+            at_hand = self._preparer.branch
+            if at_hand is not None and at_hand.key == branch.key:
+                at_hand.log.record_event(reported)
+                continue
+            branch.log.record_event(reported)
+            yield from self._preparer.write_left_branch(branch)
 
     def make_view(
         self,
