@@ -461,13 +461,13 @@ def test_damage_within_an_append_is_found(store: SqliteStore, path: Path) -> Non
 
 
 def test_an_append_is_one_row(store: SqliteStore) -> None:
-    """With all its records, whatever they are; turns that are not small have rows of their own."""
+    """With all its records, whatever they are; a row takes no further turn from 4 KB on."""
     begin_session(store, "s", *list_every_event())
     assert asked(store, "SELECT count(*) FROM records") == 1
-    begin_session(store, "t", *(add_turn(index, noise(index, 4_090)) for index in range(1, 9)))
-    assert asked(store, "SELECT count(*) FROM records") == 9
+    begin_session(store, "t", *(add_turn(index, noise(index, 2_040)) for index in range(1, 9)))
+    assert asked(store, "SELECT count(*) FROM records") == 5
     assert [store.observation("t", (turn, 1)).text for turn in range(1, 9)] == [
-        noise(turn, 4_090) for turn in range(1, 9)
+        noise(turn, 2_040) for turn in range(1, 9)
     ]
 
 

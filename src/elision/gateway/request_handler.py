@@ -38,10 +38,8 @@ from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.manager.context_view import ContextView, SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
-from elision.manager.think_time import Deferred
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider_table import PROVIDERS
-from elision.telemetry.diagnostics import Diagnostics
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -83,8 +81,6 @@ class RequestHandler:
         self._rounds = RecallRounds(sent, writer, self._recorder)
         #: Of the response that passes unchanged.
         self._observer: ResponseObserver | None = None
-        #: Of the newest step, until the provider has answered.
-        self._unread_diagnostics: Deferred[Diagnostics] | None = None
         #: Of a request that is sent first: its preparation, and whether something waits for that.
         self._prepare_task: asyncio.Task[None] | None = None
         self._prepare_awaited = asyncio.Event()
@@ -105,7 +101,6 @@ class RequestHandler:
             return self._record.is_complete
         finally:
             self._prepare_awaited.set()
-            await self._read_diagnostics()
             await self._recorder.finish(self._observer, self._prepare_task)
 
     async def _exchange(self, out: UpstreamRequest, messages: Sequence[ParsedMessage]) -> bool:
@@ -172,7 +167,6 @@ class RequestHandler:
             timer.cancel()
             if await self._prepare_locked(messages) is None:
                 self._record.how = "failed"
-            await self._read_diagnostics()
             # Before the session's next request, whose turn gets this bill.
             self._recorder.log_usage()
 
@@ -209,22 +203,14 @@ class RequestHandler:
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._sent.log_fault("prepare", error)
             return None
-        self._unread_diagnostics = view.deferred
+        if body.new_bytes > INLINE_BYTES:
+            # They count what is new.
+            await run_off_loop(view.deferred.read, choose_executor(0))
+        session.newest_diagnostics = view.diagnostics
+        self._record.step_diagnostics.append(view.diagnostics)
+        self._record.session = view.diagnostics.branch or session.name
         self._recorder.note_prepared()
         return view
-
-    async def _read_diagnostics(self) -> None:
-        """Read the diagnostics of the newest step, if they are not read yet: no request waits for them."""
-        deferred = self._unread_diagnostics
-        if deferred is None:
-            return
-        self._unread_diagnostics = None
-        if self._sent.body.new_bytes > INLINE_BYTES:
-            # They count what is new.
-            await run_off_loop(deferred.read, choose_executor(0))
-        found = self._session.newest_diagnostics = deferred.read()
-        self._record.step_diagnostics.append(found)
-        self._record.session = found.branch or self._session.name
 
     def _compact_if_asked(self) -> None:
         """Have this call hide all, or summarize, where the client's header asks for it; other values do nothing."""
@@ -264,10 +250,7 @@ class RequestHandler:
         record.bytes_up += len(out.body)
         if out.is_edited and record.how == "same":
             record.how = "view"
-        try:
-            return await self._upstream.open(client.method, self._sent.url, headers, out.body)
-        finally:
-            await self._read_diagnostics()
+        return await self._upstream.open(client.method, self._sent.url, headers, out.body)
 
     # -- refusals --------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from elision.trajectory.turn import Turn
 #: Characters from which on a text is kept apart: all sessions of an agent have the same tools and system message.
 LARGE: Final = 512
 #: In a turn it takes more: there one text in ten is repeated, and a place of its own costs more than its bytes.
-LARGE_IN_TURN: Final = 4096
+LARGE_IN_TURN: Final = 2_048
 #: zstd's level: as small as level 3 within a hundredth, in four fifths of the time.
 LEVEL: Final = 1
 #: Bytes from which on compressing is tried: of 300 bytes it saves 80, and takes as long as 1,000.
