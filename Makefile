@@ -6,7 +6,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 RUNS ?= examples/runs
 
-.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden clean
+.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden lock wheels release clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
@@ -19,6 +19,7 @@ help:
 	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
 	@echo "make openhands install the OpenHands SDK for its test (Python 3.12 or newer)"
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
+	@echo "make release sdist and wheel in dist, checked; make lock  the container's packages anew; make wheels  for its build"
 
 .venv/run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Elision needs Python 3.11 or newer; try: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -96,5 +97,24 @@ soak: .venv/dev clients
 golden: .venv/dev
 	for script in tests/golden/update_*.py; do $(BIN)/python $$script; done
 
+# What the container installs, with hashes, for every Python and platform. Commit what it writes.
+lock: .venv/run
+	for name in requirements build; do echo "# Every package of the container with its hashes; \`make lock\` writes this file anew." > deploy/$$name.lock; done
+	$(BIN)/uv pip compile --quiet $(LOCKED) --extra gateway --extra prometheus --extra postgres --extra mcp pyproject.toml >> deploy/requirements.lock
+	echo 'hatchling>=1.25' | $(BIN)/uv pip compile --quiet $(LOCKED) - >> deploy/build.lock
+
+LOCKED := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+
+# The wheels of both locks, so that the container builds without a network: for the image's Python and this platform.
+wheels:
+	$(PYTHON) -m pip download --quiet --only-binary :all: --python-version 3.13 --require-hashes -d deploy/wheels -r deploy/requirements.lock
+	$(PYTHON) -m pip download --quiet --only-binary :all: --python-version 3.13 --require-hashes -d deploy/wheels -r deploy/build.lock
+
+# sdist and wheel, as they would be uploaded. The version is in pyproject.toml, its date in CHANGELOG.md.
+release: .venv/dev
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist .
+	$(BIN)/python tools/check_release.py dist
+
 clean:
-	rm -rf .venv .venv-clients .venv-openhands .node-clients build dist report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-openhands .node-clients build dist deploy/wheels report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

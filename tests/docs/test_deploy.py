@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -13,17 +14,24 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
 from elision.config.setting_keys import PREFIX
+from elision.gateway import request_metrics
 from elision.gateway.admin import OPEN_PATHS
 from elision.gateway.settings import gateway_settings
+from elision.telemetry.metric_table import LABELS, METRICS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PORT = GATEWAY_KEYS["gateway_port"].default
-FILES = sorted(each.name for each in DEPLOY.iterdir())
+#: Files that set something of the gateway.
+FILES = ("Containerfile", "compose.yaml", "elision.service", "kubernetes.yaml")
+#: What the container has: the gateway and what it may be watched, stored and read by.
+EXTRAS = ("gateway", "prometheus", "postgres", "mcp")
 
 
 def text(name: str) -> str:
@@ -38,9 +46,17 @@ def taken(arguments: list[str]) -> None:
 
 def variables(name: str) -> dict[str, str]:
     """Every setting that a file gives a value in plain sight."""
+    if name == "compose.yaml":
+        return {key: "" if "$" in value else value for key, value in compose()["gateway"]["environment"].items()}
     if name.endswith(".yaml"):
         return {each["name"]: each.get("value", "") for each in _container()["env"]}
     return dict(re.findall(rf"({PREFIX}\w+)=(\S+)", re.sub(r"^#.*$", "", text(name), flags=re.MULTILINE)))
+
+
+def compose() -> dict[str, Any]:
+    """The services of the compose file."""
+    services: dict[str, Any] = yaml.safe_load(text("compose.yaml"))["services"]
+    return services
 
 
 def _container() -> dict[str, Any]:
@@ -50,7 +66,7 @@ def _container() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", [each for each in FILES if each != "elision.toml"])
+@pytest.mark.parametrize("name", FILES)
 def test_settings(name: str) -> None:
     """Each variable is a setting, or names the file; its value is one that it may have."""
     found = variables(name)
@@ -117,12 +133,123 @@ def test_the_container() -> None:
     taken(arguments)
     assert arguments == ["--port", told["EXPOSE"]] == ["--port", str(PORT)]
     assert f"127.0.0.1:{PORT}{OPEN_PATHS[0]}" in told["HEALTHCHECK"]
-    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (extras,) = re.findall(r"pip install [^']*'\.\[([\w,]+)\]'", "\n".join(lines))
-    assert set(extras.split(",")) <= set(project["optional-dependencies"])
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:
-            assert all((DEPLOY.parent / each).exists() for each in line.split()[1:-1])
+            places = [each for each in line.split()[1:-1] if each != "deploy/wheels*"]
+            assert all((DEPLOY.parent / each).exists() for each in places)
+    # Everything from the locks, by its hash; the package itself from its sources.
+    installs = [line for line in "\n".join(lines).split("&&") if "pip install" in line]
+    assert len(installs) == 3
+    assert all("--require-hashes -r /wheels/" in line or "--no-deps --no-index" in line for line in installs)
+
+
+def read_lock(name: str) -> dict[str, str]:
+    """Package -> version, of a lock whose every entry has a hash and whose text names no place to fetch from."""
+    content = text(name)
+    assert "://" not in content
+    found = {}
+    for entry in re.split(r"\n(?=\S)", content):
+        if entry.startswith("#"):
+            continue
+        package = re.match(r"([\w.-]+)==([\w.+!]+)", entry)
+        assert package is not None, entry[:60]
+        assert "--hash=sha256:" in entry, package[0]
+        found[canonicalize_name(package[1])] = package[2]
+    return found
+
+
+def test_the_locks_hold_what_is_needed() -> None:
+    """Each package that the extras and the build ask for is locked, at a version that they take."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    waiting = [*project["project"]["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
+    locked = read_lock("requirements.lock")
+    while waiting:
+        needed = Requirement(waiting.pop())
+        if needed.name == "elision":
+            waiting += [each for extra in needed.extras for each in extras[extra]]
+            continue
+        assert needed.specifier.contains(locked[canonicalize_name(needed.name)]), f"{needed}: make lock"
+    built = read_lock("build.lock")
+    for each in map(Requirement, project["build-system"]["requires"]):
+        assert each.specifier.contains(built[canonicalize_name(each.name)]), f"{each}: make lock"
+
+
+def test_compose() -> None:
+    """The gateway is the container's, keeps sessions in the PostgreSQL beside it, and only this machine reaches any."""
+    document = yaml.safe_load(text("compose.yaml"))
+    services = document["services"]
+    gateway = services["gateway"]
+    taken(gateway["command"])
+    assert (DEPLOY / gateway["build"]["context"] / gateway["build"]["dockerfile"]).exists()
+    assert gateway["environment"][f"{PREFIX}STORE"].endswith("@postgres/elision")
+    assert set(gateway["depends_on"]) <= set(services)
+    assert int(gateway["stop_grace_period"].removesuffix("s")) > GATEWAY_KEYS["gateway_drain_seconds"].default
+    assert gateway["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    for service in services.values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in document["volumes"] or (DEPLOY / source).is_file(), volume
+        assert set(service.get("secrets", ())) <= set(document["secrets"])
+
+
+def test_prometheus_finds_the_gateway() -> None:
+    """At its name and port in the compose file, at its path, with the token that opens it."""
+    (job,) = yaml.safe_load(text("prometheus.yaml"))["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"gateway:{PORT}"]}]
+    assert job["metrics_path"] == "/metrics"
+    (secret,) = compose()["prometheus"]["secrets"]
+    assert job["authorization"]["credentials_file"] == f"/run/secrets/{secret}"
+    (source,) = yaml.safe_load(text("grafana/provisioning.yaml"))["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+
+
+#: Metric, as Prometheus names its series -> its labels.
+SERIES = {
+    f"{metric.name}{suffix}": {*metric.labels, *(["le"] if suffix else [])}
+    for metric in (*METRICS, *request_metrics.METRICS, *request_metrics.GAUGES)
+    for suffix in (["_bucket", "_sum", "_count"] if metric.kind == "histogram" else [""])
+}
+
+
+def test_the_dashboard_asks_for_what_there_is() -> None:
+    """Every query names metrics of the gateway, and labels that these have."""
+    panels = json.loads(text("grafana/dashboard.json"))["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(queries) > 10
+    for query in queries:
+        names = re.findall(r"agent_context_\w+", query)
+        assert names, query
+        assert set(names) <= set(SERIES), query
+        labels = {label for found in re.findall(r"by \(([^)]+)\)", query) for label in found.split(", ")}
+        labels |= set(re.findall(r"(\w+)=\"", query))
+        assert labels <= set.union(*(SERIES[name] for name in names)), query
+        for name, bill in re.findall(r"(\w+)\{bill=\"(\w+)\"\}", query):
+            assert bill in LABELS["bill"], name
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    """Panels have names of their own, lie beside each other on a grid of 24 columns, and ask the chosen source."""
+    dashboard = json.loads(text("grafana/dashboard.json"))
+    assert {"title", "uid", "schemaVersion", "panels", "templating", "time"} <= set(dashboard)
+    assert len(dashboard["uid"]) <= 40
+    (variable,) = dashboard["templating"]["list"]
+    assert (variable["name"], variable["type"], variable["query"]) == ("datasource", "datasource", "prometheus")
+    taken_cells: set[tuple[int, int]] = set()
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
+    for panel in panels:
+        assert panel["type"] in ("stat", "timeseries")
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert [target["refId"] for target in panel["targets"]] == list("ABCDEF"[: len(panel["targets"])])
+        grid = panel["gridPos"]
+        assert grid["x"] + grid["w"] <= 24
+        cells = {
+            (x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])
+        }
+        assert not cells & taken_cells, panel["title"]
+        taken_cells |= cells
 
 
 def test_options_are_looked_at() -> None:
