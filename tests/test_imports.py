@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "mcp": _LIBRARY | {"lab"},
     "testing": _DOORS,
     "wrap": {"config", "gateway"},
+    "auto": {"config", "gateway", "wrap"},
     "cli": _DOORS | {"audit", "testing", "config", "wrap"},
     "__main__": {"cli"},
 }

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from elision.config import Settings
 from elision.gateway.settings import is_loopback
 from elision.wrap.agent_table import CLIENT_VARIABLES
+from elision.wrap.launch_plan import GATEWAY_VARIABLE
 
 #: Seconds that a gateway has for an answer.
 ASK_SECONDS: Final = 2.0
@@ -50,9 +51,16 @@ def is_gateway(url: str) -> bool:
 
 def find_gateway(settings: Settings, environ: Mapping[str, str]) -> str | None:
     """Return the address of a gateway that answers: where clients' variables lead, or as configured; None if none."""
-    led = [environ.get(name, "") for name in CLIENT_VARIABLES]
-    candidates = [strip_version(each) for each in led if each] + [configured_url(settings)]
-    for url in dict.fromkeys(candidates):
+    found = find_gateway_in_use(environ)
+    if found is None and is_gateway(configured_url(settings)):
+        return configured_url(settings)
+    return found
+
+
+def find_gateway_in_use(environ: Mapping[str, str]) -> str | None:
+    """Return the address of the gateway on this machine to which the variables of `environ` lead; None if none."""
+    led = [strip_version(environ[name]) for name in (GATEWAY_VARIABLE, *CLIENT_VARIABLES) if environ.get(name)]
+    for url in dict.fromkeys(led):
         if is_loopback(urlsplit(url).hostname or "") and is_gateway(url):
             return url
     return None

@@ -36,21 +36,30 @@ def plan_launch(
     Raises ElisionError where one of them holds something that cannot be merged.
     """
 
-    def fill(text: str) -> str:
-        return text.replace(URL, url).replace(FOLDER, str(folder))
-
-    variables = {GATEWAY_VARIABLE: url}
-    for name, value in agent.environment.items():
-        if isinstance(value, str):
-            variables[name] = fill(value)
-        else:
-            variables[name] = _merge_json(name, environ.get(name, ""), json.loads(fill(json.dumps(value))))
-    variables.update(bypass_proxies(environ))
     return LaunchPlan(
-        command=(agent.binary, *map(fill, agent.arguments), *arguments),
-        variables=variables,
-        files={folder / name: fill(text) for name, text in agent.files.items()},
+        command=(agent.binary, *(_fill(each, url, folder) for each in agent.arguments), *arguments),
+        variables=fill_variables(agent.environment, url, folder, environ),
+        files={folder / name: _fill(text, url, folder) for name, text in agent.files.items()},
     )
+
+
+def fill_variables(
+    templates: Mapping[str, str | Mapping[str, Any]], url: str, folder: Path | str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a row as they are set beside `environ`, and those that every row needs."""
+    variables = {GATEWAY_VARIABLE: url}
+    for name, value in templates.items():
+        if isinstance(value, str):
+            variables[name] = _fill(value, url, folder)
+        else:
+            ours = json.loads(_fill(json.dumps(value), url, folder))
+            variables[name] = _merge_json(name, environ.get(name, ""), ours)
+    variables.update(bypass_proxies(environ))
+    return variables
+
+
+def _fill(text: str, url: str, folder: Path | str) -> str:
+    return text.replace(URL, url).replace(FOLDER, str(folder))
 
 
 def check_agent(agent: Agent, environ: Mapping[str, str]) -> None:
