@@ -61,6 +61,7 @@ SPARED = {
     "calibrate": _SERVING | {"numpy"},
     "config": _SERVING | _LAB | _READING | _SESSION,
     "mcp": _SERVING | _LAB | _READING | {"elision.mcp", "mcp"},
+    "doctor": _SERVING | _LAB | _READING | _SESSION,
     "outcomes": _SERVING | {"elision.lab.study"},
     "playback": _SERVING | _LAB | _SESSION,
     "prices": _SERVING | _LAB | _READING | _SESSION | {"elision.config", "asyncio"},

@@ -29,6 +29,8 @@ COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
     "Run agents": {
         "wrap": "Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.",
         "serve": "Serve as the gateway between agents and their provider: change the base URL, nothing else.",
+        "doctor": "Check what is installed, set and answering: whether agents reach the gateway, each finding with its "
+        "mend.",
         "run": "Let an agent work on a task with a shell, in a folder, until it returns a result.",
     },
     "Look at sessions": {

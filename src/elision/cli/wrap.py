@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,9 +23,6 @@ from elision.wrap.launch_plan import check_agent, plan_launch
 
 if TYPE_CHECKING:
     from elision.stores.store import SessionInfo
-
-#: The store of wrapped agents where no setting names one: the agent's working folder is the user's project.
-_STORE_FILE: Final = "sessions.db"
 
 
 @dataclass(slots=True)
@@ -135,13 +132,14 @@ def _open_gateway(
 
 
 def _choose_store(settings: Settings) -> str:
-    """Return the store of a new gateway: as set, else one file in the user's folder for the state of programs."""
+    """Return the store of a new gateway: as set, else one outside of the user's project."""
+    from elision.wrap.findings import make_state_store
+
     if any(entry.key.name == "store" and entry.place != "default" for entry in settings.entries):
         return settings.store
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    folder = Path(state) / "elision"
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{folder.absolute() / _STORE_FILE}"
+    address = make_state_store(os.environ)
+    Path(address.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    return address
 
 
 # -- without running it -----------------------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+"""Find out whether agents on this machine reach a gateway: what is installed, set, answering and used."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from elision.config import Settings
+from elision.config.setting_readers import conceal_password
+from elision.errors import ElisionError, MissingExtra, MissingStore
+from elision.gateway.settings import is_loopback
+from elision.stores.store_urls import open_for_reading
+from elision.wrap.agent_table import AGENTS, CLIENT_VARIABLES, Agent
+from elision.wrap.gateway_finder import configured_url, find_gateway, strip_version
+from elision.wrap.launch_plan import fill_variables
+
+#: Extra -> a package that it brings.
+_EXTRAS: Final[Mapping[str, str]] = {
+    "gateway": "uvicorn",
+    "postgres": "psycopg",
+    "prometheus": "prometheus_client",
+    "otel": "opentelemetry",
+    "report": "vl_convert",
+    "tune": "optuna",
+}
+_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY")
+_STATE_FILE: Final = "sessions.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupFinding:
+    """One thing that was looked at.
+
+    status: "failed" where something that is set cannot work. mend: what to do, "" for nothing. No value of a variable
+    is in either text.
+    """
+
+    subject: str
+    status: Literal["ok", "note", "failed"]
+    message: str
+    mend: str = ""
+
+
+def make_state_store(environ: Mapping[str, str]) -> str:
+    """Return the address of the store of `elision wrap` where no setting names one: a file of the user's own."""
+    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return f"sqlite:///{Path(state).absolute() / 'elision' / _STATE_FILE}"
+
+
+def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[SetupFinding]:
+    """Look at everything, in the order in which it is needed. No provider is asked, and nothing is written."""
+    url = find_gateway(settings, environ)
+    return [
+        *_check_installation(),
+        _check_gateway(settings, url),
+        *_check_base_urls(environ, url),
+        _check_keys(environ),
+        *_check_agents(environ, url),
+        *_check_sessions(settings, environ),
+    ]
+
+
+def _check_installation() -> Iterator[SetupFinding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield SetupFinding(subject="elision", status="ok", message=f"{version('elision')} on Python {python}")
+    missing = [extra for extra, package in _EXTRAS.items() if find_spec(package) is None]
+    if "gateway" in missing:
+        error = MissingExtra("the gateway", "gateway")
+        yield SetupFinding(subject="extras", status="failed", message="gateway is not installed", mend=str(error))
+        return
+    if missing:
+        message = f"gateway is installed; not installed, and only needed for their features: {', '.join(missing)}"
+    else:
+        message = "all are installed"
+    yield SetupFinding(subject="extras", status="ok", message=message)
+
+
+def _check_gateway(settings: Settings, url: str | None) -> SetupFinding:
+    if url is not None:
+        return SetupFinding(subject="gateway", status="ok", message=f"answers at {url}, and is ready")
+    return SetupFinding(
+        subject="gateway",
+        status="note",
+        message=f"none answers at {configured_url(settings)}",
+        mend="elision serve; elision wrap AGENT needs none",
+    )
+
+
+def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[SetupFinding]:
+    """Report each base URL that is set: to the gateway, past it, or to a port of this machine where none answers."""
+    for name in CLIENT_VARIABLES:
+        base = environ.get(name, "")
+        if not base:
+            continue
+        if url is not None and strip_version(base) == url:
+            yield SetupFinding(subject=name, status="ok", message="set; leads to the gateway")
+        elif is_loopback(urlsplit(base).hostname or ""):
+            yield SetupFinding(
+                subject=name,
+                status="failed",
+                message="set; leads to this machine, where no gateway answers",
+                mend=f"elision serve at that port, or unset {name}",
+            )
+        else:
+            yield SetupFinding(
+                subject=name,
+                status="note",
+                message="set; leads past the gateway",
+                mend="elision wrap forwards requests there",
+            )
+
+
+def _check_keys(environ: Mapping[str, str]) -> SetupFinding:
+    found = [name for name in _KEYS if environ.get(name)]
+    if found:
+        return SetupFinding(subject="API keys", status="ok", message=f"set: {', '.join(found)}")
+    return SetupFinding(subject="API keys", status="note", message="none is set; agents that are logged in need none")
+
+
+def _check_agents(environ: Mapping[str, str], url: str | None) -> Iterator[SetupFinding]:
+    """Report each agent on the PATH: whether it can be wrapped, and whether it reaches the gateway as it is."""
+    found = [agent for agent in AGENTS.values() if shutil.which(agent.binary, path=environ.get("PATH"))]
+    for agent in found:
+        yield _check_agent_environment(agent, environ, url)
+    if not found:
+        names = ", ".join(AGENTS)
+        yield SetupFinding(
+            subject="agents", status="note", message=f"none on the PATH of: {names}", mend="elision wrap -- COMMAND"
+        )
+
+
+def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str | None) -> SetupFinding:
+    if agent.refusal:
+        return SetupFinding(subject=agent.name, status="note", message="found; cannot be wrapped", mend=agent.refusal)
+    for name, why in agent.clashes.items():
+        if environ.get(name, "") not in ("", "0", "false"):
+            return SetupFinding(
+                subject=agent.name, status="failed", message=f"found; {name} is set: {why}", mend=f"unset {name}"
+            )
+    missing = [name for name in agent.needs if not environ.get(name)]
+    if missing:
+        return SetupFinding(
+            subject=agent.name,
+            status="note",
+            message=f"found; to be wrapped it needs {' and '.join(missing)}",
+            mend=f"set {missing[0]}: {agent.needs[missing[0]]}",
+        )
+    if url is not None and agent.environment and not agent.arguments:
+        try:
+            wanted = fill_variables(agent.environment, url, "", environ)
+        except ElisionError as error:
+            return SetupFinding(
+                subject=agent.name, status="failed", message="found; cannot be wrapped", mend=str(error)
+            )
+        if all(environ.get(name) == wanted[name] for name in agent.environment):
+            return SetupFinding(subject=agent.name, status="ok", message="found; its requests go to the gateway")
+    return SetupFinding(
+        subject=agent.name,
+        status="note",
+        message="found; started by itself it does not use the gateway",
+        mend=f"elision wrap {agent.name}",
+    )
+
+
+def _check_sessions(settings: Settings, environ: Mapping[str, str]) -> Iterator[SetupFinding]:
+    """Report the newest session of each store: the sign that requests came through."""
+    for address in dict.fromkeys((settings.store, make_state_store(environ))):
+        shown = conceal_password(address)
+        if address.startswith("memory:"):
+            continue
+        try:
+            with closing(open_for_reading(address)) as store:
+                sessions = store.sessions()
+        except MissingStore:
+            message = f"{shown}: not there; the first request makes it"
+            yield SetupFinding(subject="sessions", status="note", message=message)
+            continue
+        except ElisionError as error:
+            yield SetupFinding(
+                subject="sessions", status="failed", message=f"{shown}: {error}", mend="elision store fsck, or --store"
+            )
+            continue
+        if sessions:
+            minutes = max(0.0, time.time() - sessions[0].changed) / 60
+            message = f"{shown}: {len(sessions):,}, the newest of {minutes:,.0f} min ago"
+        else:
+            message = f"{shown}: none yet"
+        yield SetupFinding(subject="sessions", status="ok", message=message)

@@ -1,0 +1,117 @@
+"""What `elision doctor` finds, in environments of every kind; values of variables never appear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elision.config import Settings, load_settings
+from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.settings import gateway_settings
+from elision.manager import ContextManager
+from elision.wrap.findings import SetupFinding, collect_findings
+
+NOWHERE = Path("/nowhere")
+SECRET = "sk-very-secret"
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[GatewayThread]:
+    options: dict[str, Any] = {"gateway_port": 0, "gateway_log": "none", "store": "memory:"}
+    with GatewayThread(gateway_settings({}, NOWHERE, **options)) as running:
+        yield running
+
+
+def make_settings(folder: Path, **more: object) -> Settings:
+    """Settings whose gateway does not answer."""
+    return load_settings({}, NOWHERE, store=f"sqlite:///{folder / 'agent.db'}", gateway_port=9, **more)
+
+
+def make_environ(folder: Path, *programs: str, **more: str) -> dict[str, str]:
+    """An environment with these programs on the PATH."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    for name in programs:
+        (bin_folder / name).touch(0o755)
+    return {"PATH": str(bin_folder), "XDG_STATE_HOME": str(folder / "state"), **more}
+
+
+def find(findings: list[SetupFinding], subject: str) -> SetupFinding:
+    return next(each for each in findings if each.subject == subject)
+
+
+def test_a_bare_machine(tmp_path: Path) -> None:
+    """Nothing is wrong where nothing is set; the way on is named, and no file is made."""
+    findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path))
+    assert {each.status for each in findings} == {"ok", "note"}
+    assert find(findings, "gateway").mend == "elision serve; elision wrap AGENT needs none"
+    assert find(findings, "agents").mend == "elision wrap -- COMMAND"
+    assert [each.message.endswith("the first request makes it") for each in findings if each.subject == "sessions"] == [
+        True,
+        True,
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_an_agent_that_reaches_the_gateway(gateway: GatewayThread, tmp_path: Path) -> None:
+    """With the variables of its row it does; without them the mend is the word in front."""
+    settings = make_settings(tmp_path)
+    led = {"ANTHROPIC_BASE_URL": gateway.url, "ENABLE_TOOL_SEARCH": "true"}
+    findings = collect_findings(settings, make_environ(tmp_path, "claude", **led))
+    assert find(findings, "gateway").message == f"answers at {gateway.url}, and is ready"
+    assert find(findings, "ANTHROPIC_BASE_URL").status == "ok"
+    assert find(findings, "claude").message == "found; its requests go to the gateway"
+    bare = find(collect_findings(settings, make_environ(tmp_path, "claude")), "claude")
+    assert (bare.status, bare.mend) == ("note", "elision wrap claude")
+
+
+def test_what_cannot_work(tmp_path: Path) -> None:
+    """A base URL at which nothing answers, and a variable by which an agent bypasses any base URL."""
+    environ = make_environ(tmp_path, "claude", OPENAI_BASE_URL="http://127.0.0.1:9/v1", CLAUDE_CODE_USE_BEDROCK="1")
+    findings = collect_findings(make_settings(tmp_path), environ)
+    assert {each.subject for each in findings if each.status == "failed"} == {"OPENAI_BASE_URL", "claude"}
+    assert find(findings, "OPENAI_BASE_URL").mend == "elision serve at that port, or unset OPENAI_BASE_URL"
+    assert find(findings, "claude").mend == "unset CLAUDE_CODE_USE_BEDROCK"
+
+
+def test_agents_that_need_something(tmp_path: Path) -> None:
+    """What is missing is named, and so is why an agent cannot be wrapped."""
+    findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path, "codex", "cursor", "qwen"))
+    assert find(findings, "codex").message == "found; to be wrapped it needs OPENAI_API_KEY"
+    assert find(findings, "qwen").message == "found; to be wrapped it needs OPENAI_API_KEY and OPENAI_MODEL"
+    assert "cannot reach a gateway" in find(findings, "cursor").mend
+
+
+def test_no_value_is_shown(tmp_path: Path) -> None:
+    """Neither keys nor base URLs, which may hold passwords."""
+    environ = make_environ(
+        tmp_path,
+        "codex",
+        OPENAI_API_KEY=SECRET,
+        ANTHROPIC_API_KEY=SECRET,
+        OPENAI_BASE_URL=f"https://user:{SECRET}@proxy.example/v1",
+        OPENCODE_CONFIG_CONTENT=f'{{"key": "{SECRET}"',
+    )
+    findings = collect_findings(make_settings(tmp_path), environ)
+    assert find(findings, "API keys").message == "set: OPENAI_API_KEY, ANTHROPIC_API_KEY"
+    assert find(findings, "OPENAI_BASE_URL").message == "set; leads past the gateway"
+    assert SECRET not in repr(findings)
+    assert "proxy.example" not in repr(findings)
+
+
+def test_sessions_are_the_sign_of_traffic(tmp_path: Path) -> None:
+    """How many there are, and when the newest changed; a store that cannot be read is a failure."""
+    settings = make_settings(tmp_path)
+    with closing(ContextManager("raw", store=settings.store)) as context:
+        context.begin("Count.")
+        context.view()
+    findings = collect_findings(settings, make_environ(tmp_path))
+    assert find(findings, "sessions").message.endswith("agent.db: 1, the newest of 0 min ago")
+    (tmp_path / "agent.db").write_bytes(b"no database" * 100)
+    for leftover in tmp_path.glob("agent.db-*"):
+        leftover.unlink()
+    assert find(collect_findings(settings, make_environ(tmp_path)), "sessions").status == "failed"
