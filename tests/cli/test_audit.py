@@ -75,3 +75,11 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
     error = run(tmp_path / "gone").exception
     assert isinstance(error, FormatError)
     assert "gone" in str(error)
+
+
+def test_the_page_is_written(tmp_path: Path) -> None:
+    """Without charts it needs no other package."""
+    file = tmp_path / "audit.html"
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--html", file, "--no-replay")
+    assert result.exit_code == 0, result.output
+    assert "prefix changed" in file.read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,12 +90,12 @@ class AuditReport:
         return sorted(found, key=lambda finding: -finding.usd)
 
     @property
-    def main_model(self) -> str:
-        """The model that most of the bill is for; "" without any."""
-        usd: Counter[str] = Counter()
+    def main_reader(self) -> str:
+        """The format that most of the bill is for; "" without any."""
+        usd: dict[str, float] = {}
         for run in self.runs:
-            usd[run.model] += run.usd  # type: ignore[assignment]
-        return max(usd, key=lambda model: usd[model], default="")
+            usd[run.reader] = usd.get(run.reader, 0.0) + run.usd
+        return max(usd, key=lambda reader: usd[reader], default="")
 
     @property
     def strategy(self) -> str:

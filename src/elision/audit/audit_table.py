@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.audit.audit_report import AuditReport, compare_bills, sum_causes
+from elision.audit.audit_report import AuditReport
 from elision.audit.audit_wording import (
+    READER_TITLES,
     describe_finding,
     describe_recorded_bill,
     describe_saving,
-    format_difference,
     list_audit_notes,
+    list_reader_cells,
     name_finding,
     suggest_command,
     write_audit_headline,
@@ -29,6 +30,8 @@ from elision.lab.report.fitting import open_table, print_paragraph, print_text
 
 #: Calls that are listed.
 SHOWN_CALLS: Final = 5
+#: Columns of a terminal from which on the table of formats has its last column.
+WIDE: Final = 96
 
 
 def print_audit(report: AuditReport, console: Console, paths: Sequence[Path]) -> None:
@@ -44,7 +47,7 @@ def print_audit(report: AuditReport, console: Console, paths: Sequence[Path]) ->
         _print_findings(report, console)
         if len(report.list_readers()) > 1:
             console.print()
-            console.print(_build_reader_table(report))
+            console.print(_build_reader_table(report, console.width))
         console.print()
     for note in list_audit_notes(report):
         print_text(console, note, "dim")
@@ -86,26 +89,15 @@ def _print_findings(report: AuditReport, console: Console) -> None:
         print_text(console, f"{rest}; --json and --html list the first fifty.", "dim")
 
 
-def _build_reader_table(report: AuditReport) -> Table:
+def _build_reader_table(report: AuditReport, width: int) -> Table:
+    """Build the table of formats; the last column is left out where the terminal is narrow."""
+    shown = len(READER_TITLES) if width >= WIDE else len(READER_TITLES) - 1
     table = open_table()
     table.add_column("format", no_wrap=True)
-    for title in ("runs", "calls", "causes", "recorded", "difference", "largest cause"):
-        table.add_column(title, justify="left" if title == "largest cause" else "right", no_wrap=True)
+    for title in READER_TITLES[:shown]:
+        table.add_column(title, justify="left" if title == READER_TITLES[-1] else "right", no_wrap=True)
     for reader, runs in report.list_readers():
-        usd = sum(run.usd for run in runs)
-        stated = sum(run.stated_usd for run in runs)
-        difference = compare_bills(stated, sum(run.stated_list_usd for run in runs))
-        causes = sum_causes(runs)
-        largest = max(causes, key=lambda cause: causes[cause].usd, default=None)
-        table.add_row(
-            reader,
-            format_count(len(runs)),
-            format_count(sum(run.calls for run in runs)),
-            format_usd(usd) if causes else NOTHING,
-            format_usd(stated) if stated else NOTHING,
-            NOTHING if difference is None else format_difference(difference),
-            NOTHING if largest is None else CAUSES[largest].title,
-        )
+        table.add_row(reader, *list_reader_cells(runs)[:shown])
     return table
 
 

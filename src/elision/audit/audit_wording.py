@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-from elision.audit.audit_report import LEAST_SAVING, TOLERANCE, AuditReport, compare_bills
+from elision.audit.audit_report import LEAST_SAVING, TOLERANCE, AuditReport, compare_bills, sum_causes
 from elision.audit.cause_table import CAUSES
-from elision.audit.run_partition import AuditFinding
+from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.formats.source import derive_run_name
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import (
     MINUS,
+    NOTHING,
     format_change,
     format_count,
     format_plural,
@@ -21,6 +23,11 @@ from elision.lab.report.figures import (
     format_usd,
 )
 from elision.lab.report.names import neutralize_text
+
+#: Titles of the cells of one format.
+READER_TITLES: Final = ("runs", "calls", "causes", "recorded", "difference", "largest cause")
+#: Format of a log -> what `elision wrap` calls the agent that wrote it.
+_WRAPPED: Final = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "pi-session": "pi"}
 
 
 def write_audit_headline(report: AuditReport) -> str:
@@ -74,6 +81,22 @@ def list_audit_notes(report: AuditReport) -> Iterator[str]:
         yield f"Left out: {format_plural(report.silent, 'run')} without recorded usage."
 
 
+def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
+    """Return the cells of one format: runs, calls, sum of the causes, recorded bill, difference, largest cause."""
+    causes = sum_causes(runs)
+    stated = sum(run.stated_usd for run in runs)
+    difference = compare_bills(stated, sum(run.stated_list_usd for run in runs))
+    largest = max(causes, key=lambda cause: causes[cause].usd, default=None)
+    return [
+        format_count(len(runs)),
+        format_count(sum(run.calls for run in runs)),
+        format_usd(sum(run.usd for run in runs)) if causes else NOTHING,
+        format_usd(stated) if stated else NOTHING,
+        NOTHING if difference is None else format_difference(difference),
+        NOTHING if largest is None else CAUSES[largest].title,
+    ]
+
+
 def describe_saving(report: AuditReport) -> str:
     """Return what the recommended strategy would have saved; "" where nothing was replayed."""
     saving = report.saving
@@ -86,23 +109,27 @@ def describe_saving(report: AuditReport) -> str:
         f" everything costs {format_usd(saving.raw_usd)} ({change})."
     )
     if saving.to_raw >= LEAST_SAVING:
-        return f"{text} These runs are too short for hiding to pay."
-    return text
+        return f"{text} These runs are too short for hiding to pay: keep everything."
+    return f'{text} The setting to take: strategy = "{report.strategy}".'
 
 
 def suggest_command(report: AuditReport, paths: Sequence[Path]) -> str:
     """Return one command to continue with; "" where there is nothing to gain."""
     if report.saving is None or report.saving.to_raw is None:
-        words = ["elision", "replay", *map(str, paths)]
-        return shlex.join(words)
+        return shlex.join(["elision", "replay", *map(str, paths)])
     if report.strategy == "raw":
         return ""
+    agent = _WRAPPED.get(report.main_reader)
+    if agent is not None:
+        return shlex.join(["elision", "wrap", "--strategy", report.strategy, agent])
     return shlex.join(["elision", "serve", "--strategy", report.strategy])
 
 
 def describe_finding(finding: AuditFinding) -> str:
     """Return what happened at a call, where and after what pause."""
-    if finding.first_token:
+    if finding.cause == "compaction":
+        place = f"after the first {format_count(finding.first_token)}"
+    elif finding.first_token:
         place = f"from token {format_count(finding.first_token)} on: {finding.place}"
     else:
         place = "the whole prompt"

@@ -15,13 +15,14 @@ import typer
 from rich.console import Console
 
 from elision.audit.agent_logs import find_agent_logs
+from elision.audit.audit_page import build_audit_page
 from elision.audit.audit_report import AuditReport
 from elision.audit.audit_table import print_audit
 from elision.audit.log_audit import audit_logs
 from elision.audit.run_partition import PriceFinder, find_list_prices
 from elision.cli.console import open_console
-from elision.cli.options import JsonFile, Model, Price, PriceSet, Tokens, choose_own_prices
-from elision.cli.outputs import check_outputs, encode_json, open_output, write_reports
+from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Tokens, choose_own_prices
+from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError
 from elision.lab.report.names import neutralize_text
@@ -40,6 +41,7 @@ def audit(
         ),
     ] = None,
     json_file: JsonFile = None,
+    html_file: HtmlFile = None,
     no_replay: Annotated[
         bool, typer.Option("--no-replay", help="Leave out what Elision would have saved, which takes most of the time.")
     ] = False,
@@ -55,14 +57,14 @@ def audit(
     """
     errors = open_console(stderr=True)
     places = _choose_paths(paths or [], errors)
-    files = {"json": json_file}
-    check_outputs(files, places)
+    files = {"json": json_file, "html": html_file}
+    check_outputs(files, places, has_charts=False)
     own = choose_own_prices(model, price, price_set)
     with _show_progress(errors) as progress:
         report = audit_logs(
             places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
         )
-    failure = write_reports(files, partial(_render_report, report))
+    failure = write_reports(files, partial(_render_report, report, places))
     print_audit(report, open_output(files), places)
     if failure is not None:
         raise failure
@@ -121,5 +123,7 @@ def _show_progress(errors: Console) -> Iterator[Callable[[int, str], None]]:
         yield show
 
 
-def _render_report(report: AuditReport, kind: str) -> bytes:
+def _render_report(report: AuditReport, paths: Sequence[Path], kind: str) -> bytes:
+    if kind == "html":
+        return encode_report(build_audit_page(report, paths, make_provenance()))
     return encode_json(report.to_json())

@@ -50,12 +50,13 @@ def make_provenance(recorded: str = "") -> Provenance:
     )
 
 
-def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
+def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = (), *, has_charts: bool = True) -> None:
     """Raise OutputError for a file that cannot or must not be written. files: kind -> path; "-" is standard output.
 
-    Nothing is created or changed. Raises MissingExtra for a picture or page without vl-convert.
+    Nothing is created or changed. has_charts: whether a picture or page needs vl-convert; without it, MissingExtra is
+    raised.
     """
-    if files.get("html") or files.get("png"):
+    if has_charts and (files.get("html") or files.get("png")):
         load_vega()
     sources = {path.resolve() for path in inputs}
     taken: set[Path] = set()

@@ -1,0 +1,47 @@
+"""The page of an audit: one file, no script, no request, and no text of a log as markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from elision.audit.audit_page import build_audit_page
+from elision.audit.audit_report import AuditReport
+from elision.audit.cause_table import CAUSES
+from elision.audit.run_partition import partition_run
+from elision.audit.saving_estimate import SavingEstimate
+from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
+
+
+def report(file: str = "logs/s.jsonl", reader: str = "claude-code") -> AuditReport:
+    run = partition_run(replace(PlantedRun(3).build(), file=file), SIZER, price=lambda model, on: PRICES)
+    assert run is not None
+    return AuditReport(runs=(replace(run, reader=reader),), saving=SavingEstimate(1, 2.0, 1.0))
+
+
+def test_the_page_has_every_cause_and_the_next_command() -> None:
+    found = report()
+    page = build_audit_page(found, [Path("logs")])
+    assert all(CAUSES[cause].title in page for cause in found.causes)
+    assert "elision wrap --strategy masking claude" in page
+
+
+def test_the_page_asks_for_nothing() -> None:
+    page = build_audit_page(report(), [Path("logs")])
+    assert "<script" not in page
+    assert re.findall(r"(?:src|href|url)\s*[=(]", page) == []
+
+
+def test_text_of_a_log_is_no_markup() -> None:
+    page = build_audit_page(report(file="<b>bold</b>.jsonl"), [Path("<i>")])
+    assert "<b>" not in page
+    assert "<i>" not in page
+
+
+def test_a_log_of_no_known_agent_leads_to_the_gateway() -> None:
+    assert "elision serve --strategy masking" in build_audit_page(report(reader="inspect-ai"), [Path("logs")])
+
+
+def test_an_audit_without_a_bill_is_a_page_too() -> None:
+    assert "No billed call" in build_audit_page(AuditReport(runs=(), silent=2), [Path("logs")])
