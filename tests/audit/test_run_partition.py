@@ -100,6 +100,14 @@ def test_a_provider_without_a_cache_sends_context_again() -> None:
     assert found.usd == pytest.approx(0.0102)
 
 
+def test_a_prompt_too_short_for_a_cache_is_no_waste() -> None:
+    """Below the provider's minimum nothing is cached, so nothing could have been avoided."""
+    prices = replace(PRICES, cache=replace(PRICES.cache, minimum=4096))
+    found = audited(run_of(Usage(input=3000), Usage(input=3500), Usage(cache_write=5000)), prices)
+    assert "not-cached" not in found.causes
+    assert not found.findings
+
+
 def test_another_model_writes_the_prompt_anew() -> None:
     bills = (Usage(cache_write=5000), Usage(cache_write=5100), Usage(cache_read=5000, cache_write=300))
     found = audited(run_of(*bills, models=("m", "other", "m")))

@@ -25,11 +25,12 @@ def run(*arguments: object, width: int = 80) -> Result:
 @pytest.mark.parametrize("width", [80, 120])
 def test_audit_fits_the_terminal(tmp_path: Path, width: int) -> None:
     """No line is longer than the terminal is wide; the bill, its causes and the recorded bill are there."""
-    result = run(session(tmp_path / "s.jsonl", *BILLS), width=width)
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--detail", width=width)
     assert result.exit_code == 0, result.output
     assert all(len(line) <= width for line in result.output.splitlines() if not line.startswith("Next: "))
     assert "prefix changed" in result.output
     assert "the logs state" in result.output
+    assert "most of it" in result.output
 
 
 def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from elision.lab.report.provenance import Provenance
 #: Runs that the page lists, the most expensive first.
 LISTED_RUNS: Final = 100
 #: Pixels of the longest bar.
-_BAR: Final = 180
+_BAR: Final = 140
 #: Slots of the palette: of what could have been avoided, and of the rest.
 _AVOIDABLE: Final = "pays-write"
 _REST: Final = "grey"

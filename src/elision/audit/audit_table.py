@@ -10,15 +10,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.audit.audit_report import AuditReport
+from elision.audit.audit_report import AuditReport, compare_bills
 from elision.audit.audit_wording import (
     READER_TITLES,
     describe_finding,
     describe_recorded_bill,
     describe_saving,
+    format_difference,
     list_audit_notes,
     list_reader_cells,
     name_finding,
+    name_run,
     suggest_command,
     write_audit_headline,
 )
@@ -32,10 +34,12 @@ from elision.lab.report.fitting import open_table, print_paragraph, print_text
 SHOWN_CALLS: Final = 5
 #: Columns of a terminal from which on the table of formats has its last column.
 WIDE: Final = 96
+#: Columns that the figures of a run take beside its name.
+_FIGURES: Final = 62
 
 
-def print_audit(report: AuditReport, console: Console, paths: Sequence[Path]) -> None:
-    """Print the whole of `report`. paths: what was audited."""
+def print_audit(report: AuditReport, console: Console, paths: Sequence[Path], *, detail: bool = False) -> None:
+    """Print the whole of `report`. paths: what was audited. detail: a line for each run too."""
     print_text(console, write_audit_headline(report), "bold")
     if not report.finished:
         print_text(console, "Interrupted: only the runs read so far are counted.", "yellow")
@@ -48,6 +52,9 @@ def print_audit(report: AuditReport, console: Console, paths: Sequence[Path]) ->
         if len(report.list_readers()) > 1:
             console.print()
             console.print(_build_reader_table(report, console.width))
+        if detail:
+            console.print()
+            console.print(_build_run_table(report, console.width))
         console.print()
     for note in list_audit_notes(report):
         print_text(console, note, "dim")
@@ -98,6 +105,34 @@ def _build_reader_table(report: AuditReport, width: int) -> Table:
         table.add_column(title, justify="left" if title == READER_TITLES[-1] else "right", no_wrap=True)
     for reader, runs in report.list_readers():
         table.add_row(reader, *list_reader_cells(runs)[:shown])
+    return table
+
+
+def _build_run_table(report: AuditReport, width: int) -> Table:
+    """Build the table of the runs with a bill; the largest cause among those that could be avoided is named."""
+    table = open_table()
+    table.add_column("run", no_wrap=True)
+    for title in ("calls", "USD", "difference", "avoidable"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("most of it", no_wrap=True)
+    for run in report.runs:
+        if not run.calls:
+            continue
+        difference = compare_bills(run.stated_usd, run.stated_list_usd)
+        avoidable = {cause: total.avoidable_usd for cause, total in run.causes.items() if total.avoidable_usd}
+        largest = max(avoidable, key=lambda cause: avoidable[cause], default=None)
+        name = name_run(run.file, run.trajectory)
+        if len(name) > width - _FIGURES:
+            # Names of runs differ at their ends.
+            name = f"…{name[_FIGURES + 1 - width :]}"
+        table.add_row(
+            Text(name),
+            format_count(run.calls),
+            format_usd(run.usd),
+            NOTHING if difference is None else format_difference(difference),
+            format_share(divide_or_none(sum(avoidable.values()), run.usd)),
+            NOTHING if largest is None else CAUSES[largest].title,
+        )
     return table
 
 

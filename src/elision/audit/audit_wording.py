@@ -127,7 +127,7 @@ def suggest_command(report: AuditReport, paths: Sequence[Path]) -> str:
 
 def describe_finding(finding: AuditFinding) -> str:
     """Return what happened at a call, where and after what pause."""
-    if finding.cause == "compaction":
+    if finding.cause == "compaction" and finding.first_token:
         place = f"after the first {format_count(finding.first_token)}"
     elif finding.first_token:
         place = f"from token {format_count(finding.first_token)} on: {finding.place}"
@@ -140,9 +140,14 @@ def describe_finding(finding: AuditFinding) -> str:
 
 def name_finding(finding: AuditFinding) -> str:
     """Return which call of which run a finding is about."""
-    name = derive_run_name(finding.file)
-    run = "" if finding.trajectory in ("main", name) else f" {finding.trajectory}"
-    return neutralize_text(f"{name}{run}, call {finding.call}")
+    return f"{name_run(finding.file, finding.trajectory)}, call {finding.call}"
+
+
+def name_run(file: str, trajectory: str) -> str:
+    """Return how a run is called: its file's name, and its own where the file has several."""
+    name = derive_run_name(file)
+    run = "" if trajectory in ("main", name) else f" {trajectory}"
+    return neutralize_text(f"{name}{run}")
 
 
 def format_pause(seconds: float) -> str:

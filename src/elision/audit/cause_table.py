@@ -40,7 +40,7 @@ class CauseText:
 CAUSES: Final[Mapping[Cause, CauseText]] = {
     "first-write": CauseText("first write", "the first prompt of a run, as far as the cache did not have it"),
     "growth": CauseText("growth", "text that is new since the call before"),
-    "context": CauseText("context sent again", "old text of use, read from the cache, or sent where there is no cache"),
+    "context": CauseText("context sent again", "old text of use: read from the cache, or too short for one"),
     "answer": CauseText("answers", "what the model wrote, reasoning included"),
     "expired-5m": CauseText("cache expired (5 min)", "a pause outlasted the cache entry", "write for an hour"),
     "expired-1h": CauseText("cache expired (1 h)", "a pause of more than an hour", "shorten before pauses"),

@@ -219,7 +219,8 @@ class _RunPartition:
             yield CausedSpan(read, prompt, "first-write")
             return
         sent = max(read, min(prompt, old.usage.prompt))
-        if not prices.has_cache:
+        if not prices.has_cache or sent < prices.cache.minimum:
+            # No cache keeps it: nothing went wrong.
             yield CausedSpan(read, sent, "context")
         elif not self._is_cached:
             yield CausedSpan(read, sent, "not-cached")
@@ -247,9 +248,6 @@ class _RunPartition:
     ) -> Iterator[CausedSpan]:
         """Yield what was cached and not read, with the causes: entries for an hour are in front of the others."""
         if lost.start >= lost.stop:
-            return
-        if before.usage.prompt < prices.cache.minimum:
-            yield CausedSpan(lost.start, lost.stop, "not-cached")
             return
         pause = 0.0 if request.now is None or before.now is None else request.now - before.now
         changed: Cause = "missed" if prices.cache.kind == "prefix" else "prefix-changed"

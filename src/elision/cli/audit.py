@@ -42,6 +42,7 @@ def audit(
     ] = None,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
+    detail: Annotated[bool, typer.Option("--detail", help="Print a line for each run.")] = False,
     no_replay: Annotated[
         bool, typer.Option("--no-replay", help="Leave out what Elision would have saved, which takes most of the time.")
     ] = False,
@@ -65,7 +66,7 @@ def audit(
             places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
         )
     failure = write_reports(files, partial(_render_report, report, places))
-    print_audit(report, open_output(files), places)
+    print_audit(report, open_output(files), places, detail=detail)
     if failure is not None:
         raise failure
     if not report.finished:
