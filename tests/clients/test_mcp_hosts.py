@@ -1,4 +1,4 @@
-"""Real hosts of the Model Context Protocol with `elision mcp`: their model calls our tools, reads hidden results."""
+"""Real hosts of the Model Context Protocol with `elision mcp`: a model calls our tools, and reads what was hidden."""
 
 from __future__ import annotations
 
