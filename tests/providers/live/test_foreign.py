@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletionMessage
 
+from elision.errors import DialectError
+from elision.manager import ContextManager
 from elision.providers.live.foreign import describe_foreign, is_known
 from elision.providers.provider_table import find_provider
 
@@ -80,3 +83,35 @@ def test_a_message_is_known_by_its_role_or_an_item_by_its_type(message: Json, in
 def test_each_api_has_roles_of_its_own(message: Json, is_own: bool) -> None:
     """Gemini's model is no assistant, and a content without a role is the user's."""
     assert is_known(message, find_provider("gemini").live) == is_own
+
+
+@pytest.mark.parametrize(
+    ("package", "whose"),
+    [
+        ("langchain_core.messages.human", "LangChain"),
+        ("pydantic_ai.messages", "Pydantic AI"),
+        ("llama_index.core.base.llms.types", "LlamaIndex"),
+        ("agent_framework._types", "Microsoft Agent Framework"),
+        ("smolagents.models", "smolagents"),
+        ("inspect_ai.model._chat_message", "Inspect"),
+    ],
+)
+def test_a_framework_s_object_is_recognized_by_its_package(package: str, whose: str) -> None:
+    """Whatever it is dumped to: its type is named, and so is what to do. A class that extends it is one too."""
+    kind = type(
+        "Message", (), {"__module__": package, "model_dump": lambda self, **_: {"role": "user", "content": "x"}}
+    )
+    own = type("MyMessage", (kind,), {})
+    for value, name in ((kind(), "Message"), (own(), "MyMessage")):
+        context = ContextManager(store="memory:")
+        with pytest.raises(DialectError, match=rf"messages\[0\] is a {name} of {whose}; translate .* elision.adapters"):
+            context.prepare([value])
+
+
+def test_a_provider_s_object_is_read() -> None:
+    """What has `model_dump` and is the provider's own type, and what a proxy's package makes of it."""
+    own = ChatCompletionMessage(role="assistant", content="Which refund?")
+    kind = type("Message", (), {"__module__": "litellm.types.utils", "model_dump": lambda self, **_: dict(OWN[2])})
+    view = ContextManager(store="memory:").prepare([kind(), own, kind()])
+    assert view.diagnostics.turns == 1
+    assert view.messages[1] is own

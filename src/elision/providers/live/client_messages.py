@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from elision.errors import DialectError
-from elision.providers.live.foreign import describe_foreign
+from elision.providers.live.foreign import describe_foreign, describe_foreign_object
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared.json_reading import Json
@@ -56,6 +56,8 @@ def convert_to_json(value: Any) -> Any:
 
 def read_client_message(value: Any, index: int, dialect: LiveDialect) -> Json:
     """Return message `index` (0-based) as a JSON object. Raises DialectError if it is none, or another framework's."""
+    if type(value) is not dict and (foreign := describe_foreign_object(value)):
+        raise DialectError(f"messages[{index}] is {foreign}")
     found = convert_to_json(value)
     if not isinstance(found, dict):
         raise DialectError(

@@ -24,6 +24,33 @@ _PARTS: Final = (
 _CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them"
 
 
+#: Packages whose message objects are no provider's, whatever they are dumped to, and what people call them.
+_FRAMEWORKS: Final = {
+    "agent_framework": "Microsoft Agent Framework",
+    "autogen_core": "AutoGen",
+    "haystack": "Haystack",
+    "inspect_ai": "Inspect",
+    "langchain_core": "LangChain",
+    "llama_index": "LlamaIndex",
+    "openhands": "OpenHands",
+    "pydantic_ai": "Pydantic AI",
+    "semantic_kernel": "Semantic Kernel",
+    "smolagents": "smolagents",
+}
+
+
+def describe_foreign_object(value: object) -> str:
+    """Return whose message an object is, by the package of its type, and what to do; "" unless it is a framework's."""
+    for kind in type(value).__mro__:
+        framework = _FRAMEWORKS.get(kind.__module__.partition(".")[0])
+        if framework is not None:
+            return (
+                f"a {type(value).__name__} of {framework}; translate its messages with elision.adapters.mirror, or "
+                "send the agent's requests through the gateway (`elision serve`)"
+            )
+    return ""
+
+
 def describe_foreign(message: Json, content_field: str = "content") -> str:
     """Return whose message this plainly is and what to give instead; "" unless it is a framework's.
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from elision.providers.live.pieces import Location, Piece
-from elision.providers.shared.json_reading import join_lines
+from elision.providers.shared.json_reading import ToolResult, join_lines
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.turn_builder import OPENING_TURNS, TurnBuilder, find_opening_text
@@ -174,9 +174,12 @@ class LiveTurns:
         return not live.results and not live.users
 
     def _name_calls(self, live: _GrowingTurn, actions: Sequence[Action], known: set[str]) -> Iterable[Action]:
-        """Give calls unique ids within the turn. Of two calls with one id, the first stands for both."""
+        """Give calls unique ids within the turn. Of two calls with one id, the first stands for both.
+
+        An id that is the tool's name is none: an API without ids has it for each call of the tool.
+        """
         for action in actions:
-            if not action.id:
+            if not action.id or (action.id == action.name and action.id in known):
                 action = replace(action, id=f"call_{len(self._growing)}_{len(known) + 1}")
                 live.unnamed += (action.id,)
             if action.id not in known:
@@ -191,18 +194,13 @@ class LiveTurns:
         if live is None or live.users:
             self._add_stray_result(piece)
             return
-        id = result.action_id
-        if not id and live.unnamed:
-            id, *rest = live.unnamed
-            live.unnamed = tuple(rest)
-        actions = {action.id: action for action in live.draft.actions}
-        action = actions.get(id)
-        if action is None or any(known.action_id == id for known in live.draft.results):
+        action = _find_answered_call(live, result)
+        if action is None:
             self._add_stray_result(piece)
             return
         live.draft.results += (
             Observation(
-                action_id=id,
+                action_id=action.id,
                 tool=result.tool or action.name,
                 content=result.content,
                 error=result.error,
@@ -229,3 +227,21 @@ class LiveTurns:
         else:
             self.head.append(message)
             self.head_locations.append(piece.location)
+
+
+def _find_answered_call(live: _GrowingTurn, result: ToolResult) -> Action | None:
+    """Return the call of the turn that `result` answers: the one of its id.
+
+    Without an id it is the first call that no result answers: of those without an id, and of those of its tool, where
+    there are any. APIs and recorders that have no ids repeat the tool's name in its place.
+    """
+    answered = {known.action_id for known in live.draft.results}
+    waiting = [action for action in live.draft.actions if action.id not in answered]
+    for action in waiting:
+        if action.id == result.action_id:
+            return action
+    if result.action_id not in ("", result.tool):
+        return None
+    candidates = [action for action in waiting if action.id in live.unnamed] or waiting
+    of_tool = [action for action in candidates if action.name == result.tool]
+    return next(iter(of_tool or candidates), None)
