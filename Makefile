@@ -6,7 +6,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 RUNS ?= examples/runs
 
-.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden lock wheels release clean
+.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden lock wheels release adapters crewai lock-adapters test-adapters clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
@@ -18,6 +18,8 @@ help:
 	@echo "make docs    these pages as a site, under build/docs"
 	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
 	@echo "make openhands install the OpenHands SDK for its test (Python 3.12 or newer)"
+	@echo "make adapters install the agent frameworks, for the tests of the adapters    make crewai  CrewAI, too"
+	@echo "make test-adapters  the contract suite of the adapters, with every framework that is installed"
 	@echo "make golden  rewrite the golden files   make clean  remove everything built"
 	@echo "make release sdist and wheel in dist, checked; make lock  the container's packages anew; make wheels  for its build"
 
@@ -54,6 +56,34 @@ help:
 	@touch $@
 
 openhands: .venv-openhands/ready
+
+# The agent frameworks of tests/adapters, some 200 packages and 900 MB, and Elision as a plugin of those that look for
+# plugins: the tests take the code of this folder. No part of `make test`.
+.venv-adapters/ready: tests/adapters/requirements.txt | .venv/run
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-adapters
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-adapters/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-adapters/bin/python -e .
+	@touch $@
+
+# CrewAI allows one version of openai only, and is as large as all the others together.
+.venv-crewai/ready: tests/adapters/requirements-crewai.txt | .venv/run
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-crewai
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-crewai/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-crewai/bin/python -e .
+	@touch $@
+
+adapters: .venv-adapters/ready
+
+crewai: .venv-crewai/ready
+
+# Newer versions of the frameworks, after an edit of requirements.in.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --python-version 3.11 --override tests/adapters/overrides.txt --extra gateway pyproject.toml
+lock-adapters: .venv/run
+	$(LOCK) tests/adapters/requirements.in -o tests/adapters/requirements.txt
+	$(LOCK) tests/adapters/requirements-crewai.in -o tests/adapters/requirements-crewai.txt
+
+test-adapters: .venv/dev
+	$(BIN)/python -m pytest -n auto --dist loadfile tests/adapters
 
 setup: .venv/dev
 
@@ -117,4 +147,4 @@ release: .venv/dev
 	$(BIN)/python tools/check_release.py dist
 
 clean:
-	rm -rf .venv .venv-clients .venv-openhands .node-clients build dist deploy/wheels report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-openhands .node-clients build dist deploy/wheels report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis .venv-adapters .venv-crewai

@@ -1,0 +1,1 @@
+"""One module for each framework, with a class `Host`; imported only where the framework is installed."""
