@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -134,13 +135,15 @@ def run_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Calla
 
 def fork_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Callable[..., Any] | None) -> str:
     """Play one leg in a process of its own and return its record, as a line of JSON."""
-    report = folder / f"leg_{leg}.json"
+    report, modules = folder / f"leg_{leg}.json", folder / f"modules_{leg}.json"
     folder.mkdir(parents=True, exist_ok=True)
+    known = set(sys.modules)
     child = os.fork()
     if child == 0:
         signal.alarm(PATIENCE)
         try:
             report.write_text(run_leg(module, scenario, leg, folder, hook).to_json(), encoding="utf-8")
+            modules.write_text(json.dumps([name for name in list(sys.modules) if name not in known]), encoding="utf-8")
         except BaseException:  # noqa: BLE001 - nothing of a child may run on in the parent's code
             traceback.print_exc()
         finally:
@@ -148,9 +151,18 @@ def fork_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Call
             sys.stderr.flush()
             os._exit(0)
     _, status = os.waitpid(child, 0)
+    if modules.exists():
+        import_modules(json.loads(modules.read_text(encoding="utf-8")))
     if report.exists():
         return report.read_text(encoding="utf-8")
     return LegRecord(scenario.name, leg, error=f"the process of this leg ended with status {status}").to_json()
+
+
+def import_modules(names: list[str]) -> None:
+    """Import what a leg imported late, so that the next legs need not: some frameworks load seconds of it on first use."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            import_module(name)
 
 
 def load_hook(name: str) -> Callable[..., Any] | None:
