@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,8 +62,10 @@ class Stage:
         return Player(self.recorder, f"{run.thread}/{number + 1}", run.model, run.children[number])
 
 
-class Host(Protocol):
+class FrameworkHost(Protocol):
     """A framework's own agent loop with its own scripted model. One is made for each process of a scenario.
+
+    What it does not override it inherits.
 
     PACKAGES: distributions whose versions a report names.
     MISSING:  scenarios that the framework cannot play, and why.
@@ -72,6 +75,10 @@ class Host(Protocol):
     MISSING: Mapping[str, str]
 
     def __init__(self, stage: Stage) -> None: ...
+
+    async def run_all(self, runs: Sequence[Run]) -> list[str]:
+        """Play runs at the same time."""
+        return await asyncio.gather(*(self.run(run) for run in runs))
 
     async def run(self, run: Run) -> str:
         """Play a run to its end and return the agent's last text. Raises what the framework raises."""

@@ -97,7 +97,7 @@ async def play_leg(host: Any, scenario: Scenario, leg: int, record: LegRecord) -
     try:
         for act in scenario.legs[leg]:
             threads += [run.thread for run in act]
-            texts = await asyncio.gather(*(host.run(run) for run in act))
+            texts = await host.run_all(act)
             record.texts.update({run.thread: text for run, text in zip(act, texts, strict=True)})
     except Exception:  # noqa: BLE001 - what a run ends with is what the record says
         record.error = traceback.format_exc(limit=-12)

@@ -29,7 +29,7 @@ from agent_framework.exceptions import ChatClientInvalidRequestException
 
 from tests.adapters.recording import Answer, Call, Message, digest_image, take_turns
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 
 def read_message(message: FrameworkMessage) -> list[Message]:
@@ -153,7 +153,7 @@ def picture(part: int) -> Any:
     return [Content.from_text(list_part(part)), Content.from_data(PIXEL, "image/png")]
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("agent-framework-core",)
     MISSING = {"bound_thinking": "its core has no client for Anthropic's API"}
 

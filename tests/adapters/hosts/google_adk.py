@@ -24,7 +24,7 @@ from google.genai.errors import ClientError
 
 from tests.adapters.recording import Call, Message, SuccessivePlayers, take_turns
 from tests.adapters.scenarios import SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 _APP = "listing"
 _USER = "user-1"
@@ -144,7 +144,7 @@ def fail(part: int) -> dict[str, Any]:
     return {"error": describe_failure(part)}
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("google-adk", "google-genai")
     MISSING = {
         "pictures": "the result of a function is JSON",

@@ -25,7 +25,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tests.adapters.recording import Answer, Call, Message, Player, Recorder, digest_image, take_turns
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 _ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
@@ -155,7 +155,7 @@ def make_tools(delegate: Any) -> list[StructuredTool]:
     return made
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("langchain", "langchain-core", "langgraph", "langchain-anthropic")
     MISSING: dict[str, str] = {}
 

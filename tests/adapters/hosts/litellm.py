@@ -19,7 +19,7 @@ from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 from tests.adapters.recording import Answer, Call, Message, digest_image, take_turns
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 _PROVIDER = "scripted"
 _TOOLS = [
@@ -124,7 +124,7 @@ class _TapAfter(_TapBefore):
         self.recorder.note_sent(kwargs["litellm_session_id"], kwargs["messages"], read_message)
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("litellm",)
     MISSING = {"sub_agents": "it has no agents"}
 

@@ -12,7 +12,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import httpx2
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.tool import ToolOutputImage, ToolOutputText
@@ -20,9 +19,10 @@ from agents.usage import Usage
 from openai import BadRequestError
 from openai.types.responses.response_usage import InputTokensDetails
 
+from tests.adapters.hosts.provider_errors import make_overflow
 from tests.adapters.recording import Call, Message, digest_image, take_turns
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 #: More steps than any scenario has.
 _MANY = 200
@@ -72,11 +72,7 @@ def make_model(player: Any) -> ScriptedModel:
         tools = [{"name": tool.name, "parameters": tool.params_json_schema} for tool in call.tools]
         answer = player.answer([*system, *read_items(items)], tools)
         if answer.overflow:
-            request = httpx2.Request("POST", "http://127.0.0.1/v1/responses")
-            body = {"message": answer.refusal, "code": "context_length_exceeded", "type": "invalid_request_error"}
-            return ModelStep.raise_error(
-                BadRequestError(answer.refusal, response=httpx2.Response(400, request=request), body=body)
-            )
+            return ModelStep.raise_error(make_overflow(BadRequestError, answer))
         output = [function_call(each.tool, each.arguments, call_id=each.id) for each in answer.calls]
         found = answer.usage
         usage = Usage(
@@ -110,7 +106,7 @@ def picture(part: int) -> Any:
     return [ToolOutputText(text=list_part(part)), ToolOutputImage(image_url=url)]
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("openai-agents", "openai")
     MISSING = {"bound_thinking": "the SDK has no client for Anthropic's API of its own"}
 

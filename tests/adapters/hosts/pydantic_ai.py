@@ -35,7 +35,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from tests.adapters.recording import Answer, Call, Message, digest_image
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 _LIMITS = UsageLimits(request_limit=200)
 #: What it marks as an error: sent as one where the provider has a mark, else in a JSON object.
@@ -159,7 +159,7 @@ def picture(part: int) -> Any:
     return [list_part(part), BinaryContent(PIXEL, media_type="image/png")]
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("pydantic-ai-slim", "anthropic")
     MISSING: dict[str, str] = {}
 

@@ -20,7 +20,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from tests.adapters.recording import Call, Message, digest_image
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
-from tests.adapters.stage import Stage
+from tests.adapters.stage import FrameworkHost, Stage
 
 #: The same in all sessions: a session has one agent here.
 _AGENT = "main"
@@ -144,7 +144,7 @@ def picture(part: int) -> dict[str, Any]:
     return {"status": "success", "content": [{"text": list_part(part)}, {"image": image}]}
 
 
-class Host:
+class Host(FrameworkHost):
     PACKAGES = ("strands-agents",)
     MISSING = {"bound_thinking": "its client of Anthropic's API asks for an older package"}
 
