@@ -108,6 +108,9 @@ class Host(FrameworkHost):
     def _make_crew(self, player: Any, tools: list[Any], prompt: str) -> Any:
         llm = ScriptedLLM(model=player.model, player=player, stage=self.stage)
         attached, more = self.stage.attach(llm) or (llm, [])
+        for name in ("call", "acall"):
+            # Past its model's check of fields.
+            object.__setattr__(attached, name, self._note_given(getattr(attached, name), player.agent))
         agent = Agent(
             role="Lister",
             goal="List.",
@@ -120,6 +123,13 @@ class Host(FrameworkHost):
         )
         task = Task(description=prompt, expected_output="All.", agent=agent)
         return Crew(agents=[agent], tasks=[task], verbose=False, tracing=False)
+
+    def _note_given(self, function: Any, agent: str) -> Any:
+        def call(messages: Any, *others: Any, **named: Any) -> Any:
+            self.stage.recorder.note_given(agent, messages)
+            return function(messages, *others, **named)
+
+        return call
 
     async def read_history(self, thread: str) -> list[Message]:
         return [each for message in self.agents[thread].agent_executor.messages for each in read_message(message)]
