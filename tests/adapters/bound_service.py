@@ -1,4 +1,4 @@
-"""An Anthropic endpoint on loopback whose thinking is bound to its prefix: a signature is a hash of what came before it.
+"""An Anthropic endpoint on loopback whose thinking is bound to its prefix: a signature hashes what came before it.
 
 A request whose earlier thinking does not fit what now comes before it is refused with 400, as the service does, unless
 it asks for such blocks to be dropped.
@@ -58,7 +58,9 @@ def answer_request(player: Player, body: Json, betas: str) -> tuple[int, str, by
         )
         error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
         return 400, "application/json", json.dumps(error).encode()
-    tools = [{"name": tool.get("name", ""), "parameters": tool.get("input_schema", {})} for tool in body.get("tools", ())]
+    tools = [
+        {"name": tool.get("name", ""), "parameters": tool.get("input_schema", {})} for tool in body.get("tools", ())
+    ]
     extra = {"dropped_thinking": broken is not None, "betas": betas}
     if edits := body.get("context_management"):
         extra["context_management"] = edits
@@ -166,7 +168,9 @@ def make_events(made: Json) -> list[bytes]:
         events += [{"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": at})
     ending = {"stop_reason": made["stop_reason"], "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": ending, "usage": {"output_tokens": made["usage"]["output_tokens"]}})
+    events.append(
+        {"type": "message_delta", "delta": ending, "usage": {"output_tokens": made["usage"]["output_tokens"]}}
+    )
     events.append({"type": "message_stop"})
     return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
 

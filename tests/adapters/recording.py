@@ -127,9 +127,7 @@ class Recorder:
     def note_sent(self, agent: str, objects: Sequence[Any], read: Callable[[Any], Iterable[Message]]) -> None:
         """Note the framework's messages as they leave the adapter. read: the neutral form of one."""
         known = {id(each) for each in self._given.get(agent, ())}
-        self._sent[agent] = [
-            (id(each) in known, any(message.handle for message in read(each))) for each in objects
-        ]
+        self._sent[agent] = [(id(each) in known, any(message.handle for message in read(each))) for each in objects]
 
     def take_objects(self, agent: str) -> list[tuple[bool, bool]] | None:
         """Return what `note_sent` noted since the last request of the agent."""
@@ -264,4 +262,3 @@ def _read_request(found: Json) -> Request:
         usage=usage,
         objects=None if objects is None else [(same, hidden) for same, hidden in objects],
     )
-

@@ -1,4 +1,4 @@
-"""What the frameworks play: the steps of the model, the texts of its tools, how runs begin and which processes they are in.
+"""What the frameworks play: the steps of the model, the texts of its tools, how runs begin, and in which process.
 
 Data only, and of the standard library: every environment imports it.
 """
@@ -196,8 +196,6 @@ SCENARIOS: Final = (
     ),
     Scenario(name="engine_fault", legs=_run_once(Run(steps=_THIRTY)), fault="engine"),
     Scenario(name="prepare_fault", legs=_run_once(Run(steps=_THIRTY, door="async")), fault="prepare"),
-    Scenario(
-        name="bound_thinking", legs=_run_once(Run(steps=_THIRTY, model=BOUND_MODEL, door="async")), service=True
-    ),
+    Scenario(name="bound_thinking", legs=_run_once(Run(steps=_THIRTY, model=BOUND_MODEL, door="async")), service=True),
 )
 BY_NAME: Final = {scenario.name: scenario for scenario in SCENARIOS}

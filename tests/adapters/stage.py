@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tests.adapters.recording import Message, Player, Recorder
 from tests.adapters.scenarios import Run
@@ -69,10 +69,12 @@ class FrameworkHost(Protocol):
 
     PACKAGES: distributions whose versions a report names.
     MISSING:  scenarios that the framework cannot play, and why.
+    USAGE:    what it tells of a call's usage: `full`, `cached` (not what was written), `prompt`, or `nothing`.
     """
 
-    PACKAGES: tuple[str, ...]
-    MISSING: Mapping[str, str]
+    PACKAGES: ClassVar[tuple[str, ...]]
+    MISSING: ClassVar[Mapping[str, str]]
+    USAGE: ClassVar[str] = "full"
 
     def __init__(self, stage: Stage) -> None: ...
 

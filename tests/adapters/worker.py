@@ -67,14 +67,12 @@ def plant_fault(kind: str) -> None:
     """Have Elision itself fail at one call: within the engine, or in `prepare` as the adapter calls it."""
     if not kind:
         return
-    if kind == "engine":
-        from elision.manager.preparation import CallPreparer as target
+    # Here, as a raw run imports nothing of Elision.
+    from elision import ContextManager
+    from elision.manager.preparation import CallPreparer
 
-        names = ["decide_view"]
-    else:
-        from elision import ContextManager as target  # type: ignore[assignment]
-
-        names = ["prepare", "prepare_async"]
+    target: type = CallPreparer if kind == "engine" else ContextManager
+    names = ["decide_view"] if kind == "engine" else ["prepare", "prepare_async"]
     calls = 0
 
     def fail_once(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,7 +157,7 @@ def fork_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Call
 
 
 def import_modules(names: list[str]) -> None:
-    """Import what a leg imported late, so that the next legs need not: some frameworks load seconds of it on first use."""
+    """Import what a leg imported late, so that the next legs need not: some frameworks load much on first use."""
     for name in names:
         with contextlib.suppress(Exception):
             import_module(name)
@@ -194,7 +192,8 @@ def main() -> None:
     hook = load_hook(options.hook)
     seconds = round(time.perf_counter() - began, 2)
     versions = {name: metadata.version(name) for name in module.Host.PACKAGES}
-    print(json.dumps({"versions": versions, "import_seconds": seconds}), file=records, flush=True)
+    header = {"versions": versions, "usage": module.Host.USAGE, "import_seconds": seconds}
+    print(json.dumps(header), file=records, flush=True)
     names = options.only.split(",") if options.only else [scenario.name for scenario in SCENARIOS]
     for scenario in SCENARIOS:
         if scenario.name in names:

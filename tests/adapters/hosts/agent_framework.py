@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_framework import (
     Agent,
@@ -21,9 +21,11 @@ from agent_framework import (
     ContextProvider,
     FileHistoryProvider,
     FunctionInvocationLayer,
-    Message as FrameworkMessage,
     ResponseStream,
     tool,
+)
+from agent_framework import (
+    Message as FrameworkMessage,
 )
 from agent_framework.exceptions import ChatClientInvalidRequestException
 
@@ -155,7 +157,7 @@ def picture(part: int) -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("agent-framework-core",)
-    MISSING = {"bound_thinking": "its core has no client for Anthropic's API"}
+    MISSING: ClassVar = {"bound_thinking": "its core has no client for Anthropic's API"}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -11,7 +11,7 @@ import copy
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from agno.agent import Agent
 from agno.agent._session import save_run
@@ -62,7 +62,11 @@ class ScriptedModel(Model):
         if answer.overflow:
             raise ContextWindowExceededError(answer.refusal, model_name="scripted", model_id=self.id)
         calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": json.dumps(call.arguments)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.tool, "arguments": json.dumps(call.arguments)},
+            }
             for call in answer.calls
         ]
         usage = MessageMetrics(
@@ -110,7 +114,7 @@ def picture(part: int) -> ToolResult:
 
 class Host(FrameworkHost):
     PACKAGES = ("agno",)
-    MISSING: dict[str, str] = {}
+    MISSING: ClassVar = {}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,14 +1,14 @@
 """CrewAI: a crew of one agent with one task.
 
-The hook is called for each agent, as `hook(settings, llm)`, and returns `(llm, tools)`: the LLM to ask, and the adapter's
-tools.
+The hook is called for each agent, as `hook(settings, llm)`, and returns `(llm, tools)`: the LLM to ask, and the tools of
+the adapter.
 """
 
 from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import tool
@@ -79,7 +79,8 @@ def fail(part: int) -> str:
 
 class Host(FrameworkHost):
     PACKAGES = ("crewai",)
-    MISSING = {
+    USAGE = "prompt"
+    MISSING: ClassVar = {
         "streamed": "a stream is events beside the call of its LLM",
         "pictures": "the result of a tool is text",
         "resumed": "the messages of a task end with it",

@@ -1,6 +1,6 @@
 """Google's Agent Development Kit, with sessions in SQLite.
 
-The hook is called once for a process, as `hook(settings)`, and returns a list of plugins: every agent of the process gets
+The hook is called once for a process, as `hook(settings)`, and returns a list of plugins: every agent of the process has
 it, sub-agents too.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
@@ -146,7 +146,8 @@ def fail(part: int) -> dict[str, Any]:
 
 class Host(FrameworkHost):
     PACKAGES = ("google-adk", "google-genai")
-    MISSING = {
+    USAGE = "cached"
+    MISSING: ClassVar = {
         "pictures": "the result of a function is JSON",
         "bound_thinking": "its own models are Gemini's",
     }

@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 
 from inspect_ai import Task, eval, eval_async
 from inspect_ai.agent import agent, as_solver, react
@@ -77,7 +77,8 @@ class Taps:
         player = _playing.get()
         self.stage.recorder.note_sent(player.agent, messages, read_message)
         schemas = [
-            {"name": each.name, "parameters": each.parameters.model_dump(mode="json", exclude_none=True)} for each in tools
+            {"name": each.name, "parameters": each.parameters.model_dump(mode="json", exclude_none=True)}
+            for each in tools
         ]
         answer: Answer = player.answer([each for message in messages for each in read_message(message)], schemas)
         if answer.overflow:
@@ -156,7 +157,7 @@ def picture() -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("inspect-ai",)
-    MISSING = {
+    MISSING: ClassVar = {
         "streamed": "its agents do not stream",
         "bound_thinking": "it always asks the service to drop such blocks",
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
@@ -22,6 +22,7 @@ from langchain_core.tools import StructuredTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from pydantic import Field
 
 from tests.adapters.recording import Answer, Call, Message, Player, Recorder, digest_image, take_turns
 from tests.adapters.scenarios import PIXEL, SYSTEM, Run, describe_failure, list_part
@@ -55,7 +56,7 @@ class ScriptedChatModel(BaseChatModel):
 
     player: Any
     model_name: str = ""
-    tools: list[Any] = []
+    tools: list[Any] = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:
@@ -66,7 +67,9 @@ class ScriptedChatModel(BaseChatModel):
 
     def _answer(self, messages: list[BaseMessage]) -> Answer:
         seen = [each for message in messages for each in read_message(message)]
-        answer: Answer = self.player.answer(seen, [{"name": t["name"], "parameters": t["parameters"]} for t in self.tools])
+        answer: Answer = self.player.answer(
+            seen, [{"name": t["name"], "parameters": t["parameters"]} for t in self.tools]
+        )
         if answer.overflow:
             raise ContextOverflowError(answer.refusal)
         return answer
@@ -96,8 +99,15 @@ class ScriptedChatModel(BaseChatModel):
         for at, call in enumerate(answer.calls):
             text = json.dumps(call.arguments)
             for piece, first in ((text[:4], True), (text[4:], False)):
-                chunk = {"index": at, "id": call.id if first else None, "name": call.tool if first else None, "args": piece}
-                yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[{**chunk, "type": "tool_call_chunk"}]))
+                chunk = {
+                    "index": at,
+                    "id": call.id if first else None,
+                    "name": call.tool if first else None,
+                    "args": piece,
+                }
+                yield ChatGenerationChunk(
+                    message=AIMessageChunk("", tool_call_chunks=[{**chunk, "type": "tool_call_chunk"}])
+                )
         yield ChatGenerationChunk(message=AIMessageChunk("", usage_metadata=self._usage(answer), chunk_position="last"))
 
     async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
@@ -157,7 +167,7 @@ def make_tools(delegate: Any) -> list[StructuredTool]:
 
 class Host(FrameworkHost):
     PACKAGES = ("langchain", "langchain-core", "langgraph", "langchain-anthropic")
-    MISSING: dict[str, str] = {}
+    MISSING: ClassVar = {}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -187,7 +197,9 @@ class Host(FrameworkHost):
 
     def _make_agent(self, player: Player, model: Any, delegate: Any, saver: Any) -> Any:
         middleware = self.make_middleware(player.agent)
-        return create_agent(model, make_tools(delegate), system_prompt=SYSTEM, middleware=middleware, checkpointer=saver)
+        return create_agent(
+            model, make_tools(delegate), system_prompt=SYSTEM, middleware=middleware, checkpointer=saver
+        )
 
     def make_middleware(self, agent: str) -> list[Any]:
         """Return the adapter's middleware between two that note what it is given and what it sends."""

@@ -1,12 +1,12 @@
 """LangGraph: a graph of one's own, with a node that calls the model.
 
-The hook is called once for a process, as `hook(settings)`, and returns `(wrap, tools)`: `wrap(model)` is a Runnable around
-a Runnable, both take a list of messages and return the model's; `tools` are those of the adapter.
+The hook is called once for a process, as `hook(settings)`, and returns `(wrap, tools)`: `wrap(model)` is a Runnable
+around a Runnable: both take a list of messages and return the model's. `tools` are those of the adapter.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 from langchain_core.messages import AnyMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
@@ -25,7 +25,7 @@ class State(TypedDict):
 
 class Host(LangChainHost):
     PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-core")
-    MISSING = {"sub_agents": "a sub-graph is the graph of its caller: the scenario is LangChain's"}
+    MISSING: ClassVar = {"sub_agents": "a sub-graph is the graph of its caller: the scenario is LangChain's"}
 
     def make_agent(self, run: Any, saver: Any) -> Any:
         recorder, agent = self.stage.recorder, run.thread
@@ -42,7 +42,11 @@ class Host(LangChainHost):
 
         asked = RunnableLambda(note_sent) | self.make_model(self.stage.make_player(run)).bind_tools(tools)
         chain = RunnableLambda(note_given) | wrap(asked)
-        node = RunnableLambda(lambda state: state["messages"]) | chain | RunnableLambda(lambda said: {"messages": [said]})
+        node = (
+            RunnableLambda(lambda state: state["messages"]) | chain | RunnableLambda(lambda said: {"messages": [said]})
+        )
         graph = StateGraph(State).add_node("model", node).add_node("tools", ToolNode(tools))
-        graph = graph.add_edge(START, "model").add_conditional_edges("model", tools_condition).add_edge("tools", "model")
+        graph = (
+            graph.add_edge(START, "model").add_conditional_edges("model", tools_condition).add_edge("tools", "model")
+        )
         return graph.compile(checkpointer=saver)

@@ -1,8 +1,8 @@
 """LiteLLM's SDK in a loop of one's own, with histories in JSON files. Its hooks are called by the async functions only.
 
 The hook is called once for a process, as `hook(settings)`, and returns `(callbacks, answer)`: the callbacks for
-`litellm.callbacks`, and a function `answer(session, tool, arguments)` that returns the result of a call of the adapter's
-tools, or None for other tools.
+`litellm.callbacks`, and a function `answer(session, tool, arguments)` that returns the result of a call of the
+adapter's tools, or None for other tools.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import litellm
 from litellm import CustomLLM, ModelResponse
@@ -79,7 +79,9 @@ class ScriptedProvider(CustomLLM):
         choice = {"finish_reason": "tool_calls" if answer.calls else "stop", "message": message}
         return ModelResponse(choices=[choice], usage=_make_usage(answer))
 
-    async def astreaming(self, messages: Any, api_key: Any, optional_params: Any, *_: Any, **others: Any) -> AsyncIterator[Any]:
+    async def astreaming(
+        self, messages: Any, api_key: Any, optional_params: Any, *_: Any, **others: Any
+    ) -> AsyncIterator[Any]:
         answer = self._answer(messages, optional_params, str(api_key))
         plain = {"text": "", "index": 0, "is_finished": False, "finish_reason": "", "usage": None, "tool_use": None}
         if answer.text:
@@ -126,7 +128,8 @@ class _TapAfter(_TapBefore):
 
 class Host(FrameworkHost):
     PACKAGES = ("litellm",)
-    MISSING = {"sub_agents": "it has no agents"}
+    USAGE = "cached"
+    MISSING: ClassVar = {"sub_agents": "it has no agents"}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import (
@@ -136,7 +136,8 @@ def picture(part: int) -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("llama-index-core",)
-    MISSING = {"bound_thinking": "its core has no client for Anthropic's API"}
+    USAGE = "cached"
+    MISSING: ClassVar = {"bound_thinking": "its core has no client for Anthropic's API"}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,14 +1,14 @@
 """The library and command `llm`: conversations with tools, with logs in SQLite.
 
-The hook is called for each conversation, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask, and
-the adapter's tools. The model is an `llm.Model` or an `llm.AsyncModel`.
+The hook is called for each conversation, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask, and the
+adapter's tools. The model is an `llm.Model` or an `llm.AsyncModel`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import llm
 import sqlite_utils
@@ -40,9 +40,7 @@ def read_message(message: Any) -> list[Message]:
 def _read_part(role: str, part: Any) -> Message:
     if isinstance(part, ToolResultPart):
         images = [digest_image(each.content) for each in part.attachments if each.content]
-        return Message(
-            "tool", part.output, answers=part.tool_call_id or "", failed=bool(part.exception), images=images
-        )
+        return Message("tool", part.output, answers=part.tool_call_id or "", failed=bool(part.exception), images=images)
     if isinstance(part, AttachmentPart):
         return Message(role, images=[digest_image(part.attachment.content)] if part.attachment else [])
     return Message(role, getattr(part, "text", ""))
@@ -53,7 +51,7 @@ class _Scripted:
 
     supports_tools = True
     can_stream = True
-    attachment_types = {"image/png"}
+    attachment_types: ClassVar = {"image/png"}
     supports_tool_result_attachments = True
     player: Any = None
     stage: Any = None
@@ -112,7 +110,8 @@ def picture(part: int) -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("llm",)
-    MISSING = {
+    USAGE = "cached"
+    MISSING: ClassVar = {
         "sub_agents": "it has no agents",
         "bound_thinking": "its client for Anthropic's API is a plugin that is not installed",
     }

@@ -1,14 +1,14 @@
 """mini-swe-agent: its default agent in a real shell, with LiteLLM's `completion` scripted. It has a sync door only.
 
-The hook is called for each agent, as `hook(settings)`, and returns what the model's configuration has more: `model_class`,
-and the fields of that class.
+The hook is called for each agent, as `hook(settings)`, and returns what the model's configuration has more:
+`model_class`, and the fields of that class.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import litellm
 from minisweagent.agents.default import DefaultAgent
@@ -34,7 +34,8 @@ def read_message(message: Any) -> list[Message]:
 
 class Host(FrameworkHost):
     PACKAGES = ("mini-swe-agent", "litellm")
-    MISSING = {
+    USAGE = "cached"
+    MISSING: ClassVar = {
         "async": "its agent is sync",
         "streamed": "its agent does not stream",
         "pictures": "the output of a command is text",

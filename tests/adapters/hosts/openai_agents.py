@@ -1,7 +1,7 @@
 """The OpenAI Agents SDK, with a session in SQLite.
 
-The hook is called for each run and sub-agent, as `hook(settings, session)`, and returns `(run_config, hooks, tools)`: the
-`RunConfig` that filters what the model gets, the `RunHooks` (or None), and the adapter's tools.
+The hook is called for each run and sub-agent, as `hook(settings, session)`, and returns `(run_config, hooks, tools)`:
+the `RunConfig` that filters what the model gets, the `RunHooks` (or None), and the adapter's tools.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
@@ -108,7 +108,7 @@ def picture(part: int) -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("openai-agents", "openai")
-    MISSING = {"bound_thinking": "the SDK has no client for Anthropic's API of its own"}
+    MISSING: ClassVar = {"bound_thinking": "the SDK has no client for Anthropic's API of its own"}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,7 +1,7 @@
 """The OpenHands SDK: local conversations, stored in folders.
 
-The hook is called for each agent, as `hook(settings)`, and returns `(condenser, tools)`: a condenser, and the names under
-which the adapter's tools are registered.
+The hook is called for each agent, as `hook(settings)`, and returns `(condenser, tools)`: a condenser, and the names
+under which the adapter's tools are registered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import json
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from openhands.sdk import Agent, LocalConversation
 from openhands.sdk.event import LLMConvertibleEvent, MessageEvent
@@ -72,9 +72,7 @@ class _Picture(ToolExecutor[PartAction, PartObservation]):
 class _PartTool(ToolDefinition[PartAction, PartObservation]):
     @classmethod
     def make(cls, description: str, executor: Any) -> Sequence[Any]:
-        made = cls(
-            description=description, action_type=PartAction, observation_type=PartObservation, executor=executor
-        )
+        made = cls(description=description, action_type=PartAction, observation_type=PartObservation, executor=executor)
         return [made]
 
 
@@ -120,9 +118,7 @@ class ScriptedLLM(TestLLM):
             MessageToolCall(id=call.id, name=call.tool, arguments=json.dumps(call.arguments), origin="completion")
             for call in answer.calls
         ]
-        said = FrameworkMessage(
-            role="assistant", content=[TextContent(text=answer.text)], tool_calls=calls or None
-        )
+        said = FrameworkMessage(role="assistant", content=[TextContent(text=answer.text)], tool_calls=calls or None)
         self._scripted_responses.append(said)
         self.metrics.add_token_usage(
             prompt_tokens=answer.usage.prompt,
@@ -137,7 +133,7 @@ class ScriptedLLM(TestLLM):
 
 class Host(FrameworkHost):
     PACKAGES = ("openhands-sdk", "litellm")
-    MISSING = {
+    MISSING: ClassVar = {
         "streamed": "its test model does not stream",
         "sub_agents": "its sub-agents are conversations of their own",
         "bound_thinking": "its messages go through LiteLLM: LiteLLM's scenario",

@@ -1,7 +1,7 @@
 """Pydantic AI, with message histories in JSON files.
 
-The hook is called once for a process, as `hook(settings)`, and returns a list of capabilities: every agent of the process
-gets it, sub-agents too.
+The hook is called once for a process, as `hook(settings)`, and returns a list of capabilities: every agent of the
+process has it, sub-agents too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic_ai import Agent, BinaryContent, Tool
 from pydantic_ai.capabilities import AbstractCapability
@@ -26,7 +26,6 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
-    UserPromptPart,
 )
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
@@ -61,9 +60,7 @@ def _read_part(part: Any) -> Message:
     if isinstance(part, ToolReturnPart):
         text = part.content if isinstance(part.content, str) else part.model_response_str(wrap_if_error=False)
         images = [digest_image(file.data) for file in part.files]
-        return Message(
-            "tool", text, answers=part.tool_call_id, failed=part.outcome in _FAILED, images=images
-        )
+        return Message("tool", text, answers=part.tool_call_id, failed=part.outcome in _FAILED, images=images)
     role = "system" if isinstance(part, SystemPromptPart) else "user"
     return Message(role, part.content if isinstance(part.content, str) else str(part.content))
 
@@ -79,7 +76,9 @@ class ScriptedModel(FunctionModel):
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> Answer:
         tools = [{"name": tool.name, "parameters": tool.parameters_json_schema} for tool in info.function_tools]
         system = [Message("system", info.instructions)] if info.instructions else []
-        answer = self._player.answer([*system, *(each for message in messages for each in read_message(message))], tools)
+        answer = self._player.answer(
+            [*system, *(each for message in messages for each in read_message(message))], tools
+        )
         if answer.overflow:
             raise ModelContextWindowExceededError(self._player.model, answer.refusal)
         found = answer.usage
@@ -161,7 +160,7 @@ def picture(part: int) -> Any:
 
 class Host(FrameworkHost):
     PACKAGES = ("pydantic-ai-slim", "anthropic")
-    MISSING: dict[str, str] = {}
+    MISSING: ClassVar = {}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

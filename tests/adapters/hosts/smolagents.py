@@ -9,7 +9,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from openai import BadRequestError
 from smolagents import ChatMessage, MessageRole, Model, TokenUsage, ToolCallingAgent, tool
@@ -70,7 +70,12 @@ class ScriptedModel(Model):
         return answer
 
     def generate(
-        self, messages: Any, stop_sequences: Any = None, response_format: Any = None, tools_to_call_from: Any = None, **_: Any
+        self,
+        messages: Any,
+        stop_sequences: Any = None,
+        response_format: Any = None,
+        tools_to_call_from: Any = None,
+        **_: Any,
     ) -> ChatMessage:
         answer = self._answer(messages, tools_to_call_from)
         usage = TokenUsage(answer.usage.prompt, answer.usage.output)
@@ -85,7 +90,12 @@ class ScriptedModel(Model):
         return ChatMessage(role=MessageRole.ASSISTANT, content="", tool_calls=calls, token_usage=usage)
 
     def generate_stream(
-        self, messages: Any, stop_sequences: Any = None, response_format: Any = None, tools_to_call_from: Any = None, **_: Any
+        self,
+        messages: Any,
+        stop_sequences: Any = None,
+        response_format: Any = None,
+        tools_to_call_from: Any = None,
+        **_: Any,
     ) -> Iterator[ChatMessageStreamDelta]:
         answer = self._answer(messages, tools_to_call_from)
         for at, call in enumerate(_end_with_call(answer)):
@@ -121,7 +131,8 @@ def fail(part: int) -> str:
 
 class Host(FrameworkHost):
     PACKAGES = ("smolagents",)
-    MISSING = {
+    USAGE = "prompt"
+    MISSING: ClassVar = {
         "async": "its agents are sync",
         "pictures": "an image in a result is kept apart from the messages",
         "resumed": "its memory is of one process",
@@ -146,7 +157,9 @@ class Host(FrameworkHost):
         self.agents[run.thread] = agent
         fresh = run.begin == "new"
         if run.stream:
-            return str(await asyncio.to_thread(lambda: list(agent.run(run.prompt, stream=True, reset=fresh))[-1].output))
+            return str(
+                await asyncio.to_thread(lambda: list(agent.run(run.prompt, stream=True, reset=fresh))[-1].output)
+            )
         return str(await asyncio.to_thread(agent.run, run.prompt, reset=fresh))
 
     def _make_agent(self, run: Run, model: Any) -> Any:
@@ -168,4 +181,6 @@ class Host(FrameworkHost):
 
     async def read_history(self, thread: str) -> list[Message]:
         memory = self.agents[thread].memory
-        return read_messages([message for step in [memory.system_prompt, *memory.steps] for message in step.to_messages()])
+        return read_messages(
+            [message for step in [memory.system_prompt, *memory.steps] for message in step.to_messages()]
+        )

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 from strands import Agent, tool
 from strands.middleware import InvokeModelStage
@@ -146,7 +146,7 @@ def picture(part: int) -> dict[str, Any]:
 
 class Host(FrameworkHost):
     PACKAGES = ("strands-agents",)
-    MISSING = {"bound_thinking": "its client of Anthropic's API asks for an older package"}
+    MISSING: ClassVar = {"bound_thinking": "its client of Anthropic's API asks for an older package"}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
