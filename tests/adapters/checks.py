@@ -141,7 +141,7 @@ def count_rewrites(requests: Sequence[Request]) -> int:
 
 
 def count_cost(requests: Sequence[Request]) -> float:
-    """Return what prompts cost, in tokens of plain input: `READ` for what the last request had, `WRITE` for the rest."""
+    """Return what prompts cost, in tokens of plain input: `READ` for what the last request had, else `WRITE`."""
     total = 0.0
     before: list[Message] = []
     for request in requests:

@@ -163,6 +163,14 @@ def import_modules(names: list[str]) -> None:
             import_module(name)
 
 
+def load_vocabulary() -> None:
+    """Load what tokens are counted with, once for all legs."""
+    from elision import ContextManager
+
+    with ContextManager(store="memory:") as context:
+        context.prepare([{"role": "user", "content": "A prompt."}])
+
+
 def load_hook(name: str) -> Callable[..., Any] | None:
     """Return the function that `MODULE:NAME` names; None for ""."""
     if not name:
@@ -190,6 +198,8 @@ def main() -> None:
     began = time.perf_counter()
     module = import_module(f"tests.adapters.hosts.{options.host}")
     hook = load_hook(options.hook)
+    if hook is not None:
+        load_vocabulary()
     seconds = round(time.perf_counter() - began, 2)
     versions = {name: metadata.version(name) for name in module.Host.PACKAGES}
     header = {"versions": versions, "usage": module.Host.USAGE, "import_seconds": seconds}

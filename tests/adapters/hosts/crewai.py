@@ -1,7 +1,7 @@
 """CrewAI: a crew of one agent with one task.
 
-The hook is called for each agent, as `hook(settings, llm)`, and returns `(llm, tools)`: the LLM to ask, and the tools of
-the adapter.
+The hook is called for each agent, as `hook(settings, llm)`, and returns `(llm, tools)`: the LLM to ask, and the tools
+of the adapter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Google's Agent Development Kit, with sessions in SQLite.
 
-The hook is called once for a process, as `hook(settings)`, and returns a list of plugins: every agent of the process has
-it, sub-agents too.
+The hook is called once for a process, as `hook(settings)`, and returns a list of plugins: every agent of the process
+has it, sub-agents too.
 """
 
 from __future__ import annotations

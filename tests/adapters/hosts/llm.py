@@ -1,7 +1,7 @@
 """The library and command `llm`: conversations with tools, with logs in SQLite.
 
-The hook is called for each conversation, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask, and the
-adapter's tools. The model is an `llm.Model` or an `llm.AsyncModel`.
+The hook is called for each conversation, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask,
+and the adapter's tools. The model is an `llm.Model` or an `llm.AsyncModel`.
 """
 
 from __future__ import annotations
