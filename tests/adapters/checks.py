@@ -194,7 +194,7 @@ def check_sessions(store: str, least: int) -> None:
     """Check that the store has at least so many sessions: one for each history."""
     opened = open_store(store)
     try:
-        names = [session.name for session in opened.sessions()]
+        names = [session.key for session in opened.sessions()]
     finally:
         opened.close()
     assert len(names) >= least, f"{len(names)} sessions, and not {least}: {names}"

@@ -36,10 +36,11 @@ class AdapterContract:
     ALLOWED: ClassVar[Mapping[str, str]] = {}
 
     @pytest.fixture(scope="class")
-    def recordings(self, tmp_path_factory: pytest.TempPathFactory) -> Recordings:
+    @classmethod
+    def recordings(cls, tmp_path_factory: pytest.TempPathFactory) -> Recordings:
         """What the framework played with the adapter."""
-        skip_if_missing(self.HOST)
-        return run_host(self.HOST, tmp_path_factory.mktemp(self.HOST), self.HOOK)
+        skip_if_missing(cls.HOST)
+        return run_host(cls.HOST, tmp_path_factory.mktemp(cls.HOST), cls.HOOK)
 
     @pytest.fixture(autouse=True)
     def _skip_allowed(self, request: pytest.FixtureRequest) -> None:

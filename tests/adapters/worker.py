@@ -98,12 +98,12 @@ async def play_leg(host: Any, scenario: Scenario, leg: int, record: LegRecord) -
             texts = await host.run_all(act)
             record.texts.update({run.thread: text for run, text in zip(act, texts, strict=True)})
     except Exception:  # noqa: BLE001 - what a run ends with is what the record says
-        record.error = traceback.format_exc(limit=-12)
+        record.error = traceback.format_exc(limit=-4)
     for thread in dict.fromkeys(threads):
         try:
             record.stored[thread] = await host.read_history(thread)
         except Exception:  # noqa: BLE001 - a run that failed may have stored nothing
-            record.error = record.error or traceback.format_exc(limit=-12)
+            record.error = record.error or traceback.format_exc(limit=-4)
 
 
 def run_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Callable[..., Any] | None) -> LegRecord:
@@ -125,7 +125,7 @@ def run_leg(module: Any, scenario: Scenario, leg: int, folder: Path, hook: Calla
         for close in settings.closing:
             close()
     except BaseException:  # noqa: BLE001 - the process must report whatever ended it
-        record.error = record.error or traceback.format_exc(limit=-12)
+        record.error = record.error or traceback.format_exc(limit=-4)
     record.seconds = round(time.perf_counter() - began, 3)
     record.requests = recorder.requests
     return record
