@@ -49,10 +49,12 @@ help:
 	@command -v npm >/dev/null || echo "no npm: coding agents in JavaScript will not be tried"
 	@! command -v npm >/dev/null || (cd .node-clients && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error && touch ready) || echo "npm could not install: coding agents in JavaScript will not be tried"
 
-# The OpenHands SDK needs Python 3.12 or newer and half a gigabyte: for its test alone, and no part of `make test`.
-.venv-openhands/ready: | .venv/run
-	$(BIN)/uv venv --quiet --clear --python '>=3.12' .venv-openhands || (echo "no Python 3.12 or newer: the OpenHands SDK will not be tried"; exit 1)
-	$(BIN)/uv pip install --quiet --python .venv-openhands/bin/python openhands-sdk==1.58.2 openhands-tools==1.58.2
+# The OpenHands SDK needs Python 3.12 or newer and half a gigabyte: for its tests alone, and no part of `make test`.
+OPENHANDS_PYTHON ?= >=3.12
+.venv-openhands/ready: tests/adapters/requirements-openhands.txt | .venv/run
+	$(BIN)/uv venv --quiet --clear --python '$(OPENHANDS_PYTHON)' .venv-openhands || (echo "no Python 3.12 or newer (make openhands OPENHANDS_PYTHON=PATH): the OpenHands SDK will not be tried"; exit 1)
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-openhands/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --python .venv-openhands/bin/python -e .
 	@touch $@
 
 openhands: .venv-openhands/ready
@@ -77,10 +79,11 @@ adapters: .venv-adapters/ready
 crewai: .venv-crewai/ready
 
 # Newer versions of the frameworks, after an edit of requirements.in.
-LOCK := $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --python-version 3.11 --override tests/adapters/overrides.txt --extra gateway pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links --override tests/adapters/overrides.txt --extra gateway pyproject.toml
 lock-adapters: .venv/run
-	$(LOCK) tests/adapters/requirements.in -o tests/adapters/requirements.txt
-	$(LOCK) tests/adapters/requirements-crewai.in -o tests/adapters/requirements-crewai.txt
+	$(LOCK) --python-version 3.11 tests/adapters/requirements.in -o tests/adapters/requirements.txt
+	$(LOCK) --python-version 3.11 tests/adapters/requirements-crewai.in -o tests/adapters/requirements-crewai.txt
+	$(LOCK) --python-version 3.12 tests/adapters/requirements-openhands.in -o tests/adapters/requirements-openhands.txt
 
 test-adapters: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist loadfile tests/adapters

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Microsoft Agent Framework, with histories in files. It has an async door only.
 
 The hook is called once for a process, as `hook(settings)`, and returns a list of context providers: every agent of the

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Agno, with sessions in JSON files.
 
 The hook is called for each agent, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask, and the

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """CrewAI: a crew of one agent with one task.
 
 The hook is called for each agent, as `hook(settings, llm)`, and returns `(llm, tools)`: the LLM to ask, and the tools

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """deepagents: LangChain's middleware beside its own, and sub-agents by its `task` tool.
 
 The hook is that of LangChain: `hook(settings)` returns a list of middleware.

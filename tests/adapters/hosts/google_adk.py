@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Google's Agent Development Kit, with sessions in SQLite.
 
 The hook is called once for a process, as `hook(settings)`, and returns a list of plugins: every agent of the process

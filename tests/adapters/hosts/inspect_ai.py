@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Inspect AI's `react` agent: a run is an evaluation of one sample, and runs at the same time are samples of one.
 
 The hook is called once for a process, as `hook(settings)`, and returns `(options, tools)`: keyword arguments of `react`
@@ -45,7 +47,7 @@ async def _count_tokens(self: Any, text: str) -> int:
     return len(text) // 4
 
 
-MockLLM.count_text_tokens = _count_tokens  # type: ignore[method-assign]
+MockLLM.count_text_tokens = _count_tokens
 
 
 def read_message(message: ChatMessage) -> list[Message]:
@@ -232,7 +234,7 @@ class Host(FrameworkHost):
 
     def _read_file(self, thread: str) -> list[ChatMessage]:
         found = json.loads(self._find_file(thread).read_text(encoding="utf-8"))
-        return Sample.model_validate({"input": found}).input  # type: ignore[return-value]
+        return Sample.model_validate({"input": found}).input
 
     def _load_history(self, run: Run) -> Any:
         if run.begin == "new":

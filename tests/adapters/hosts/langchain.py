@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """LangChain's `create_agent`, with a checkpointer in SQLite.
 
 The hook is called once for a process, as `hook(settings)`, and returns a list of middleware: every agent of the process

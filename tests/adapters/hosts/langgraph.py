@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """LangGraph: a graph of one's own, with a node that calls the model.
 
 The hook is called once for a process, as `hook(settings)`, and returns `(wrap, tools)`: `wrap(model)` is a Runnable

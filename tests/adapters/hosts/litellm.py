@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """LiteLLM's SDK in a loop of one's own, with histories in JSON files. Its hooks are called by the async functions only.
 
 The hook is called once for a process, as `hook(settings)`, and returns `(callbacks, answer)`: the callbacks for

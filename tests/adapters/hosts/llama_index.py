@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """LlamaIndex's `FunctionAgent`, with a memory in SQLite. It has an async door only.
 
 The hook is called for each agent, as `hook(settings, session, options)`, and returns a `FunctionAgent` (or a subclass)
@@ -171,7 +173,7 @@ class Host(FrameworkHost):
         agent = self.stage.attach(player.agent, options) or FunctionAgent(**options)
         recorder = self.stage.recorder
 
-        class TappedAgent(type(agent)):  # type: ignore[misc]
+        class TappedAgent(type(agent)):
             """Notes the messages before the adapter, whose methods these override."""
 
             async def _get_response(self, current_llm_input: Any, tools: Any) -> Any:

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """The library and command `llm`: conversations with tools, with logs in SQLite.
 
 The hook is called for each conversation, as `hook(settings, model)`, and returns `(model, tools)`: the model to ask,

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """mini-swe-agent: its default agent in a real shell, with LiteLLM's `completion` scripted. It has a sync door only.
 
 The hook is called for each agent, as `hook(settings)`, and returns what the model's configuration has more:

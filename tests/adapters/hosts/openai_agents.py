@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """The OpenAI Agents SDK, with a session in SQLite.
 
 The hook is called for each run and sub-agent, as `hook(settings, session)`, and returns `(run_config, hooks, tools)`:

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """The OpenHands SDK: local conversations, stored in folders.
 
 The hook is called for each agent, as `hook(settings)`, and returns `(condenser, tools)`: a condenser, and the names

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Errors of a provider's package, as frameworks without one of their own pass them on."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Pydantic AI, with message histories in JSON files.
 
 The hook is called once for a process, as `hook(settings)`, and returns a list of capabilities: every agent of the

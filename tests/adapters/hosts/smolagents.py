@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """smolagents' `ToolCallingAgent`. It has a sync door only.
 
 The hook is called for each agent, as `hook(settings, agent)`, and returns nothing: it changes the agent.

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
 """Strands Agents, with sessions in files.
 
 The hook is called for each agent, as `hook(settings, session)`, and returns a list of plugins.
