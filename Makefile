@@ -53,7 +53,7 @@ help:
 OPENHANDS_PYTHON ?= >=3.12
 .venv-openhands/ready: tests/adapters/requirements-openhands.txt | .venv/run
 	$(BIN)/uv venv --quiet --clear --python '$(OPENHANDS_PYTHON)' .venv-openhands || (echo "no Python 3.12 or newer (make openhands OPENHANDS_PYTHON=PATH): the OpenHands SDK will not be tried"; exit 1)
-	$(BIN)/uv pip install --quiet --no-deps --python .venv-openhands/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --python .venv-openhands/bin/python -r $<
 	$(BIN)/uv pip install --quiet --no-deps --python .venv-openhands/bin/python -e .
 	@touch $@
 
@@ -63,14 +63,14 @@ openhands: .venv-openhands/ready
 # plugins: the tests take the code of this folder. No part of `make test`.
 .venv-adapters/ready: tests/adapters/requirements.txt | .venv/run
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-adapters
-	$(BIN)/uv pip install --quiet --no-deps --python .venv-adapters/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --python .venv-adapters/bin/python -r $<
 	$(BIN)/uv pip install --quiet --no-deps --python .venv-adapters/bin/python -e .
 	@touch $@
 
 # CrewAI allows one version of openai only, and is as large as all the others together.
 .venv-crewai/ready: tests/adapters/requirements-crewai.txt | .venv/run
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-crewai
-	$(BIN)/uv pip install --quiet --no-deps --python .venv-crewai/bin/python -r $<
+	$(BIN)/uv pip install --quiet --no-deps --compile-bytecode --python .venv-crewai/bin/python -r $<
 	$(BIN)/uv pip install --quiet --no-deps --python .venv-crewai/bin/python -e .
 	@touch $@
 

@@ -95,7 +95,7 @@ def look(part: int) -> str:
     return list_part(part)
 
 
-@function_tool
+@function_tool(failure_error_function=lambda context, error: str(error))
 def fail(part: int) -> str:
     """Lists a part that cannot be read."""
     raise ValueError(describe_failure(part))

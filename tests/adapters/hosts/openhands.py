@@ -171,6 +171,8 @@ class Host(FrameworkHost):
             conversation = self.conversations[run.thread]
         else:
             condenser, more = self.stage.attach() or (None, [])
+            if condenser is not None:
+                self._tap_condenser(type(condenser))
             agent = Agent(
                 llm=llm,
                 tools=[*(Tool(name=each.__name__) for each in _TOOLS), *(Tool(name=each) for each in more)],
@@ -189,6 +191,23 @@ class Host(FrameworkHost):
             )
         conversation.switch_llm(llm)
         return conversation
+
+    def _tap_condenser(self, kind: Any) -> None:
+        """Note the events before and after the adapter: on its class, as a condenser is copied with its fields alone."""
+        condense, recorder = kind.condense, self.stage.recorder
+        if hasattr(condense, "is_tapped"):
+            return
+
+        def note_events(condenser: Any, view: Any, agent_llm: Any = None) -> Any:
+            made = condense(condenser, view, agent_llm)
+            agent = _players[agent_llm.usage_id].agent
+            recorder.note_given(agent, view.events)
+            sent = getattr(made, "events", [])
+            recorder.note_sent(agent, sent, lambda event: read_message(event.to_llm_message()))
+            return made
+
+        note_events.is_tapped = True
+        kind.condense = note_events
 
     def _find_event(self, conversation: Any, turns: int) -> str:
         events = [event for event in conversation.state.events if isinstance(event, LLMConvertibleEvent)]
