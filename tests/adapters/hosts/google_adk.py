@@ -54,7 +54,7 @@ def _read_part(part: types.Part) -> Message:
 
 
 def read_contents(contents: list[types.Content]) -> list[Message]:
-    """Return the neutral form of a request. Calls without an id are numbered, and results belong to them in order."""
+    """Return the neutral form of a request. A call without an id is named by its arguments; results follow in order."""
     made: list[Message] = []
     waiting: list[str] = []
     for content in contents:
@@ -62,8 +62,8 @@ def read_contents(contents: list[types.Content]) -> list[Message]:
             if message.role == "tool" and not message.answers:
                 message.answers = waiting.pop(0) if waiting else "?"
             elif message.role == "assistant":
-                for at, call in enumerate(message.calls):
-                    call.id = call.id or f"number_{len(made)}_{at}"
+                for call in message.calls:
+                    call.id = call.id or f"call_{call.tool}_{'_'.join(map(str, call.arguments.values()))}"
                 waiting = [call.id for call in message.calls]
             made.append(message)
     return made

@@ -88,11 +88,17 @@ class ScriptedAsyncModel(_Scripted, llm.AsyncModel):
 
 
 class ScriptedPlugin:
-    """Registers the scripted models, so that a stored conversation can be opened."""
+    """Registers models under the names that are stored, so that a stored conversation can be opened."""
+
+    def __init__(self) -> None:
+        self.names = {"scripted"}
 
     @llm.hookimpl
     def register_models(self, register: Any) -> None:
-        register(ScriptedModel(), ScriptedAsyncModel())
+        for name in self.names:
+            model = ScriptedModel()
+            model.model_id = name
+            register(model)
 
 
 def look(part: int) -> str:
@@ -122,8 +128,8 @@ class Host(FrameworkHost):
         self.stage = stage
         self.database = stage.folder / "logs.db"
         load_plugins()
-        if not pm.is_registered(ScriptedPlugin):
-            pm.register(ScriptedPlugin())
+        self.plugin = ScriptedPlugin()
+        pm.register(self.plugin)
         migrate(sqlite_utils.Database(self.database))
 
     async def run(self, run: Run) -> str:
@@ -131,6 +137,7 @@ class Host(FrameworkHost):
         model = kind()
         model.player, model.stage = self.stage.make_player(run), self.stage
         attached, more = self.stage.attach(model) or (model, [])
+        self.plugin.names.add(attached.model_id)
         self._tap_model(attached, run.thread)
         conversation = attached.conversation()
         conversation.id = run.thread

@@ -193,7 +193,7 @@ class Host(FrameworkHost):
         return conversation
 
     def _tap_condenser(self, kind: Any) -> None:
-        """Note the events before and after the adapter: on its class, as a condenser is copied with its fields alone."""
+        """Note the events before and after the adapter: on its class, as a copy of a condenser has its fields alone."""
         condense, recorder = kind.condense, self.stage.recorder
         if hasattr(condense, "is_tapped"):
             return
