@@ -125,8 +125,10 @@ class Recorder:
         self._given[agent] = list(objects)
 
     def note_sent(self, agent: str, objects: Sequence[Any], read: Callable[[Any], Iterable[Message]]) -> None:
-        """Note the framework's messages as they leave the adapter. read: the neutral form of one."""
-        known = {id(each) for each in self._given.get(agent, ())}
+        """Note the messages as they leave the adapter, where `note_given` saw them before. read: reads one."""
+        if agent not in self._given:
+            return
+        known = {id(each) for each in self._given.pop(agent)}
         self._sent[agent] = [(id(each) in known, any(message.handle for message in read(each))) for each in objects]
 
     def take_objects(self, agent: str) -> list[tuple[bool, bool]] | None:

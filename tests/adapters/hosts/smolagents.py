@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -30,26 +31,36 @@ from tests.adapters.recording import Answer, Call, Message, SuccessivePlayers
 from tests.adapters.scenarios import SYSTEM, Run, describe_failure, list_part
 from tests.adapters.stage import FrameworkHost, Stage
 
+#: The first id of the calls that a message lists.
+_CALL_ID = re.compile(r"'id': '(\w+)'")
+
 
 def read_messages(messages: Any) -> list[Message]:
-    """Return the neutral form of a request. The calls of a step are one, as their results are one message."""
+    """Return the neutral form of a request. The calls of a step are one, as their results are one message.
+
+    The calls of a step that failed are in no message: its result belongs to what the model said.
+    """
     made: list[Message] = []
-    step = 0
     for message in messages:
         text = "".join(part.get("text", "") for part in message.content)
         if message.role == MessageRole.TOOL_CALL:
-            step += 1
             # What the model says before its calls is a message of its own: the same answer.
             said = made.pop().text if made and made[-1].role == "assistant" and not made[-1].calls else ""
-            made.append(Message("assistant", said + text, [Call(f"step_{step}", "calls", {})]))
+            found = _CALL_ID.search(text)
+            made.append(Message("assistant", said + text, [_make_call(found[1] if found else "", made)]))
         elif message.role == MessageRole.TOOL_RESPONSE:
-            failed = text.startswith(("Error:", "Call id:"))
+            if not made[-1].calls:
+                made[-1].calls.append(_make_call("", made))
             for prefix in ("Observation:\n", "Error:\n"):
                 text = text.removeprefix(prefix)
-            made.append(Message("tool", text, answers=f"step_{step}", failed=failed))
+            made.append(Message("tool", text, answers=made[-1].calls[0].id))
         else:
             made.append(Message(message.role.value, text))
     return made
+
+
+def _make_call(identity: str, before: list[Message]) -> Call:
+    return Call(identity or f"step_{sum(bool(message.calls) for message in before) + 1}", "calls", {})
 
 
 class ScriptedModel(Model):
