@@ -33,6 +33,19 @@ def test_a_recorded_run_through_a_gateway(path: str, off: bool) -> None:
         HTTPConnection(gateway.url.removeprefix("http://")).connect()
 
 
+def test_a_websocket_is_refused_at_once() -> None:
+    """Codex asks for one before each plain request of its built-in provider; the upstream never sees it."""
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    with Playback(RUN) as provider, GatewayThread(make_settings(provider.url)) as gateway:
+        connection = HTTPConnection(gateway.url.removeprefix("http://"))
+        connection.request("GET", "/v1/responses", headers=upgrade)
+        answer = connection.getresponse()
+        assert answer.status == 426
+        assert b"WebSockets are not served" in answer.read()
+        connection.close()
+        assert provider.requests == []
+
+
 def test_a_gateway_that_cannot_begin() -> None:
     """What is wrong is raised where it is started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -120,6 +120,10 @@ class Proxy:
         if route is None:
             await _refuse(writer, record, 404, "there is nothing at this path; OpenAI clients use /v1")
             return
+        if headers.get("upgrade", "").lower() == "websocket":
+            # Clients that try WebSockets first use plain requests as soon as they have this answer.
+            await _refuse(writer, record, 426, "WebSockets are not served here; send plain HTTP requests")
+            return
         record.api = api
         base = self.settings.upstreams.get(route.upstream)
         if base is None:
