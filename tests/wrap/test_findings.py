@@ -78,6 +78,21 @@ def test_what_cannot_work(tmp_path: Path) -> None:
     assert find(findings, "claude").mend == "unset CLAUDE_CODE_USE_BEDROCK"
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [('{"env": {"ANTHROPIC_BASE_URL": "https://user:sk-very-secret@a"}}', "failed"), ("{", "note"), ("[]", "note")],
+)
+def test_a_settings_file_that_wins(text: str, status: str, tmp_path: Path) -> None:
+    """Claude Code prefers the variables in its settings to those of its environment."""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(text, encoding="utf-8")
+    findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path, "claude", HOME=str(tmp_path)))
+    found = find(findings, "claude")
+    assert found.status == status
+    assert ("~/.claude/settings.json sets ANTHROPIC_BASE_URL" in found.message) == (status == "failed")
+    assert SECRET not in repr(findings)
+
+
 def test_agents_that_need_something(tmp_path: Path) -> None:
     """What is missing is named, and so is why an agent cannot be wrapped."""
     findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path, "codex", "cursor", "qwen"))

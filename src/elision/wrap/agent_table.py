@@ -22,6 +22,7 @@ class Agent:
     environment: variable -> text, or a JSON object that is merged into what the variable holds already.
     arguments:   go before the user's own.
     files:       name -> text, written to the temporary folder.
+    env_file:    a JSON file below the home whose `env` wins over variables; only `elision doctor` reads it.
     apis:        those over which the gateway serves it.
     needs:       variable -> what it must hold; the agent is not started without it.
     clashes:     variable -> why the traffic would bypass the gateway while it is set.
@@ -36,6 +37,7 @@ class Agent:
     environment: Mapping[str, str | Mapping[str, Any]] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    env_file: str = ""
     apis: tuple[str, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     clashes: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +77,7 @@ _ROWS: Final = (
         name="claude",
         binary="claude",
         environment={"ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"},
+        env_file=".claude/settings.json",
         apis=("anthropic",),
         clashes={"CLAUDE_CODE_USE_BEDROCK": _CLOUD, "CLAUDE_CODE_USE_VERTEX": _CLOUD},
         tried="client",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
@@ -154,6 +155,14 @@ def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str 
             message=f"found; to be wrapped it needs {' and '.join(missing)}",
             mend=f"set {missing[0]}: {agent.needs[missing[0]]}",
         )
+    overridden = _find_overridden(agent, environ)
+    if overridden:
+        return SetupFinding(
+            subject=agent.name,
+            status="failed",
+            message=f"found; ~/{agent.env_file} sets {overridden}, which wins, so requests bypass the gateway",
+            mend=f"remove it there and export {overridden}: the gateway forwards requests to it",
+        )
     if url is not None and agent.environment and not agent.arguments:
         try:
             wanted = fill_variables(agent.environment, url, "", environ)
@@ -169,6 +178,20 @@ def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str 
         message="found; started by itself it does not use the gateway",
         mend=f"elision wrap {agent.name}",
     )
+
+
+def _find_overridden(agent: Agent, environ: Mapping[str, str]) -> str:
+    """Return the variable of `agent` that its own settings file sets too; "" if none, or if it cannot be read."""
+    if not agent.env_file:
+        return ""
+    try:
+        settings = json.loads((Path(environ.get("HOME", "")) / agent.env_file).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    own = settings.get("env") if isinstance(settings, dict) else None
+    if not isinstance(own, dict):
+        return ""
+    return next((name for name in agent.environment if name in own and name in CLIENT_VARIABLES), "")
 
 
 def _check_sessions(settings: Settings, environ: Mapping[str, str]) -> Iterator[SetupFinding]:
