@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from elision.audit.audit_report import AuditReport
+from elision.audit.audit_wording import list_audit_notes
 from elision.audit.cause_table import CAUSES
 from tests.audit.test_audit_page import report
 
@@ -25,3 +28,11 @@ def test_every_key_is_documented() -> None:
 def test_the_report_is_plain_json() -> None:
     text = json.dumps(report().to_json(), allow_nan=False)
     assert json.loads(text)["causes"]
+
+
+def test_only_some_deviating_bills_are_named() -> None:
+    """A folder of a thousand runs at a discount does not print a thousand notes."""
+    one = replace(report().runs[0], stated_usd=1.0, stated_list_usd=2.0, stated_calls=1)
+    notes = list(list_audit_notes(AuditReport(runs=(one,) * 9)))
+    assert len(notes) == 6
+    assert "4 more runs" in notes[-1]

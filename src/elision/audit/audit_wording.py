@@ -24,6 +24,8 @@ from elision.lab.report.figures import (
 )
 from elision.lab.report.names import neutralize_text
 
+#: Runs that are named whose recorded bill is not the sum of their causes.
+LISTED_DEVIATIONS: Final = 5
 #: Titles of the cells of one format.
 READER_TITLES: Final = ("runs", "calls", "causes", "recorded", "difference", "largest cause")
 #: Format of a log -> what `elision wrap` calls the agent that wrote it.
@@ -54,6 +56,11 @@ def describe_recorded_bill(report: AuditReport) -> str:
     return text if difference is None else f"{text} ({format_difference(difference)})."
 
 
+def _is_deviating(run: AuditedRun) -> bool:
+    difference = compare_bills(run.stated_usd, run.stated_list_usd)
+    return difference is not None and abs(difference) > TOLERANCE
+
+
 def format_difference(difference: float) -> str:
     """Return a share with its sign and two decimals: `+0.03 %`."""
     sign = MINUS if difference <= -0.00005 else "+"
@@ -62,14 +69,16 @@ def format_difference(difference: float) -> str:
 
 def list_audit_notes(report: AuditReport) -> Iterator[str]:
     """Yield what else a reader must know of the figures."""
-    for run in report.runs:
-        difference = compare_bills(run.stated_usd, run.stated_list_usd)
-        if difference is not None and abs(difference) > TOLERANCE:
-            yield (
-                f"{derive_run_name(run.file)}: the log states {format_usd(run.stated_usd)}, list prices of"
-                f" {run.prices.name if run.prices else run.model} give {format_usd(run.stated_list_usd)};"
-                " --model or --price sets others."
-            )
+    deviating = [run for run in report.runs if _is_deviating(run)]
+    for run in deviating[:LISTED_DEVIATIONS]:
+        yield (
+            f"{name_run(run.file, run.trajectory)}: the log states {format_usd(run.stated_usd)}, list prices of"
+            f" {run.prices.name if run.prices else run.model} give {format_usd(run.stated_list_usd)};"
+            " --model or --price sets others."
+        )
+    if len(deviating) > LISTED_DEVIATIONS:
+        rest = format_plural(len(deviating) - LISTED_DEVIATIONS, "more run")
+        yield f"Likewise {rest}; --json has the difference of each."
     for model, (calls, tokens) in report.unpriced.items():
         yield (
             f"No price is known for {neutralize_text(model) or 'an unnamed model'}: {format_plural(calls, 'call')} with"
