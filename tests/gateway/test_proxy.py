@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from elision.gateway import proxy
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import EAGER, PATHS, make_body, render_whole
 from tests.gateway.loopback_gateway import make_settings, run_gateway
@@ -52,6 +53,16 @@ def test_a_history_that_the_provider_holds_passes_as_it_came(api: Api, field: di
     raw, came, sessions = sent(api, field)
     assert came == raw
     assert sessions == 0
+
+
+def test_a_history_that_the_provider_holds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With what the client must set for the gateway to help."""
+    proxy._log_held_history.cache_clear()
+    for _ in range(2):
+        sent("anthropic", {"thread": {"type": "create"}})
+    told = [record.getMessage() for record in caplog.records if "the provider holds its history" in record.getMessage()]
+    assert len(told) == 1
+    assert "with thread=False the client sends its whole history" in told[0]
 
 
 @pytest.mark.parametrize("field", [{"thread": None}, {"thread": False}, {"container": "container_1"}])

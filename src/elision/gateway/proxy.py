@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from elision.errors import LimitError
@@ -51,6 +51,8 @@ OFF_HEADER: Final = b"x-elision"
 #: Fields that name a history which the provider holds: what is not in the request cannot be hidden from it. Responses
 #: have the first two, Anthropic's threads the third (`{"type": "create"}`, then only what is new).
 _STATEFUL_FIELDS: Final = ("previous_response_id", "conversation", "thread")
+#: How a client of each is told to send its whole history.
+_WHOLE_HISTORY: Final = {"thread": "with thread=False the client sends its whole history"}
 #: The client fetches the answer later, by requests that pass through: a recall in it would be answered by nobody.
 _BACKGROUND_FIELD: Final = "background"
 
@@ -334,14 +336,25 @@ async def _refuse(writer: ReplyWriter, record: RequestRecord, status: int, why: 
     await writer.reply_error(status, why)
 
 
+@cache
+def _log_held_history(field: str) -> None:
+    """Log, once in this process for each field, that the provider holds a history, and how a client sends it itself."""
+    _log.warning(
+        "a request has %r, so the provider holds its history: such requests pass unchanged, and nothing is hidden; %s",
+        field,
+        _WHOLE_HISTORY.get(field, "have the client send its whole history"),
+    )
+
+
 def _build_model_request(
     route: Route, headers: Mapping[str, str], body: RequestBody, namespace: str
 ) -> _ModelRequest | None:
     """Return the parsed request; None where the gateway does not decide on it. Raises UnreadableBody."""
-    if any(body.get_field(name) for name in (*_STATEFUL_FIELDS, _BACKGROUND_FIELD)) or body.get_field("n") not in (
-        None,
-        1,
-    ):
+    for name in _STATEFUL_FIELDS:
+        if body.get_field(name):
+            _log_held_history(name)
+            return None
+    if body.get_field(_BACKGROUND_FIELD) or body.get_field("n") not in (None, 1):
         return None
     for name in READ_FIELDS:
         # What cannot be decoded is the provider's to refuse.
