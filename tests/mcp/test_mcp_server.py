@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed: elision mcp is not tried")
-from mcp.client.stdio import StdioServerParameters  # noqa: E402
+StdioServerParameters = pytest.importorskip("mcp.client.stdio").StdioServerParameters
 
 from elision.cli.mcp import is_local  # noqa: E402
 from elision.manager import ContextManager  # noqa: E402
