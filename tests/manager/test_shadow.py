@@ -25,7 +25,10 @@ def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> Contex
 def test_what_goes_out_is_what_came(shape: str, offer: str) -> None:
     """The very objects, no breakpoint, no further field; the log has the decisions of a session that hides."""
     store, open_ = MemoryStore(), MemoryStore()
-    told: dict[str, Any] = {"thinking": "native", "offer": offer, "dialect": "openai" if shape == "text" else shape}
+    told: dict[str, Any] = {"offer": offer, "dialect": "openai" if shape == "text" else shape}
+    if shape == "anthropic":
+        # The provider would be asked to clear, which is a further field.
+        told["thinking"] = "native"
     context, other = manager(store, **told), manager(open_, shadow=False, **told)
     tools = TOOLS if shape != "text" else None
     for steps in range(7):
