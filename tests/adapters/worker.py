@@ -72,7 +72,7 @@ def plant_fault(kind: str) -> None:
     from elision.manager.preparation import CallPreparer
 
     target: type = CallPreparer if kind == "engine" else ContextManager
-    names = ["decide_view"] if kind == "engine" else ["prepare", "prepare_async"]
+    names = ["decide_view"] if kind == "engine" else ["prepare", "prepare_async", "call"]
     calls = 0
 
     def fail_once(original: Callable[..., Any]) -> Callable[..., Any]:

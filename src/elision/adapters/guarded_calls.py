@@ -1,0 +1,205 @@
+"""The model calls of an adapter: what fails in Elision is logged, and the framework's request goes out as it came.
+
+calls = GuardedCalls(sessions)
+call = calls.begin(thread, messages, mirror, tools=tools, system=system, model=model)
+try:
+    response = send(call.messages)
+except FrameworkOverflow as error:
+    if not call.retry(error):
+        raise
+    response = send(call.messages)
+call.record(Usage.from_inclusive(prompt=…, output=…))
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
+
+from elision.adapters.mirror import Mirror, MirroredMessages
+from elision.manager.agent_call import AgentCall
+from elision.manager.context_view import ContextView
+from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
+from elision.manager.session_pool import Sessions
+
+_M = TypeVar("_M")
+
+_log: Final = logging.getLogger("elision.adapters")
+
+#: What the model reads where a recall fails.
+RECALL_FAULT: Final = "nothing can be recalled now: Elision failed. Go on without it, or repeat the original action."
+
+
+class RequestParts(TypedDict, total=False):
+    """What a request has beside its messages: the arguments of `ContextManager.prepare`."""
+
+    tools: Any
+    system: Any
+    model: str
+    request: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallDefinition:
+    """A recall tool as an adapter registers it. name, description: as the model sees them. schema: a JSON Schema."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class GuardedCall(Generic[_M]):
+    """One call of the model, begun by `GuardedCalls`.
+
+    messages: what to send, in the framework's own messages: those that were given where Elision failed.
+    view: what they were restored from, with `extra` and `betas` for the request; None where Elision failed.
+    """
+
+    def __init__(
+        self,
+        given: list[_M],
+        mirrored: MirroredMessages[_M] | None = None,
+        call: AgentCall | None = None,
+    ) -> None:
+        self._mirrored = mirrored
+        self._call = call
+        self.messages = given
+        self.view: ContextView | None = None
+
+    def retry(self, error: BaseException) -> bool:
+        """Return whether to send `messages` once more, since `error` says that the prompt was too long.
+
+        See `AgentCall.retry`. Never raises.
+        """
+        if self._call is None or self.view is None:
+            return False
+        try:
+            return self._call.retry(error) and self._take_view(self._call.view)
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log.exception("a request that was too long could not be made shorter")
+            return False
+
+    async def retry_async(self, error: BaseException) -> bool:
+        """Do as `retry`, with the store and the summarizer off the event loop."""
+        if self._call is None or self.view is None:
+            return False
+        try:
+            return await self._call.retry_async(error) and self._take_view(self._call.view)
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log.exception("a request that was too long could not be made shorter")
+            return False
+
+    def record(self, usage: Any) -> None:
+        """Record the usage of this call; see `ContextManager.record`. Never raises."""
+        if self._call is None or self.view is None:
+            return
+        try:
+            self._call.record(usage)
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log.exception("the usage of a call could not be recorded")
+
+    def prepare(self) -> None:
+        """Prepare what to send; `GuardedCalls.begin` does. Raises what `ContextManager.prepare` raises."""
+        if self._call is not None:
+            self._take_view(self._call.__enter__().view)
+
+    async def prepare_async(self) -> None:
+        """Do as `prepare`, with the store and the summarizer off the event loop."""
+        if self._call is not None:
+            self._take_view((await self._call.__aenter__()).view)
+
+    def _take_view(self, view: ContextView) -> bool:
+        """Have `messages` be those of `view`; in one step, so that a failure leaves what was there. Returns True."""
+        messages: list[_M] = list(view.messages) if self._mirrored is None else self._mirrored.restore(view)
+        self.messages = messages
+        self.view = view
+        return True
+
+
+class GuardedCalls:
+    """The calls and recall tools of an adapter, over a pool of sessions.
+
+    `begin` takes the framework's name of the history, such as its thread, and `parent` where a sub-agent has one.
+    mirror: translates the framework's messages; without one they are a provider's own already.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+
+    def begin(
+        self,
+        name: str,
+        messages: Sequence[_M],
+        mirror: Mirror[_M] | None = None,
+        *,
+        parent: str = "",
+        **parts: Unpack[RequestParts],
+    ) -> GuardedCall[_M]:
+        """Begin a call of the model. Never raises: what fails is logged, and the call's messages are those given."""
+        try:
+            call = self._make_call(name, messages, mirror, parent, parts)
+            call.prepare()
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name)
+            return GuardedCall(list(messages))
+        return call
+
+    async def begin_async(
+        self,
+        name: str,
+        messages: Sequence[_M],
+        mirror: Mirror[_M] | None = None,
+        *,
+        parent: str = "",
+        **parts: Unpack[RequestParts],
+    ) -> GuardedCall[_M]:
+        """Do as `begin`, with the store and the summarizer off the event loop."""
+        try:
+            call = self._make_call(name, messages, mirror, parent, parts)
+            await call.prepare_async()
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name)
+            return GuardedCall(list(messages))
+        return call
+
+    def answer_recall(self, name: str, tool: str, arguments: str | Mapping[str, Any]) -> str:
+        """Return what the model reads for a call of recall tool `tool` in session `name`. Never raises."""
+        try:
+            answer = self.sessions.open(name).handle_tool_call(tool, arguments)
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name)
+            return RECALL_FAULT
+        return RECALL_FAULT if answer is None else answer
+
+    async def answer_recall_async(self, name: str, tool: str, arguments: str | Mapping[str, Any]) -> str:
+        """Do as `answer_recall`, without blocking the event loop."""
+        try:
+            answer = await self.sessions.open(name).handle_tool_call_async(tool, arguments)
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name)
+            return RECALL_FAULT
+        return RECALL_FAULT if answer is None else answer
+
+    def _make_call(
+        self, name: str, messages: Sequence[_M], mirror: Mirror[_M] | None, parent: str, parts: RequestParts
+    ) -> GuardedCall[_M]:
+        context = self.sessions.open(name, parent=parent)
+        if mirror is None:
+            return GuardedCall(list(messages), call=context.call(messages, **parts))
+        mirrored = mirror.translate(messages)
+        return GuardedCall(list(messages), mirrored, context.call(mirrored.plain, **parts))
+
+
+def list_recall_definitions() -> list[RecallDefinition]:
+    """Return the recall tools, for a framework that takes a tool's JSON Schema. `GuardedCalls` answers their calls."""
+    return [
+        RecallDefinition(tool["name"], tool["description"], copy.deepcopy(dict(tool["input_schema"])))
+        for tool in RECALL_TOOL_DEFINITIONS
+    ]
+
+
+def _log_fault(name: str) -> None:
+    _log.exception("Elision failed in session %r; the agent goes on without it", name)

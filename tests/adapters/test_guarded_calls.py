@@ -1,0 +1,116 @@
+"""What an adapter's call does when Elision fails, when a prompt is too long, and when all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from elision import Sessions, Usage
+from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, list_recall_definitions
+from elision.adapters.mirror import Mirror
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from tests.manager.agents import make_history
+
+STRATEGY = "masking(window=2, schedule=every-turn)"
+
+
+@pytest.fixture
+def calls() -> Iterator[GuardedCalls]:
+    with Sessions(STRATEGY, store=MemoryStore(), model="gpt-5") as sessions:
+        yield GuardedCalls(sessions)
+
+
+def count_hidden(messages: list[Any]) -> int:
+    return sum("tokens hidden" in str(message) for message in messages)
+
+
+def test_a_call_is_prepared_and_recorded(calls: GuardedCalls) -> None:
+    history = make_history("openai", 6)
+    call = calls.begin("s", history, tools=None)
+    assert count_hidden(call.messages) == 4
+    call.record(Usage.from_inclusive(prompt=700, output=5))
+    assert call.view is not None
+    assert calls.sessions.open("s").prepare(history).diagnostics.costs.billed is not None
+
+
+def test_the_asynchronous_twin_does_the_same(calls: GuardedCalls) -> None:
+    async def work() -> None:
+        call = await calls.begin_async("s", make_history("openai", 6))
+        assert count_hidden(call.messages) == 4
+        assert not await call.retry_async(ValueError("no network"))
+
+    asyncio.run(work())
+
+
+def test_messages_of_another_kind_are_mirrored(calls: GuardedCalls) -> None:
+    """Each is a pair of a number and a plain message: those that nothing is hidden of are the very objects."""
+    given = list(enumerate(make_history("openai", 6)))
+    mirror: Mirror[tuple[int, dict[str, Any]]] = Mirror(
+        lambda pair: [pair[1]],
+        lambda pair, sent: (pair[0], sent[0]),
+        lambda text: (-1, {"role": "user", "content": text}),
+    )
+    call = calls.begin("s", given, mirror)
+    assert count_hidden(call.messages) == 4
+    assert sum(one is two for one, two in zip(call.messages, given, strict=True)) == len(given) - 4
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines"])
+def test_a_name_that_is_none_lets_the_request_out(calls: GuardedCalls, name: str) -> None:
+    history = make_history("openai", 6)
+    assert calls.begin(name, history).messages == history
+    assert calls.answer_recall(name, "elision_recall", {"handle": "t1.1"}) == RECALL_FAULT
+
+
+def test_what_fails_is_logged_and_the_next_call_is_ours_again(
+    calls: GuardedCalls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = make_history("openai", 6)
+    with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+        patch.setattr(ContextManager, "call", lambda *_, **__: 1 / 0)
+        call = calls.begin("s", history)
+    assert call.messages == history
+    assert call.view is None
+    assert not call.retry(ValueError("prompt is too long: 9 tokens > 8 maximum"))
+    call.record(Usage(input=5))
+    assert "the agent goes on without it" in caplog.text
+    assert count_hidden(calls.begin("s", history).messages) == 4
+
+
+def test_usage_that_is_none_is_logged(calls: GuardedCalls, caplog: pytest.LogCaptureFixture) -> None:
+    calls.begin("s", make_history("openai", 1)).record("a text")
+    assert "could not be recorded" in caplog.text
+
+
+def test_a_prompt_that_is_too_long_is_made_shorter_once() -> None:
+    with Sessions("masking(window=10)", store=MemoryStore(), model="gpt-5") as sessions:
+        call = GuardedCalls(sessions).begin("s", make_history("openai", 8))
+        before = call.messages
+        error = ValueError("prompt is too long: 9000 tokens > 4000 maximum")
+        assert call.retry(error)
+        assert count_hidden(call.messages) > count_hidden(before)
+        assert not call.retry(error)
+
+
+def test_recall_tools_are_defined_and_answered(calls: GuardedCalls) -> None:
+    history = make_history("openai", 6)
+    calls.begin("s", history)
+    defined = list_recall_definitions()
+    assert [tool.name for tool in defined] == ["elision_recall", "elision_search"]
+    assert defined[0].schema["required"] == ["handle"]
+    assert calls.answer_recall("s", "elision_recall", {"handle": "t1.1", "head": 1}).startswith("1: 1")
+
+
+def test_recall_is_answered_off_the_loop(calls: GuardedCalls) -> None:
+    async def work() -> None:
+        await calls.begin_async("s", make_history("openai", 6))
+        answer = await calls.answer_recall_async("s", "elision_recall", '{"handle": "t1.1", "head": 1}')
+        assert answer.startswith("1: 1")
+        assert await calls.answer_recall_async("", "elision_recall", {}) == RECALL_FAULT
+
+    asyncio.run(work())
