@@ -23,6 +23,7 @@ from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import ContextManager
 from elision.engine import Log
+from elision.engine.log_bills import LogBills
 from elision.manager import follow_history, prepared_calls
 from elision.manager.history import History
 from elision.manager.offload import get_think_executor
@@ -54,7 +55,7 @@ PARTS: tuple[Part, ...] = (
     ("deciding; placeholders and gists", Policy, "plan_pass"),
     ("summaries (the digest)", SummaryRunner, "request_summary"),
     ("recording the decision", Log, "record_call"),
-    ("bills, raw and ours", Log, "bill_newest_call"),
+    ("bills, raw and ours", LogBills, "settle"),
     ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
     ("messages with gaps, breakpoints", prepared_calls, "build_request"),

@@ -11,6 +11,7 @@ The same log runs live and in a replay; nothing in it knows which. Everything th
 `Log.fold` makes the same log of them again.
 """
 
+from elision.engine.cache_marks import writes_for_an_hour
 from elision.engine.decision import (
     SUMMARY_BEING_WRITTEN,
     NotReady,
@@ -23,7 +24,8 @@ from elision.engine.decision import (
     run_pass,
     write_off_attempt,
 )
-from elision.engine.event_log import CallResult, Log, LogSetup, count_output_tokens
+from elision.engine.event_log import Log, LogSetup
+from elision.engine.log_bills import CallResult, count_output_tokens
 from elision.engine.terms import CallTerms, make_plain_terms
 
 __all__ = [
@@ -43,4 +45,5 @@ __all__ = [
     "make_plain_terms",
     "run_pass",
     "write_off_attempt",
+    "writes_for_an_hour",
 ]

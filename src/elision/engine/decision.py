@@ -8,7 +8,8 @@ from typing import Final, TypeAlias, get_args
 
 import msgspec
 
-from elision.engine.event_log import Log, bill_summary_call
+from elision.engine.event_log import Log
+from elision.engine.log_bills import bill_summary_call
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError, SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget

@@ -6,11 +6,11 @@ log of a session is the same in every process.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
+from elision.engine.cache_marks import mark_view, writes_for_an_hour
+from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, read_terms
 from elision.errors import BudgetError, SpecError
@@ -39,42 +39,6 @@ from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.view import View
-
-
-def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
-    """Return the output tokens that were recorded, or else those of the assistant message by our count."""
-    if turn.usage is not None and turn.usage.output:
-        return turn.usage.output
-    return sizer.count_assistant(turn)
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """What the newest pass did: its decision and its view.
-
-    terms:           of the call. raw_view: the view if nothing had ever been hidden.
-    tokens_before:   of the view if this pass had hidden nothing.
-    covered_before:  the newest turn that a summary covered before this pass.
-    begins_anew:     whether the request begins like no earlier one.
-    summarizer_bill: of this pass alone.
-    budget_error:    why its view does not fit, where that was not to be raised. It is not in the log.
-    summary_obstacle: why it made no summary although it had to; "" if it made one, or need not. It is not in the log.
-    """
-
-    decided: PassDecided
-    terms: CallTerms
-    view: View
-    raw_view: View
-    tokens_before: int
-    covered_before: int
-    begins_anew: bool
-    summarizer_bill: Bill
-    budget_error: BudgetError | None = None
-    summary_obstacle: str = ""
-
-    @property
-    def model(self) -> str:
-        return self.terms.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +81,21 @@ class Log:
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.reports = ProviderReports()
-        self._bill = SessionBill(self.prices)
-        self._costs = SessionCosts(self.prices, self.reports.scale)
+        self.bills = LogBills(self.prices, self.reports.scale)
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         #: Records of a pass whose request is not in the log yet.
         self._open_pass: list[SummaryFailed | PassDecided] = []
-        #: The newest call until it is billed, which nobody waits for: that is done when a bill is asked for.
-        self._unbilled_call: CallResult | None = None
 
     @property
     def bill(self) -> SessionBill:
         """What the run cost and would have cost, by our count of tokens."""
-        self.bill_newest_call()
-        return self._bill
+        return self.bills.bill
 
     @property
     def costs(self) -> SessionCosts:
         """The same on the provider's scale."""
-        self.bill_newest_call()
-        return self._costs
+        return self.bills.costs
 
     @classmethod
     def fold(cls, events: Iterable[Event], setup: LogSetup) -> Log:
@@ -230,8 +189,7 @@ class Log:
             self._fold_report(event)
         elif isinstance(event, HeadSet):
             if not self.state.turns and not self.state.calls:
-                self._bill = SessionBill(self.prices, event.head.warm_tokens)
-                self._costs = SessionCosts(self.prices, self.reports.scale)
+                self.bills = LogBills(self.prices, self.reports.scale, event.head.warm_tokens)
             self.policy.set_head(event.head)
         elif isinstance(event, TurnAmended):
             self.policy.replace_user_words(self.state, event.turn)
@@ -302,7 +260,7 @@ class Log:
         budget_error: BudgetError | None = None,
         summary_obstacle: str = "",
     ) -> CallResult:
-        self.bill_newest_call()
+        self.bills.settle()
         state = self.state
         tokens_before = state.track.tokens
         covered_before = state.covered_turns
@@ -317,15 +275,15 @@ class Log:
             paid = bill_summary_call(
                 self.prices, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
             )
-            self._bill.record_summary(paid)
+            self.bill.record_summary(paid)
             cost += paid
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
         newest = CallResult(
             decided,
             terms,
-            self._mark_view(state.make_view(self.policy.find_stable_length(state)), terms),
-            self._mark_view(state.make_raw_view(), terms),
+            mark_view(state.make_view(self.policy.find_stable_length(state)), terms, state, self.reports),
+            mark_view(state.make_raw_view(), terms, state, self.reports),
             tokens_before,
             covered_before,
             begins_anew,
@@ -333,19 +291,8 @@ class Log:
             budget_error,
             summary_obstacle,
         )
-        self._unbilled_call = newest
+        self.bills.add_call(newest)
         return newest
-
-    def bill_newest_call(self) -> None:
-        """Bill the newest call, unless it is billed. `bill` and `costs` do this first."""
-        newest = self._unbilled_call
-        if newest is None:
-            return
-        self._unbilled_call = None
-        terms = newest.terms
-        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model)
-        ours = self._bill.record_prompt(newest.view, terms.now, terms.model, anew=newest.begins_anew)
-        self._costs.record_call(ours, raw, client_marks=not terms.no_cache_marks)
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
@@ -358,7 +305,7 @@ class Log:
 
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
-        raw_view = self._mark_view(self.state.make_raw_view(), terms)
+        raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports)
         raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
         raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
         view_limit = self.view_limit
@@ -375,7 +322,7 @@ class Log:
             raw_usd=raw_usd,
             recall_tokens=self.state.recall_tokens if self.can_add_recall_tools(terms) else 0,
             offers_recall_at_once=self.state.recall_offer == "start",
-            writes_for_an_hour=self.writes_for_an_hour(terms),
+            writes_for_an_hour=writes_for_an_hour(terms, self.state, self.reports),
             scale=self.reports.scale,
             view_limit=view_limit,
             may_ask_for_summary=self.breaker.may_ask(len(self.state.turns) + 1),
@@ -384,32 +331,6 @@ class Log:
     def can_add_recall_tools(self, terms: CallTerms) -> bool:
         """Return whether there are recall tools that may enter and have not entered yet."""
         return bool(self.state.recall_tools) and not self.state.has_recall_tools and not terms.recall_blocked
-
-    def writes_for_an_hour(self, terms: CallTerms) -> bool:
-        """Return whether all that the next request writes to the cache lives an hour."""
-        newest = self.reports.find_hour_turn(terms.hour_turn)
-        return newest is not None and newest >= len(self.state.turns)
-
-    def _mark_view(self, view: View, terms: CallTerms) -> View:
-        """Return the view with the breakpoints of its request, and how long their cache entries live."""
-        if terms.no_cache_marks and not (self.state.is_edited or terms.breakpoints == "always"):
-            return replace(view, marks=())
-        turn = self.reports.find_hour_turn(terms.hour_turn)
-        if turn is None:
-            return view
-        if turn >= len(self.state.turns):
-            return replace(view, hour_length=view.length)
-        # Turns ascend along a track; head and summary, whose turn is 0, come first.
-        length = bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
-        return replace(view, hour_length=length)
-
-
-def bill_summary_call(prices: Prices, input: int, cached: int, output: int, usd: float | None) -> Bill:
-    """Return the bill of a summarizer's call. usd: as it was reported; None to price the tokens."""
-    bill = prices.bill_call(input, cached, output)
-    if usd is None:
-        return bill
-    return replace(bill, usd=usd)
 
 
 def _only_add(events: Iterable[Event], known: Sequence[Turn]) -> bool:

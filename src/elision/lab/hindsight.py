@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
+from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass, writes_for_an_hour
 from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
@@ -107,7 +107,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
     found: list[MaskCandidate] = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
-        prices=prices.with_hour_writes() if session.writes_for_an_hour(make_plain_terms()) else prices,
+        prices=prices.with_hour_writes() if writes_for_an_hour(make_plain_terms(), state, session.reports) else prices,
         limit=strategy.summary_max_tokens,
         head=state.raw_track.count_tokens_before(state.head_length),
         task=state.task_tokens,

@@ -1,0 +1,99 @@
+"""What the calls of one log cost: the newest one is billed when a bill is asked for, since nobody waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elision.engine.terms import CallTerms
+from elision.errors import BudgetError
+from elision.strategies.billing import SessionBill
+from elision.strategies.session_costs import SessionCosts
+from elision.trajectory.events import PassDecided
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Turn
+from elision.trajectory.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What the newest pass did: its decision and its view.
+
+    terms:           of the call. raw_view: the view if nothing had ever been hidden.
+    tokens_before:   of the view if this pass had hidden nothing.
+    covered_before:  the newest turn that a summary covered before this pass.
+    begins_anew:     whether the request begins like no earlier one.
+    summarizer_bill: of this pass alone.
+    budget_error:    why its view does not fit, where that was not to be raised. It is not in the log.
+    summary_obstacle: why it made no summary although it had to; "" if it made one, or need not. It is not in the log.
+    """
+
+    decided: PassDecided
+    terms: CallTerms
+    view: View
+    raw_view: View
+    tokens_before: int
+    covered_before: int
+    begins_anew: bool
+    summarizer_bill: Bill
+    budget_error: BudgetError | None = None
+    summary_obstacle: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.terms.model
+
+
+class LogBills:
+    """The bills of one log: by our count of tokens, and on the provider's scale.
+
+    warm_tokens: tokens at the beginning of the prompt that an earlier run has left in the cache.
+    """
+
+    def __init__(self, prices: Prices, scale: TokenScale, warm_tokens: int = 0) -> None:
+        self._bill = SessionBill(prices, warm_tokens)
+        self._costs = SessionCosts(prices, scale)
+        self._unbilled: CallResult | None = None
+
+    @property
+    def bill(self) -> SessionBill:
+        """What the run cost and would have cost, by our count of tokens."""
+        self.settle()
+        return self._bill
+
+    @property
+    def costs(self) -> SessionCosts:
+        """The same on the provider's scale."""
+        self.settle()
+        return self._costs
+
+    def add_call(self, call: CallResult) -> None:
+        """Have `call`, the newest one, billed later. The one before must be settled."""
+        self._unbilled = call
+
+    def settle(self) -> None:
+        """Bill the newest call, unless it is billed."""
+        newest = self._unbilled
+        if newest is None:
+            return
+        self._unbilled = None
+        terms = newest.terms
+        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model)
+        ours = self._bill.record_prompt(newest.view, terms.now, terms.model, anew=newest.begins_anew)
+        self._costs.record_call(ours, raw, client_marks=not terms.no_cache_marks)
+
+
+def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
+    """Return the output tokens that were recorded, or else those of the assistant message by our count."""
+    if turn.usage is not None and turn.usage.output:
+        return turn.usage.output
+    return sizer.count_assistant(turn)
+
+
+def bill_summary_call(prices: Prices, input: int, cached: int, output: int, usd: float | None) -> Bill:
+    """Return the bill of a summarizer's call. usd: as it was reported; None to price the tokens."""
+    bill = prices.bill_call(input, cached, output)
+    if usd is None:
+        return bill
+    return replace(bill, usd=usd)
