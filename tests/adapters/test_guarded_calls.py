@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from elision import Sessions, Usage
-from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, list_recall_definitions
+from elision import ElisionError, Sessions, Usage
+from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, SessionOwner, list_recall_definitions
 from elision.adapters.mirror import Mirror
+from elision.errors import SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import make_history
@@ -114,3 +115,22 @@ def test_recall_is_answered_off_the_loop(calls: GuardedCalls) -> None:
         assert await calls.answer_recall_async("", "elision_recall", {}) == RECALL_FAULT
 
     asyncio.run(work())
+
+
+def test_an_adapter_closes_the_sessions_that_it_made() -> None:
+    with SessionOwner(STRATEGY, store="memory:") as adapter:
+        adapter.sessions.open("s")
+    with pytest.raises(ElisionError, match="closed"):
+        adapter.sessions.open("s")
+
+
+def test_an_adapter_does_not_close_the_sessions_that_it_was_given() -> None:
+    with Sessions(STRATEGY, store="memory:") as sessions:
+        with SessionOwner(sessions=sessions) as one, SessionOwner(sessions=sessions) as two:
+            assert one.sessions.open("s") is two.sessions.open("s")
+        assert sessions.open("s").turns == 0
+
+
+def test_options_beside_given_sessions_are_refused() -> None:
+    with Sessions(store="memory:") as sessions, pytest.raises(SettingError, match="model: give options to the"):
+        SessionOwner(sessions=sessions, model="gpt-5")

@@ -17,13 +17,17 @@ import copy
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
 from elision.adapters.mirror import Mirror, MirroredMessages
+from elision.errors import SettingError
 from elision.manager.agent_call import AgentCall
+from elision.manager.context_options import ContextOptions
 from elision.manager.context_view import ContextView
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.session_pool import Sessions
+from elision.strategies.strategy import Strategy
 
 _M = TypeVar("_M")
 
@@ -129,6 +133,18 @@ class GuardedCalls:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
 
+    @classmethod
+    def make(cls, strategy: str | Strategy, sessions: Sessions | None, options: ContextOptions) -> Self:
+        """Return the calls over `sessions`, or over a pool of their own, made of a strategy and options.
+
+        Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
+        """
+        if sessions is None:
+            return cls(Sessions(strategy, **options))
+        if options:
+            raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
+        return cls(sessions)
+
     def begin(
         self,
         name: str,
@@ -191,6 +207,41 @@ class GuardedCalls:
             return GuardedCall(list(messages), call=context.call(messages, **parts))
         mirrored = mirror.translate(messages)
         return GuardedCall(list(messages), mirrored, context.call(mirrored.plain, **parts))
+
+
+class SessionOwner:
+    """An adapter with the sessions that it was given, or with a pool of its own, which it closes: `with`, or `close`.
+
+    calls: the guarded calls over the sessions.
+    """
+
+    def __init__(
+        self,
+        strategy: str | Strategy = "masking",
+        *,
+        sessions: Sessions | None = None,
+        **options: Unpack[ContextOptions],
+    ) -> None:
+        self.calls = GuardedCalls.make(strategy, sessions, options)
+        self._owned = self.calls.sessions if sessions is None else None
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions: `sessions.open(name)` is the context manager of a history."""
+        return self.calls.sessions
+
+    def close(self) -> None:
+        """Store what is unsaved and close the sessions, unless they were given: those are the caller's."""
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def list_recall_definitions() -> list[RecallDefinition]:
