@@ -17,14 +17,26 @@ from types import ModuleType
 import pytest
 
 from elision.lab.study import DEFAULTS
-from tests.docs.blocks import CONTRIBUTING, PAGES, ROOT, Block, Command, applied, blocks, chunks, commands, place
+from tests.docs.blocks import (
+    CONTRIBUTING,
+    FRAMEWORK_PAGES,
+    PAGES,
+    ROOT,
+    Block,
+    Command,
+    applied,
+    blocks,
+    chunks,
+    commands,
+    place,
+)
 from tests.docs.run import elision, folder, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
 OTHERS = {"git", "make", "pip", "python3"}
 #: The port that pages show. Each run takes another one: several runs of the tests may go on beside each other.
 SHOWN_PORT = "18377"
-RUN = [page for page in PAGES if page != CONTRIBUTING]
+RUN = [page for page in PAGES if page != CONTRIBUTING and page not in FRAMEWORK_PAGES]
 
 
 def named(pages: list[Path]) -> pytest.MarkDecorator:
@@ -102,9 +114,9 @@ def test_extras_exist() -> None:
     """Every extra that a reader is told to install is one of the distribution's."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    found = re.findall(r"elision\[(\w+)\]", text)
+    found = {extra for extras in re.findall(r"elision\[([\w,-]+)\]", text) for extra in extras.split(",")}
     assert found
-    assert set(found) <= set(project["optional-dependencies"])
+    assert found <= set(project["optional-dependencies"])
 
 
 def test_the_published_options_are_those_of_the_defaults() -> None:
