@@ -47,7 +47,7 @@ def run_file(file: Path, folder: Path) -> dict[int, list[str]]:
         check=False,
     )
     assert done.returncode == 0, f"{file.name}: {done.stderr[-4_000:]}"
-    return {line: printed for line, printed in map(json.loads, done.stdout.splitlines())}
+    return dict(map(json.loads, done.stdout.splitlines()))
 
 
 def check_page(page: Path, folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     page.write_text(text, encoding="utf-8")
     check_page(page, tmp_path)
     page.write_text(text.replace("text\n2", "text\n3"), encoding="utf-8")
-    with pytest.raises(AssertionError, match="is printed as\n2"):
+    with pytest.raises(AssertionError, match="is printed as"):
         check_page(page, tmp_path)
 
 
