@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
@@ -44,6 +44,16 @@ class RequestParts(TypedDict, total=False):
     system: Any
     model: str
     request: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDescription(Generic[_M]):
+    """What `GuardedCalls.begin` takes beside the messages."""
+
+    name: str
+    mirror: Mirror[_M] | None = None
+    parent: str = ""
+    parts: RequestParts = field(default_factory=RequestParts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +190,26 @@ class GuardedCalls:
             _log_fault(name)
             return GuardedCall(list(messages))
         return call
+
+    def begin_described(self, messages: Sequence[_M], describe: Callable[[], CallDescription[_M]]) -> GuardedCall[_M]:
+        """Do as `begin`, with what `describe` returns. Never raises, also where `describe` does."""
+        try:
+            found = describe()
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault("")
+            return GuardedCall(list(messages))
+        return self.begin(found.name, messages, found.mirror, parent=found.parent, **found.parts)
+
+    async def begin_described_async(
+        self, messages: Sequence[_M], describe: Callable[[], CallDescription[_M]]
+    ) -> GuardedCall[_M]:
+        """Do as `begin_described`, with the store and the summarizer off the event loop."""
+        try:
+            found = describe()
+        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault("")
+            return GuardedCall(list(messages))
+        return await self.begin_async(found.name, messages, found.mirror, parent=found.parent, **found.parts)
 
     def answer_recall(self, name: str, tool: str, arguments: str | Mapping[str, Any]) -> str:
         """Return what the model reads for a call of recall tool `tool` in session `name`. Never raises."""

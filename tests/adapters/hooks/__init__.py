@@ -1,0 +1,1 @@
+"""What makes the adapter of each framework for the contract."""
