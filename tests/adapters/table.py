@@ -1,6 +1,6 @@
 """Print a table of the scenarios, framework by framework: `python -m tests.adapters.table [HOST...] [--hooks MODULE]`.
 
-hooks: a module with a function for each framework, named as its host. A cell has the model calls, the results hidden in
+hooks: a package with a module for each framework, named as its host, such as tests.adapters.hooks. A cell has the model calls, the results hidden in
 the last request, the rewrites, and the cost beside that of the same history without an adapter's hand.
 """
 
@@ -58,7 +58,7 @@ def main() -> None:
         if reason := explain_missing(host):
             print(f"## {host}: {reason}")
             continue
-        hook = f"{options.hooks}:{host}" if options.hooks else ""
+        hook = f"{options.hooks}.{host}:attach" if options.hooks else ""
         with tempfile.TemporaryDirectory() as folder:
             only = [name for name in options.only.split(",") if name]
             recordings = run_host(host, Path(folder), hook, only)

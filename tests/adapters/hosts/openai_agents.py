@@ -2,8 +2,8 @@
 # What this imports is in an environment of its own.
 """The OpenAI Agents SDK, with a session in SQLite.
 
-The hook is called for each run and sub-agent, as `hook(settings, session)`, and returns `(run_config, hooks, tools)`:
-the `RunConfig` that filters what the model gets, the `RunHooks` (or None), and the adapter's tools.
+The hook is called for each run and sub-agent, as `hook(settings, session, run_config)`, and returns `(run_config,
+tools)`: the `RunConfig` of that run, whose provider has the scripted model, and the adapter's tools.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
-from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
+from agents import Agent, Model, ModelProvider, RunConfig, Runner, SQLiteSession, function_tool
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 from agents.tool import ToolOutputImage, ToolOutputText
 from agents.usage import Usage
@@ -65,8 +65,37 @@ def read_items(items: Any) -> list[Message]:
     return made
 
 
-def make_model(player: Any) -> ScriptedModel:
-    """Return the SDK's own scripted model; it plays `player`."""
+class TappedModel(ScriptedModel):
+    """The SDK's own scripted model; it notes the items that it is given, which the SDK's then copies."""
+
+    def __init__(self, stage: Stage, agent: str, steps: list[ModelStep]) -> None:
+        super().__init__(steps)
+        self.stage, self.agent = stage, agent
+
+    async def get_response(self, system_instructions: Any, input: Any, *others: Any, **named: Any) -> Any:
+        self.stage.recorder.note_sent(self.agent, input, read_item)
+        return await super().get_response(system_instructions, input, *others, **named)
+
+    async def stream_response(
+        self, system_instructions: Any, input: Any, *others: Any, **named: Any
+    ) -> AsyncIterator[Any]:
+        self.stage.recorder.note_sent(self.agent, input, read_item)
+        async for event in super().stream_response(system_instructions, input, *others, **named):
+            yield event
+
+
+class TappedProvider(ModelProvider):
+    """Finds the scripted model, under whichever name."""
+
+    def __init__(self, stage: Stage, player: Any) -> None:
+        self.model = make_model(stage, player)
+
+    def get_model(self, model_name: str | None) -> Model:
+        return self.model
+
+
+def make_model(stage: Stage, player: Any) -> ScriptedModel:
+    """Return the scripted model that plays `player`."""
 
     def respond(call: Any) -> ModelStep:
         items = [{"role": "user", "content": call.input}] if isinstance(call.input, str) else call.input
@@ -86,7 +115,7 @@ def make_model(player: Any) -> ScriptedModel:
         )
         return ModelStep(output=output or [assistant_message(answer.text)], usage=usage)
 
-    return ScriptedModel([ModelStep.respond(respond) for _ in range(_MANY)])
+    return TappedModel(stage, player.agent, [ModelStep.respond(respond) for _ in range(_MANY)])
 
 
 @function_tool
@@ -120,17 +149,16 @@ class Host(FrameworkHost):
         session = SQLiteSession(run.thread, self.database)
         if run.begin == "fork":
             await self._copy_turns(run, session)
-        config, hooks, more = self.stage.attach(run.thread) or (RunConfig(), None, [])
+        config, more = self._attach(run.thread, self.stage.make_player(run))
         agent = Agent(
             name="main",
             instructions=SYSTEM,
-            model=make_model(self.stage.make_player(run)),
+            model=run.model,
             tools=[look, fail, picture, self._make_delegate(run), *more],
         )
         options: Any = {
             "session": session,
-            "run_config": self._tap_filter(config, run.thread),
-            "hooks": hooks,
+            "run_config": config,
             "max_turns": _MANY,
         }
         if run.stream:
@@ -147,28 +175,21 @@ class Host(FrameworkHost):
         async def delegate(part: int) -> str:
             """Asks another agent for a part."""
             player = self.stage.make_child_player(run)
-            config, hooks, more = self.stage.attach(player.agent) or (RunConfig(), None, [])
-            agent = Agent(name="lister", instructions=SYSTEM, model=make_model(player), tools=[look, *more])
-            config = self._tap_filter(config, player.agent)
+            config, more = self._attach(player.agent, player)
+            agent = Agent(name="lister", instructions=SYSTEM, model=run.model, tools=[look, *more])
             asked = f"List all of part {part}."
-            result = await Runner.run(agent, asked, run_config=config, hooks=hooks, max_turns=_MANY)
+            result = await Runner.run(agent, asked, run_config=config, max_turns=_MANY)
             return str(result.final_output)
 
         return function_tool(delegate)
 
-    def _tap_filter(self, config: RunConfig, agent: str) -> RunConfig:
-        inner = config.call_model_input_filter
-        if inner is None:
-            return config
-
-        async def filter_input(data: Any) -> Any:
+    def _attach(self, agent: str, player: Any) -> tuple[RunConfig, list[Any]]:
+        def filter_input(data: Any) -> Any:
             self.stage.recorder.note_given(agent, data.model_data.input)
-            made: Any = inner(data)
-            made = await made if asyncio.iscoroutine(made) else made
-            self.stage.recorder.note_sent(agent, made.input, read_item)
-            return made
+            return data.model_data
 
-        return replace(config, call_model_input_filter=filter_input)
+        config = RunConfig(model_provider=TappedProvider(self.stage, player), call_model_input_filter=filter_input)
+        return self.stage.attach(agent, config) or (config, [])
 
     async def _copy_turns(self, run: Run, session: SQLiteSession) -> None:
         items = await SQLiteSession(run.source, self.database).get_items()

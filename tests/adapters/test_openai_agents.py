@@ -1,0 +1,10 @@
+"""The adapter of the OpenAI Agents SDK keeps the contract."""
+
+from __future__ import annotations
+
+from tests.adapters.contract import AdapterContract
+
+
+class TestOpenAIAgents(AdapterContract):
+    HOST = "openai_agents"
+    HOOK = "tests.adapters.hooks.openai_agents:attach"
