@@ -1,7 +1,8 @@
 """Print a table of the scenarios, framework by framework: `python -m tests.adapters.table [HOST...] [--hooks MODULE]`.
 
-hooks: a package with a module for each framework, named as its host, such as tests.adapters.hooks. A cell has the model calls, the results hidden in
-the last request, the rewrites, and the cost beside that of the same history without an adapter's hand.
+hooks: a package with a module for each framework, named as its host: tests.adapters.hooks. A cell has the model calls,
+the results hidden in the last request, the rewrites, and the cost beside that of the same history without an adapter's
+hand.
 """
 
 from __future__ import annotations
