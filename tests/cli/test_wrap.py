@@ -54,6 +54,28 @@ def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) ->
     assert set(read_tree(home)) == {".local/state/elision/sessions.db", ".local/state/elision/sessions.db.secret"}
 
 
+RESUMED = """
+import json, pathlib, openai
+kept = pathlib.Path("messages.json")
+messages = json.loads(kept.read_text()) if kept.exists() else [{"role": "user", "content": "Look at every file."}]
+for _ in range(3):
+    answer = openai.OpenAI(api_key="sk-client").chat.completions.create(model="gpt-5", messages=messages)
+    messages.append(answer.choices[0].message.model_dump(exclude_none=True))
+    for call in answer.choices[0].message.tool_calls:
+        output = f"{len(messages)} " + "row of text\\n" * 300
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": output})
+kept.write_text(json.dumps(messages))
+"""
+
+
+def test_a_resumed_session_is_counted(provider: Playback, tmp_path: Path, work: Path) -> None:
+    """A conversation that goes on after another start is the same session, and the line says so."""
+    environment = make_environment(tmp_path / "home", provider.url)
+    lines = [run_wrap(["--", sys.executable, "-c", RESUMED], environment, work).stderr for _ in range(2)]
+    assert [line.partition(",")[0] for line in lines] == ["elision: 3 calls", "elision: 6 calls"]
+    assert lines[0].rpartition(" show ")[2] == lines[1].rpartition(" show ")[2]
+
+
 def test_the_running_gateway_is_used(provider: Playback, tmp_path: Path, work: Path) -> None:
     """Where one answers at the configured address, no other is started; it goes on."""
     options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}
@@ -120,6 +142,19 @@ def test_print(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = run_elision("wrap", "--print", "pi")
     assert refused.returncode == 2
     assert "omit --print" in refused.stderr
+
+
+def test_a_server_that_cannot_be_offered() -> None:
+    """`--mcp` is refused with a sentence where it could show nothing, or the wrong sessions."""
+    for arguments, said in (
+        (("--mcp", "--print", "claude"), "which --print has not"),
+        (("--mcp", "--gateway", "http://127.0.0.1:9", "--", sys.executable), "--mcp to none"),
+        (("--mcp", "--", sys.executable, "-c", ""), "takes no server by flag or variable"),
+        (("--mcp", "--store", "memory:", "--", sys.executable, "-c", ""), "no other process reads a store in memory"),
+    ):
+        done = run_elision("wrap", *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:

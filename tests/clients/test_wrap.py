@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elision.testing.builders import call, trajectory
+from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.trajectory.content import make_content
@@ -92,14 +94,15 @@ WRAPPED = {
 }
 
 
-def make_script(shell: tuple[str, str]) -> Trajectory:
-    """A model that writes a file, looks at it many times, and says how long it is."""
+def make_script(shell: tuple[str, str], *more: Action) -> Trajectory:
+    """A model that writes a file, looks at it many times, makes `more` calls, and says how long it is."""
     tool, argument = shell
     lines = ["seq -f 'line %g of alpha' 60 > a.txt"]
     lines += [f"echo look {number}; cat a.txt" for number in range(LOOKS)]
+    actions = [run_shell(tool, argument, index, line) for index, line in enumerate(lines, start=1)]
     turns = [
-        Turn(index=index, content=make_content(f"Step {index}."), actions=(run_shell(tool, argument, index, line),))
-        for index, line in enumerate(lines, start=1)
+        Turn(index=index, content=make_content(f"Step {index}."), actions=(action,))
+        for index, action in enumerate([*actions, *more], start=1)
     ]
     last = Turn(index=len(turns) + 1, content=make_content(ANSWER))
     return trajectory(*turns, last, id="agent", task=PROMPT)
@@ -130,23 +133,61 @@ def test_a_wrapped_agent(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, start_folder: Callable[[Path, str], Path]
 ) -> None:
     """The agent works to its end; old results are hidden, savings are reported, and no file of the user changed."""
+    folder = start_folder(request.getfixturevalue(WRAPPED[name].fixture), AGENTS[name].binary)
+    asked = work_through(name, make_script(WRAPPED[name].shell), folder, tmp_path)
+    assert max(each.turn or 0 for each in asked) == LOOKS + 2
+    assert b"tokens hidden" in asked[-1].raw
+
+
+#: How each agent names the tool of a server.
+MCP_TOOLS = {"claude": "mcp__elision__recall_hidden", "opencode": "elision_recall_hidden"}
+
+
+@pytest.mark.parametrize("name", MCP_TOOLS)
+def test_a_wrapped_agent_with_a_server(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, start_folder: Callable[[Path, str], Path]
+) -> None:
+    """With `--mcp` the model reads what was hidden by the agent's own server, which shows this session alone."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed: elision wrap --mcp is not tried")
+    folder = start_folder(request.getfixturevalue(WRAPPED[name].fixture), AGENTS[name].binary)
+    script = make_script(WRAPPED[name].shell, call(MCP_TOOLS[name], id="m1", handle="t2.1", pattern="line 30 "))
+    asked = work_through(name, script, folder, tmp_path, "--mcp")
+    assert max(each.turn or 0 for each in asked) == LOOKS + 3
+    newest = asked[-1].raw.decode()
+    assert "[t2.1 " in newest
+    assert "31: line 30 of alpha" in newest
+    assert '"elision_recall"' not in newest
+
+
+def test_codex_offers_a_server(codex: Path, tmp_path: Path, start_folder: Callable[[Path, str], Path]) -> None:
+    """Codex starts the server and offers its tools, in a namespace, which no playback calls."""
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed: elision wrap --mcp is not tried")
+    asked = work_through("codex", make_script(WRAPPED["codex"].shell), start_folder(codex, "codex"), tmp_path, "--mcp")
+    offered = {tool["name"]: tool.get("tools", []) for tool in json.loads(asked[-1].raw)["tools"] if "name" in tool}
+    assert "recall_hidden" in [tool["name"] for tool in offered["mcp__elision"]]
+    assert "elision_recall" not in offered
+    assert b"[t2.1 " in asked[-1].raw
+
+
+def work_through(name: str, script: Trajectory, folder: Path, at: Path, *options: str) -> list[ReceivedRequest]:
+    """Let an agent play `script` under `elision wrap` and return its requests. No file of its user may change.
+
+    folder: for the PATH; it has the agent.
+    """
     wrapped = WRAPPED[name]
-    folder = start_folder(request.getfixturevalue(wrapped.fixture), AGENTS[name].binary)
-    home, work = tmp_path / "home", tmp_path / "work"
+    home, work = at / "home", at / "work"
     work.mkdir()
     for path, text in wrapped.configuration.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text, encoding="utf-8")
     before = read_tree(home)
-    with Playback(make_script(wrapped.shell), Terms(key=KEY)) as provider, Outside() as outside:
+    with Playback(script, Terms(key=KEY)) as provider, Outside() as outside:
         environment = make_environment(home, provider.url, **wrapped.variables, **outside.environment())
         environment["PATH"] = f"{folder}:{environment['PATH']}"
-        done = run_wrap([name, *wrapped.arguments], environment, work)
+        done = run_wrap([*options, name, *wrapped.arguments], environment, work)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-4_000:]
     assert ANSWER in done.stdout
     assert "tokens sent" in done.stderr
-    asked = [each for each in provider.requests if each.turn is not None]
-    assert max(each.turn or 0 for each in asked) == LOOKS + 2
-    assert b"tokens hidden" in asked[-1].raw
     after = read_tree(home)
     assert {path: after.get(path) for path in before} == before
+    return [each for each in provider.requests if each.turn is not None]

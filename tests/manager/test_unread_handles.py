@@ -37,6 +37,7 @@ def test_the_first_placeholder_that_nobody_can_read_is_noted(tools: Any) -> None
         (BASH, {"offer": "first"}),
         (BASH, {"offer": "never"}),
         (BASH, {"recall": False}),
+        ([{"name": "mcp__elision__recall_hidden", "input_schema": {}}], {}),
         (BASH, {"shadow": True}),
         (BASH, {"strategy": "masking(window=2, schedule=every-turn, handles=false)"}),
         (BASH, {"strategy": 'masking(window=2, schedule=every-turn, placeholder="[gone]")'}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from elision.errors import UnknownHandle
@@ -71,6 +73,17 @@ def test_prefix_and_owner() -> None:
     assert list_keys(owner=KEY) == list_keys(owner=f"{KEY}/chat-7") == ["chat-7-bb", "chat-7-aa", "chat-7-bb~2"]
     assert list_keys(owner="k000") == []
     assert list_keys(prefix="run-", session="run-1", owner="run-1") == ["run-1/scout", "run-1"]
+
+
+def test_a_list_that_grows(tmp_path: Path) -> None:
+    """The sessions that a file names, and their relatives; none while it is not there."""
+    scope = SessionScope(listing=tmp_path / "sessions.txt")
+    assert scope.list_visible(SESSIONS) == []
+    assert scope.listing is not None
+    scope.listing.write_text("run-2\n", encoding="utf-8")
+    assert scope.choose_session(SESSIONS).key == "run-2"
+    scope.listing.write_text("run-2\nrun-1\nnever seen\n", encoding="utf-8")
+    assert [info.key for info in scope.list_visible(SESSIONS)] == ["run-1/scout", "run-1", "run-1~2", "run-2"]
 
 
 def test_a_name_or_its_beginning() -> None:

@@ -69,6 +69,25 @@ def test_what_a_session_came_from(sessions: StoredSessions) -> None:
     assert sessions.recall_text("main:t1.1", "main/scout", TextPart(head=1)) == "1: report 1"
 
 
+def test_the_session_that_hides_a_handle_is_meant(tmp_path: Path) -> None:
+    """Where no session is named: the one that hides it. If two do, an error says what each has; none is guessed."""
+    stored.played(tmp_path, "agent", 7)
+    stored.played(tmp_path, "title", 1)
+    sessions = read_sessions(stored.url(tmp_path))
+    assert sessions.recall_text("t5.1", "", WHOLE) == stored.report(5)
+    with pytest.raises(UnknownHandle, match="2 sessions could be meant"):
+        sessions.recall_text("t7.1", "", WHOLE)
+    stored.played(tmp_path, "helper", 4)
+    assert sessions.recall_text("t5.1", "", WHOLE) == stored.report(5)
+    with pytest.raises(UnknownHandle) as raised:
+        sessions.recall_text("t1.1", "", WHOLE)
+    assert str(raised.value) == (
+        't1.1 is hidden in 2 sessions: agent (look {"at": 1}); helper (look {"at": 1}); give `session`'
+    )
+    assert sessions.recall_text("t1.1", "agent", WHOLE) == sessions.recall_text("agent:t1.1", "", WHOLE)
+    sessions.close()
+
+
 @pytest.mark.parametrize(
     ("handle", "said"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,14 @@ def mcp(
         str,
         typer.Option("--owner", help="Show only sessions of this API key's namespace, or family.", show_default=False),
     ] = "",
+    listing: Annotated[
+        Path | None,
+        typer.Option(
+            "--session-list",
+            help="Show only the sessions that this file names, one a line, and their relatives; it may grow.",
+            show_default=False,
+        ),
+    ] = None,
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
     host: Annotated[str, typer.Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8378,
@@ -69,7 +78,7 @@ def mcp(
     settings = load_settings()
     sessions = StoredSessions(
         open_store=partial(open_for_reading, store or settings.store),
-        scope=SessionScope(session=session or settings.session or "", prefix=prefix, owner=owner),
+        scope=SessionScope(session=session or settings.session or "", prefix=prefix, owner=owner, listing=listing),
         sizer=Sizer(make_counter("o200k")),
         guards=add_plateau_guard(settings.guards),
     )

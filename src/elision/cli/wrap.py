@@ -5,37 +5,60 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from elision.cli.options import StoreUrl
 from elision.config import Settings, TypedOption, load_settings
-from elision.errors import ElisionError, StoreError
-from elision.wrap.agent_table import AGENTS, Agent, make_command_agent
+from elision.errors import ElisionError, MissingExtra, StoreError
+from elision.wrap.agent_table import AGENTS, FOLDER, Agent, make_command_agent
 from elision.wrap.launch_plan import check_agent, plan_launch
+from elision.wrap.mcp_option import offer_mcp_server
 
 if TYPE_CHECKING:
+    from elision.gateway.request_record import RequestRecord
     from elision.stores.store import SessionInfo
+
+
+#: The file, in the agent's temporary folder, that names the sessions of its requests.
+_LISTING: Final = "sessions.txt"
 
 
 @dataclass(slots=True)
 class _GatewayInUse:
-    """store: where it keeps sessions, as far as known. is_own: whether it ends with the agent.
-
-    keys: of its sessions, when the agent has ended.
-    """
+    """store: where it keeps sessions, as far as known. is_own: whether it ends with the agent. used: its sessions."""
 
     url: str
     store: str
     is_own: bool
-    keys: frozenset[str] = frozenset()
+    used: _UsedSessions | None = None
+
+
+class _UsedSessions:
+    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._listing: Path | None = None
+
+    def list_in(self, path: Path) -> None:
+        self._listing = path
+
+    def add_request(self, record: RequestRecord) -> None:
+        if record.session and record.session not in self.names:
+            self.names.add(record.session)
+            if self._listing is not None:
+                with self._listing.open("a", encoding="utf-8") as file:
+                    file.write(f"{record.session}\n")
 
 
 def wrap(
@@ -52,6 +75,9 @@ def wrap(
     shadow: Annotated[
         bool | None, typer.Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
     ] = None,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="A new gateway, and its hidden results to the agent as an MCP server.")
+    ] = False,
     only_print: Annotated[
         bool, typer.Option("--print", help="Print the variables and the command instead of running it.")
     ] = False,
@@ -68,29 +94,49 @@ def wrap(
         "strategy": TypedOption("--strategy", strategy),
         "gateway_shadow": TypedOption("--shadow", shadow),
     }
+    if mcp:
+        given["gateway_recall_by"] = TypedOption("--mcp", "client")
     settings = load_settings(**given)
+    if only_print and mcp:
+        raise ElisionError("--mcp: the server shows the sessions of a gateway of its own, which --print has not")
     if only_print:
         _print_launch(agent, arguments, _choose_printed_url(gateway, settings))
         return
     check_agent(agent, os.environ)
-    needs_own = any(each is not None for each in (store, strategy, shadow))
+    needs_own = mcp or any(each is not None for each in (store, strategy, shadow))
     if gateway is not None and needs_own:
         raise ElisionError(
-            "--gateway: that gateway has settings of its own; give --store, --strategy and --shadow to it"
+            "--gateway: that gateway has settings of its own; give --store, --strategy and --shadow to it, and --mcp "
+            "to none"
         )
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
-        code = _run_agent(agent, arguments, door.url)
+        if mcp:
+            agent = offer_mcp_server(agent, _make_mcp_command(door.store), {"AGENT_CONTEXT_STORE": door.store})
+        code = _run_agent(agent, arguments, door)
     typer.echo(f"elision: {_describe_savings(door, began)}", err=True)
     if code:
         raise typer.Exit(code)
 
 
-def _run_agent(agent: Agent, arguments: list[str], url: str) -> int:
+def _make_mcp_command(store: str) -> list[str]:
+    """Return the command of a server that shows the sessions of this agent alone. Raises MissingExtra, ElisionError."""
+    if find_spec("mcp") is None:
+        raise MissingExtra("elision wrap --mcp", "mcp")
+    if store.startswith("memory:"):
+        raise ElisionError("--mcp: no other process reads a store in memory; give another --store")
+    # Without -P, modules of the user's project would come before ours.
+    return [sys.executable, "-P", "-m", "elision", "mcp", "--session-list", f"{FOLDER}/{_LISTING}"]
+
+
+def _run_agent(agent: Agent, arguments: list[str], door: _GatewayInUse) -> int:
     from elision.wrap.program_runner import run_program
 
+    # Names of sessions are listed before the gateway ends, and the folder is removed after that.
     with tempfile.TemporaryDirectory(prefix="elision-") as folder:
-        plan = plan_launch(agent, arguments, url, Path(folder), os.environ)
+        if door.used is not None:
+            door.used.list_in(Path(folder) / _LISTING)
+        plan = plan_launch(agent, arguments, door.url, Path(folder), os.environ)
         for path, text in plan.files.items():
             path.write_text(text, encoding="utf-8")
         return run_program(plan.command, {**os.environ, **plan.variables})
@@ -125,10 +171,10 @@ def _open_gateway(
     logger = logging.getLogger("elision")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
-    with GatewayThread(gateway_settings(**{**options, "gateway_port": 0, "gateway_log": "none"})) as thread:
-        door = _GatewayInUse(thread.url, store, is_own=True)
-        yield door
-        door.keys = frozenset(session.name for session in thread.worker.gateway.sessions)
+    used = _UsedSessions()
+    found = gateway_settings(**{**options, "gateway_port": 0, "gateway_log": "none"})
+    with GatewayThread(found, used.add_request) as thread:
+        yield _GatewayInUse(thread.url, store, is_own=True, used=used)
 
 
 def _choose_store(settings: Settings) -> str:
@@ -197,9 +243,10 @@ def _sum_savings(door: _GatewayInUse, began: float) -> str:
     reports = []
     with closing(store):
         changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
-        if door.is_own:
+        if door.used is not None:
             # Other agents may use the same store.
-            changed = [info for info in changed if info.key in door.keys or info.parent in door.keys]
+            names = door.used.names
+            changed = [info for info in changed if info.key in names or info.parent in names]
         for info in changed:
             reports.append(load_session_log(store, info, sizer, guards, None).build_report())
     if not changed:

@@ -29,13 +29,18 @@ _log: Final = logging.getLogger("elision.gateway")
 #: APIs with models whose checked options are kept. Clients may name any model.
 MAX_CACHED_OPTIONS: Final = 64
 
-OfferTime: TypeAlias = Literal["first", "start", "never"]
+OfferTime: TypeAlias = Literal["caller", "first", "start", "never"]
 
 
 def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferTime:
-    """Return when recall is offered: with the first hidden result, unless thinking is bound to the tools before it."""
+    """Return when recall is offered: with the first hidden result, unless thinking is bound to the tools before it.
+
+    "caller": the client has tools of its own for it.
+    """
     if not settings.recall:
         return "never"
+    if settings.recall_by == "client":
+        return "caller"
     if PROVIDERS[api].checks_thinking and find_capabilities(model).binds_thinking:
         return settings.recall_bound
     return "first"

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final
 
 from elision.errors import ElisionError
+from elision.gateway.request_record import RequestListener
 from elision.gateway.server import GatewayServer, bind_socket, format_url
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.worker import Worker
@@ -21,12 +22,16 @@ START_SECONDS: Final = 10.0
 
 
 class GatewayThread:
-    """One worker in a thread, whatever number the settings have. `url` is its address, `worker` its parts."""
+    """One worker in a thread, whatever number the settings have. `url` is its address, `worker` its parts.
+
+    listener: gets every request when it is over, in that thread.
+    """
 
     worker: Worker
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, listener: RequestListener | None = None) -> None:
         self._settings = settings
+        self._listener = listener
         self._is_up = threading.Event()
         self._server: GatewayServer | None = None
         self._start_error: BaseException | None = None
@@ -73,6 +78,6 @@ class GatewayThread:
             self._is_up.set()
 
     async def _serve(self) -> None:
-        self.worker = Worker(self._settings)
+        self.worker = Worker(self._settings, self._listener)
         self._server = GatewayServer(self.worker, self._settings, self._is_up.set)
         await self._server.serve([self._listening_socket])

@@ -38,6 +38,7 @@ class GatewaySettings:
     proxy_env: bool
     off: bool
     shadow: bool
+    recall_by: Literal["gateway", "client"]
     recall_bound: Literal["start", "never"]
     max_read_bytes: int
     max_body_bytes: int

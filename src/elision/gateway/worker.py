@@ -30,16 +30,17 @@ _log: Final = logging.getLogger("elision.gateway")
 class Worker:
     """One process's gateway. `app` is what a server runs; call `warm_up` once, `update_gauges` regularly, then `close`.
 
+    listener: gets every request when it is over, besides metrics and log.
     Raises StoreError, MissingExtra and SettingError where something that the settings name is missing.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, listener: RequestListener | None = None) -> None:
         self._settings = settings
         # A gateway that only passes on keeps nothing, and needs no place for it.
         self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
         self._metrics_page = _make_metrics_page()
         self._is_warm = False
-        listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings))
+        listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings, listener))
         self.gateway = build_gateway(settings, self.store, listeners)
         health = HealthChecks(
             settings,
@@ -131,8 +132,12 @@ def _make_metrics_page() -> MetricsPage | None:
         return None
 
 
-def _make_listeners(metrics: MetricsPage | None, settings: GatewaySettings) -> list[RequestListener]:
+def _make_listeners(
+    metrics: MetricsPage | None, settings: GatewaySettings, listener: RequestListener | None
+) -> list[RequestListener]:
     found: list[RequestListener] = [] if metrics is None else [metrics.add_request]
+    if listener is not None:
+        found.append(listener)
     form = choose_form(settings.log)
     if form != "none":
         found.append(RequestLog(form, redaction=settings.library.redaction).log_request)

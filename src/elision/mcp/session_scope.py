@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from elision.errors import UnknownHandle
@@ -23,15 +24,21 @@ class SessionScope:
              it came from and those that came from it.
     prefix:  how names begin.
     owner:   the namespace of an API key at the gateway, or a whole family.
+    listing: a file with names, one a line, that is read anew each time. With them come their relatives. A file that is
+             not there names none.
     """
 
     session: str = ""
     prefix: str = ""
     owner: str = ""
+    listing: Path | None = None
 
     def list_visible(self, sessions: Sequence[SessionInfo]) -> list[SessionInfo]:
         """Return those of `sessions` (the one changed last first) that are shown, in their order."""
         inside = [info for info in sessions if self._is_inside(info)]
+        if self.listing is not None:
+            related = _find_relatives(inside, _read_listing(self.listing))
+            inside = [info for info in inside if info.key in related]
         if not self.session:
             return inside
         meant = {info.key for info in _find_named(inside, self.session)}
@@ -60,6 +67,13 @@ class SessionScope:
     def _is_inside(self, info: SessionInfo) -> bool:
         owners = (info.family, info.family.partition("/")[0])
         return info.key.startswith(self.prefix) and (not self.owner or self.owner in owners)
+
+
+def _read_listing(path: Path) -> set[str]:
+    try:
+        return set(path.read_text(encoding="utf-8").splitlines())
+    except OSError:
+        return set()
 
 
 def list_names(sessions: Sequence[SessionInfo]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,6 +27,10 @@ from elision.trajectory.tokens import Sizer
 
 #: Entries of one answer, at most.
 MAX_ENTRIES: Final = 200
+#: Sessions whose logs are read to find the one that hides a handle.
+_MAX_SEARCHED: Final = 16
+#: Characters of a turn's calls in an error.
+_SHOWN_CHARS: Final = 100
 
 
 @dataclass(slots=True)
@@ -62,18 +66,45 @@ class StoredSessions:
     def recall_text(self, handle: str, session: str, part: TextPart) -> str:
         """Return what is kept under `handle`, or a part of it, word for word.
 
-        A handle that the session itself has not is looked for in those that it came from.
+        A handle that the session itself has not is looked for in those that it came from. Where no session is named,
+        it is the one that hides something under `handle`. Raises UnknownHandle if several do: sub-agents count alike.
         """
         owner, key = parse_handle(handle)
         store = self.find_store()
         sessions = store.sessions()
-        info = self.scope.choose_session(sessions, owner or session)
+        hiding = [] if owner or session or self.scope.session else self._find_hiding(store, sessions, key)
+        info = hiding[0] if hiding else self.scope.choose_session(sessions, owner or session)
         for each in _list_lineage(self.scope.list_visible(sessions), info):
             for turn in store.turns(each.key, key[0], key[0]):
                 text = find_text(turn, key)
                 if text is not None:
                     return make_encodable(extract_part(text, part))
         raise UnknownHandle(_explain_missing(store, info, key))
+
+    def _find_hiding(self, store: Store, sessions: Sequence[SessionInfo], key: Key) -> list[SessionInfo]:
+        """Return the session whose newest request hides something under `key`; [] if none does, or too many are shown.
+
+        Raises UnknownHandle, with what each has there, if several do that share no history.
+        """
+        visible = self.scope.list_visible(sessions)
+        if len(visible) > _MAX_SEARCHED:
+            return []
+        found: list[SessionInfo] = []
+        for info in visible:
+            shared = {each.key for other in found for each in _list_lineage(visible, other, only_shared=True)}
+            if info.key not in shared and self._hides(store, info, key):
+                found.append(info)
+        if len(found) > 1:
+            entries = "; ".join(_describe_place(store, info, key) for info in found)
+            raise UnknownHandle(f"{format_handle(key)} is hidden in {len(found)} sessions: {entries}; give `session`")
+        return found
+
+    def _hides(self, store: Store, info: SessionInfo, key: Key) -> bool:
+        if not 1 <= key[0] <= info.turns:
+            return False
+        log = load_session_log(store, info, self.sizer, self.guards)
+        (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+        return key[0] <= state.covered_turns or key in state.hidden
 
     def search_text(self, query: str, session: str, limit: int) -> str:
         """Return a line for each place where all words of `query` occur, the newest turn first."""
@@ -188,14 +219,27 @@ class StoredSessions:
         return load_session_log(store, info, self.sizer, self.guards)
 
 
-def _list_lineage(visible: list[SessionInfo], info: SessionInfo) -> Iterator[SessionInfo]:
-    """Yield `info` and the sessions that it came from, nearest first, as far as they are shown."""
+def _list_lineage(visible: list[SessionInfo], info: SessionInfo, *, only_shared: bool = False) -> Iterator[SessionInfo]:
+    """Yield `info` and the sessions that it came from, nearest first, as far as they are shown.
+
+    only_shared: not the one whose sub-agent it is, as they share no turns.
+    """
     known = {each.key: each for each in visible}
     current: SessionInfo | None = info
     while current is not None:
         yield current
+        if only_shared and current.relation == "sub-agent":
+            return
         known.pop(current.key, None)
         current = known.get(current.parent)
+
+
+def _describe_place(store: Store, info: SessionInfo, key: Key) -> str:
+    """Return a session's name, and what it keeps under `key`: the tool, and how its arguments begin."""
+    (turn,) = store.turns(info.key, key[0], key[0])
+    calls = [f"{action.name} {action.arguments}" for action in turn.actions]
+    shown = flatten_text(", ".join(calls) or "no tool call")[:_SHOWN_CHARS]
+    return f"{flatten_text(info.key)} ({shown})"
 
 
 def _explain_missing(store: Store, info: SessionInfo, key: Key) -> str:

@@ -24,6 +24,7 @@ class Agent:
     files:       name -> text, written to the temporary folder.
     env_file:    a JSON file below the home whose `env` wins over variables; only `elision doctor` reads it.
     apis:        those over which the gateway serves it.
+    mcp:         how it takes an MCP server for one process; "" if it does not. Agents built alike share a way.
     needs:       variable -> what it must hold; the agent is not started without it.
     clashes:     variable -> why the traffic would bypass the gateway while it is set.
     tried:       how far.
@@ -39,6 +40,7 @@ class Agent:
     files: Mapping[str, str] = field(default_factory=dict)
     env_file: str = ""
     apis: tuple[str, ...] = ()
+    mcp: Literal["", "claude", "codex", "opencode"] = ""
     needs: Mapping[str, str] = field(default_factory=dict)
     clashes: Mapping[str, str] = field(default_factory=dict)
     tried: Evidence = "documentation"
@@ -79,6 +81,7 @@ _ROWS: Final = (
         environment={"ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"},
         env_file=".claude/settings.json",
         apis=("anthropic",),
+        mcp="claude",
         clashes={"CLAUDE_CODE_USE_BEDROCK": _CLOUD, "CLAUDE_CODE_USE_VERTEX": _CLOUD},
         tried="client",
         version="2.1.330",
@@ -100,6 +103,7 @@ _ROWS: Final = (
             'model_providers.elision.wire_api="responses"',
         ),
         apis=("openai-responses",),
+        mcp="codex",
         needs={"OPENAI_API_KEY": "an API key; a ChatGPT login is not routed yet"},
         tried="client",
         version="0.169.0",
@@ -110,6 +114,7 @@ _ROWS: Final = (
         binary="opencode",
         environment={"OPENCODE_CONFIG_CONTENT": _OPENCODE_PROVIDERS},
         apis=("openai-responses", "anthropic"),
+        mcp="opencode",
         tried="client",
         version="1.18.33",
     ),
@@ -118,6 +123,7 @@ _ROWS: Final = (
         binary="kilo",
         environment={"KILO_CONFIG_CONTENT": _OPENCODE_PROVIDERS},
         apis=("openai-responses", "anthropic"),
+        mcp="opencode",
         tried="trial",
         version="7.8",
     ),
