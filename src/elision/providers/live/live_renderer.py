@@ -173,7 +173,7 @@ class LiveRenderer:
         if location.blocks is None:
             whole = None
             if text is not None:
-                whole = self._replace_text(self._messages[location.message].sent.json, text)
+                whole = _replace_text(self.dialect, self._messages[location.message].sent.json, text)
             self._groups.append(_MessageGroup(location.message, whole))
             return
         if not self._groups or self._groups[-1].index != location.message:
@@ -188,12 +188,6 @@ class LiveRenderer:
         # Of several blocks that were one observation (a text protocol) the first has the text for them all.
         for number in location.blocks[:1]:
             kept.append((number, self.dialect.replace_result(blocks[number], text)))
-
-    def _replace_text(self, message: Json, text: str) -> dict[str, Any]:
-        """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
-        if self.dialect.has_blocks:
-            return {**message, self.dialect.content_field: [self.dialect.make_block(text)]}
-        return self.dialect.replace_result(message, text)
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -262,6 +256,13 @@ class LiveRenderer:
             content = message.get(field)
             blocks += content if isinstance(content, list) else [self.dialect.make_block(str(content))]
         return {**get_entry_json(last, self._messages), field: blocks}
+
+
+def _replace_text(dialect: LiveDialect, message: Json, text: str) -> dict[str, Any]:
+    """Return a whole message that says `text`: a result, or, in a text protocol, the user's words."""
+    if dialect.has_blocks:
+        return {**message, dialect.content_field: [dialect.make_block(text)]}
+    return dialect.replace_result(message, text)
 
 
 def resolve_entries(entries: Iterable[Entry], messages: Sequence[Any]) -> list[Any]:
