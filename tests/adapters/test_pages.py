@@ -23,8 +23,11 @@ MOST_WORDS = 500
 
 
 def find_host(file: Path) -> str:
-    """Return the framework that a page or an example is about."""
-    return file.stem.replace("-", "_")
+    """Return the framework that a page or an example is about.
+
+    An example is named `NAME_example.py` where `NAME.py` would hide the framework's own package from itself.
+    """
+    return file.stem.replace("-", "_").removesuffix("_example")
 
 
 def run_file(file: Path, folder: Path) -> dict[int, list[str]]:

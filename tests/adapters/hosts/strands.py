@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from strands import Agent, tool
 from strands.middleware import InvokeModelStage
 from strands.models import Model
+from strands.models.anthropic import AnthropicModel
 from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
@@ -36,6 +37,9 @@ def read_message(message: Any) -> list[Message]:
             made.text += block.get("text", "")
             if use := block.get("toolUse"):
                 made.calls.append(Call(use["toolUseId"], use["name"], use["input"]))
+            if thought := block.get("reasoningContent"):
+                said = thought["reasoningText"]
+                made.thinking.append((said["text"], said.get("signature", "")))
         return [made]
     return [_read_block(block) for block in message["content"]]
 
@@ -148,7 +152,7 @@ def picture(part: int) -> dict[str, Any]:
 
 class Host(FrameworkHost):
     PACKAGES = ("strands-agents",)
-    MISSING: ClassVar = {"bound_thinking": "its client of Anthropic's API asks for an older package"}
+    MISSING: ClassVar = {}
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -184,7 +188,7 @@ class Host(FrameworkHost):
     def _make_agent(self, player: Any, tools: list[Any], **options: Any) -> Any:
         attached = self.stage.attach(player.agent) or []
         return Agent(
-            model=ScriptedModel(player),
+            model=self._make_model(player),
             tools=tools,
             plugins=[_TapBefore(self.stage, player.agent), *attached, _TapAfter(self.stage, player.agent)],
             context_manager=False,
@@ -193,6 +197,13 @@ class Host(FrameworkHost):
             agent_id=_AGENT,
             **options,
         )
+
+    def _make_model(self, player: Any) -> Any:
+        if not self.stage.service:
+            return ScriptedModel(player)
+        client = {"base_url": self.stage.service, "api_key": "none", "max_retries": 0}
+        thinking = {"thinking": {"type": "adaptive"}}
+        return AnthropicModel(client_args=client, model_id=player.model, max_tokens=2_000, params=thinking)
 
     def _open_session(self, thread: str) -> Any:
         session = FileSessionManager(session_id=thread, storage_dir=str(self.stage.folder))

@@ -21,7 +21,10 @@ _PARTS: Final = (
     "a message of parts (Gemini, AI SDK); give OpenAI chat messages, Responses items, Anthropic messages, or Gemini's "
     'contents with dialect="gemini"'
 )
-_CONVERSE: Final = "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them"
+_CONVERSE: Final = (
+    "a message of Bedrock's Converse API; give Anthropic messages, as AnthropicBedrock takes them, or use "
+    "elision.adapters.strands with Strands Agents"
+)
 
 
 #: Packages whose message objects are no provider's, whatever they are dumped to, and what people call them.
