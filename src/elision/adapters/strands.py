@@ -18,7 +18,6 @@ from strands.plugins import Plugin  # noqa: E402
 from strands.tools.tools import PythonAgentTool  # noqa: E402
 from strands.types.exceptions import ContextWindowOverflowException  # noqa: E402
 
-from elision import Sessions, Usage  # noqa: E402
 from elision.adapters.guarded_calls import (  # noqa: E402
     CallDescription,
     GuardedCall,
@@ -31,7 +30,9 @@ from elision.adapters.plain_text import dump_value  # noqa: E402
 from elision.adapters.typed_overflow import state_overflow  # noqa: E402
 from elision.manager.context_options import ContextOptions  # noqa: E402
 from elision.manager.context_view import ContextView  # noqa: E402
+from elision.manager.session_pool import Sessions  # noqa: E402
 from elision.strategies.strategy import Strategy  # noqa: E402
+from elision.trajectory.usage import Usage  # noqa: E402
 
 
 class ElisionStrandsPlugin(SessionOwner, Plugin):
@@ -125,7 +126,7 @@ def _replace_request(context: Any, call: GuardedCall[Any]) -> Any:
 
 
 def _extend_model(model: Any, view: ContextView) -> Any:
-    """Return a model for this one call, whose requests have the fields of `view.extra`; `model` if its class has none."""
+    """Return a model for one call, whose requests have the fields of `view.extra`; `model` if its class has none."""
     # By name: importing the classes needs packages that another provider's user does not have.
     classes = {kind.__name__ for kind in type(model).__mro__}
     config = dict(getattr(model, "config", None) or {})
