@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elision import ElisionError, Sessions, Usage
+from elision import ElisionError, Sessions, Usage, open_store
 from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, SessionOwner, list_recall_definitions
 from elision.adapters.mirror import Mirror
 from elision.errors import SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
+from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history
 
 STRATEGY = "masking(window=2, schedule=every-turn)"
@@ -129,6 +133,26 @@ def test_an_adapter_does_not_close_the_sessions_that_it_was_given() -> None:
         with SessionOwner(sessions=sessions) as one, SessionOwner(sessions=sessions) as two:
             assert one.sessions.open("s") is two.sessions.open("s")
         assert sessions.open("s").turns == 0
+
+
+def test_an_adapter_that_nobody_closes_stores_its_last_usage(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/agents.db"
+    program = f"""
+from elision import Usage
+from elision.adapters.guarded_calls import SessionOwner
+
+adapter = SessionOwner(store={url!r}, model="gpt-5")
+call = adapter.calls.begin("s", [{{"role": "user", "content": "Begin."}}])
+call.record(Usage(input=12, output=3))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    store = open_store(url)
+    try:
+        assert [event.usage for event in store.events("s") if isinstance(event, UsageReported)] == [
+            Usage(input=12, output=3)
+        ]
+    finally:
+        store.close()
 
 
 def test_options_beside_given_sessions_are_refused() -> None:

@@ -49,6 +49,13 @@ def think_beside(step: int, before: Sequence[Message]) -> list[Message]:
     return [{**said, "reasoning_content": f"I look at {step}.", "thinking_blocks": [block]}, answered]
 
 
+def think_redacted(step: int, before: Sequence[Message]) -> list[Message]:
+    """As LiteLLM has redacted thinking: there is no text of it."""
+    said, answered = copy.deepcopy(SHAPES["openai"](step))
+    block = {"type": "redacted_thinking", "data": f"encrypted {step}", "signature": sign(before)}
+    return [{**said, "thinking_blocks": [block]}, answered]
+
+
 def think_in_items(step: int, before: Sequence[Message]) -> list[Message]:
     """As a proxy has it that speaks Responses: an item of reasoning, with the signature as what is encrypted."""
     _, *rest = copy.deepcopy(SHAPES["openai-responses"](step))
@@ -61,6 +68,7 @@ def think_in_items(step: int, before: Sequence[Message]) -> list[Message]:
 THINKERS: dict[str, tuple[str, Callable[[int, Sequence[Message]], list[Message]]]] = {
     "blocks": ("openai", think_in_blocks),
     "beside": ("openai", think_beside),
+    "redacted": ("openai", think_redacted),
     "items": ("openai-responses", think_in_items),
 }
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -242,6 +243,8 @@ class GuardedCalls:
 class SessionOwner:
     """An adapter with the sessions that it was given, or with a pool of its own, which it closes: `with`, or `close`.
 
+    A pool of its own is closed at the end of the process, too: many programs have no place that ends an agent.
+
     calls: the guarded calls over the sessions.
     """
 
@@ -254,6 +257,8 @@ class SessionOwner:
     ) -> None:
         self.calls = GuardedCalls.make(strategy, sessions, options)
         self._owned = self.calls.sessions if sessions is None else None
+        if self._owned is not None:
+            weakref.finalize(self, self._owned.close)
 
     @property
     def sessions(self) -> Sessions:

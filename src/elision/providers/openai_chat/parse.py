@@ -37,7 +37,11 @@ def parse_reasoning(message: Json) -> str:
         if isinstance(value, str) and value:
             return value
     details = mappings_in(message.get("reasoning_details"))
-    return join_lines(text_in(part.get("text")) or text_in(part.get("summary")) for part in details)
+    if details:
+        return join_lines(text_in(part.get("text")) or text_in(part.get("summary")) for part in details)
+    # LiteLLM's copy of Anthropic's blocks. Redacted thinking has no text, and is sent and counted all the same.
+    blocks = mappings_in(message.get("thinking_blocks"))
+    return join_lines(text_in(block.get("thinking")) or text_in(block.get("data")) for block in blocks)
 
 
 def parse_actions(message: Json) -> tuple[Action, ...]:

@@ -1,0 +1,74 @@
+"""Run the cases of a framework, in the environment that has it.
+
+    python -m tests.adapters.case_runner HOST
+
+It prints a line of JSON: for each function `check_*` of tests/adapters/cases/HOST.py why it failed, "" if it passed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from importlib import import_module
+
+from tests.adapters.environments import PATIENCE, ROOT, find_python
+from tests.adapters.worker import ENVIRONMENT, stay_on_loopback
+
+
+def list_cases(host: str) -> list[str]:
+    """Return the names of a framework's cases, without importing what they import."""
+    source = (ROOT / "tests" / "adapters" / "cases" / f"{host}.py").read_bytes()
+    names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return [name for name in names if name.startswith("check_")]
+
+
+def run_cases(host: str) -> dict[str, str]:
+    """Return why each case failed, in a process of the framework's environment. Raises where that process fails."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [find_python(host), "-m", "tests.adapters.case_runner", host],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 0, f"the cases of {host}: {done.stderr[-4_000:]}"
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Run the cases that the argument names. What frameworks print goes to stderr."""
+    records = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    os.environ.update(ENVIRONMENT, HOME=os.getcwd(), MSWEA_GLOBAL_CONFIG_DIR=os.getcwd())
+    sys.addaudithook(stay_on_loopback)
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("error", module=r"elision(\..*)?$")
+    host = sys.argv[1]
+    module = import_module(f"tests.adapters.cases.{host}")
+    failures = {}
+    for name in list_cases(host):
+        failures[name] = ""
+        try:
+            getattr(module, name)()
+        except Exception:  # noqa: BLE001 - the report says what failed
+            failures[name] = traceback.format_exc(limit=-4)
+    print(json.dumps(failures), file=records, flush=True)
+
+
+if __name__ == "__main__":
+    main()
