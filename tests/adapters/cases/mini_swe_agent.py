@@ -64,7 +64,7 @@ def make_agent(model: Any, **options: Any) -> DefaultAgent:
 
 
 def count_hidden(messages: list[dict[str, Any]]) -> int:
-    return sum(str(message["content"]).startswith("[t") for message in messages)
+    return sum(str(message["content"]).startswith("[") for message in messages)
 
 
 def list_counts(count: int) -> list[Any]:

@@ -45,7 +45,7 @@ class Host(FrameworkHost):
         "forked": "an agent begins a new list of messages with each run",
         "sub_agents": "it has none",
         "model_switch": "an agent keeps its model for a run",
-        "bound_thinking": "its messages drop thinking: LiteLLM's scenario",
+        "bound_thinking": "its LiteLLM is scripted here: tests/adapters/cases",
     }
 
     def __init__(self, stage: Stage) -> None:
