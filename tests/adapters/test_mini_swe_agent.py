@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from elision.adapters import frameworks
 from elision.adapters.frameworks import FrameworkError
 from tests.adapters.case_runner import list_cases, run_cases
 from tests.adapters.conftest import skip_if_missing
@@ -30,6 +29,6 @@ def test_case(outcomes: dict[str, str], case: str) -> None:
 
 
 def test_an_old_framework_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frameworks.metadata, "version", lambda _: "1.17.5")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "1.17.5")
     with pytest.raises(FrameworkError, match=r"mini-swe-agent 2.0.0 or newer; 1.17.5 is installed"):
         import elision.adapters.mini_swe_agent  # noqa: F401
