@@ -1,0 +1,10 @@
+"""The adapter of Pydantic AI keeps the contract."""
+
+from __future__ import annotations
+
+from tests.adapters.contract import AdapterContract
+
+
+class TestPydanticAI(AdapterContract):
+    HOST = "pydantic_ai"
+    HOOK = "tests.adapters.hooks.pydantic_ai:attach"
