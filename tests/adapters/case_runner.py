@@ -2,12 +2,14 @@
 
     python -m tests.adapters.case_runner HOST
 
-It prints a line of JSON: for each function `check_*` of tests/adapters/cases/HOST.py why it failed, "" if it passed.
+It prints a line of JSON: for each function `check_*`, sync or async, of tests/adapters/cases/HOST.py why it failed, "" if it passed.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
+import inspect
 import json
 import os
 import subprocess
@@ -20,11 +22,13 @@ from importlib import import_module
 from tests.adapters.environments import PATIENCE, ROOT, find_python
 from tests.adapters.worker import ENVIRONMENT, stay_on_loopback
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 def list_cases(host: str) -> list[str]:
     """Return the names of a framework's cases, without importing what they import."""
     source = (ROOT / "tests" / "adapters" / "cases" / f"{host}.py").read_bytes()
-    names = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    names = [node.name for node in ast.parse(source).body if isinstance(node, _FUNCTIONS)]
     return [name for name in names if name.startswith("check_")]
 
 
@@ -64,7 +68,9 @@ def main() -> None:
     for name in list_cases(host):
         failures[name] = ""
         try:
-            getattr(module, name)()
+            found = getattr(module, name)()
+            if inspect.iscoroutine(found):
+                asyncio.run(found)
         except Exception:  # noqa: BLE001 - the report says what failed
             failures[name] = traceback.format_exc(limit=-4)
     print(json.dumps(failures), file=records, flush=True)

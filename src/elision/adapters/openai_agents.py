@@ -17,7 +17,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from elision.adapters.frameworks import check_framework
-from elision.adapters.guarded_calls import GuardedCall, GuardedCalls, SessionOwner, list_recall_definitions
+from elision.adapters.guarded_calls import (
+    CallDescription,
+    GuardedCall,
+    GuardedCalls,
+    RequestParts,
+    SessionOwner,
+    list_recall_definitions,
+)
 from elision.trajectory.usage import Usage
 
 check_framework("openai-agents", "0.2.8", "openai-agents")
@@ -161,10 +168,13 @@ class _ElisionModel(Model):
         name, parent = _session.get()
         if not name or parts.get("conversation_id") or parts.get("previous_response_id"):
             return GuardedCall(given)
-        tools = [*map(_define_tool, parts.get("tools") or ()), *map(_define_handoff, parts.get("handoffs") or ())]
-        return await self._calls.begin_async(
-            name, given, parent=parent, system=system_instructions, tools=tools or None, model=self._name
-        )
+
+        def describe() -> CallDescription[Any]:
+            tools = [*map(_define_tool, parts.get("tools") or ()), *map(_define_handoff, parts.get("handoffs") or ())]
+            found = RequestParts(system=system_instructions, tools=tools or None, model=self._name)
+            return CallDescription(name=name, parent=parent, parts=found)
+
+        return await self._calls.begin_described_async(given, describe)
 
 
 def _define_tool(tool: Any) -> dict[str, Any]:

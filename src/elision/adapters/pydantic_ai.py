@@ -34,9 +34,13 @@ from pydantic_ai.toolsets import FunctionToolset  # noqa: E402
 from elision.adapters.pydantic_ai_messages import (  # noqa: E402
     ANTHROPIC_MIRROR,
     OPENAI_MIRROR,
+    find_system,
     is_anthropic,
     make_tools,
 )
+
+#: Calls whose response is due, in runs at the same time.
+_MOST_DUE = 1_000
 
 
 class ElisionCapability(AbstractCapability[Any], SessionOwner):
@@ -78,14 +82,16 @@ class ElisionCapability(AbstractCapability[Any], SessionOwner):
     ) -> ModelRequestContext:
         """Return the request with the messages that Elision made of its own."""
         run = ctx.run_id or ""
-        if run in self._repeated:
-            self._repeated.discard(run)
-            call = self._due[run]
-        else:
+        call = self._due.get(run) if run in self._repeated else None
+        self._repeated.discard(run)
+        if call is None:
             call = await self.calls.begin_described_async(
                 request_context.messages, lambda: _describe_request(ctx, request_context)
             )
             self._due[run] = call
+            if len(self._due) > _MOST_DUE:
+                # Of a run that was cancelled while it waited.
+                del self._due[next(iter(self._due))]
         return replace(
             request_context, messages=call.messages, model_settings=_make_settings(call, request_context.model_settings)
         )
@@ -126,7 +132,7 @@ def _describe_request(ctx: RunContext[Any], request: ModelRequestContext) -> Cal
     parameters, settings = request.model_request_parameters, request.model_settings or {}
     parts = RequestParts(
         tools=make_tools(parameters, anthropic=anthropic),
-        system="\n\n".join(part.content for part in parameters.instruction_parts or ()) or None,
+        system=find_system(parameters, request.messages, anthropic=anthropic),
         model=request.model.model_name,
     )
     if anthropic:

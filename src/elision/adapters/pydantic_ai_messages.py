@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ def make_openai_image(file: BinaryContent | ImageUrl) -> dict[str, Any]:
 def make_anthropic_messages(message: ModelMessage) -> list[PlainMessage]:
     """Return a plain message for each part of a request that is known, or one for a response."""
     if isinstance(message, ModelRequest):
-        return [_make_anthropic_part(part) for part in message.parts if _is_known(part)]
+        return [_make_anthropic_part(part) for part in message.parts if _is_known_to_anthropic(part)]
     blocks: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, ThinkingPart):
@@ -81,8 +81,6 @@ def make_anthropic_messages(message: ModelMessage) -> list[PlainMessage]:
 
 
 def _make_anthropic_part(part: Any) -> PlainMessage:
-    if isinstance(part, SystemPromptPart):
-        return {"role": "system", "content": part.content}
     content = _list_content(part, _make_anthropic_image)
     if not _is_result(part):
         return {"role": "user", "content": content}
@@ -115,6 +113,11 @@ def _is_known(part: Any) -> bool:
     return isinstance(part, SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart)
 
 
+def _is_known_to_anthropic(part: Any) -> bool:
+    """Return the same where the parts of the system are sent beside the messages."""
+    return _is_known(part) and not isinstance(part, SystemPromptPart)
+
+
 def _join_texts(message: ModelResponse) -> str:
     return "".join(part.content for part in message.parts if isinstance(part, TextPart))
 
@@ -141,22 +144,34 @@ def _make_block(item: Any, make_image: Any) -> dict[str, Any]:
 
 
 def _find_url(file: BinaryContent | ImageUrl) -> str:
-    return file.url if isinstance(file, ImageUrl) else file.data_uri
+    return str(file.url if isinstance(file, ImageUrl) else file.data_uri)
 
 
-def rebuild_message(message: ModelMessage, sent: Mapping[int, PlainMessage]) -> ModelMessage | None:
+def _rebuild_openai_message(message: ModelMessage, sent: Mapping[int, PlainMessage]) -> ModelMessage | None:
+    return _rebuild_message(message, sent, _is_known)
+
+
+def _rebuild_anthropic_message(message: ModelMessage, sent: Mapping[int, PlainMessage]) -> ModelMessage | None:
+    return _rebuild_message(message, sent, _is_known_to_anthropic)
+
+
+def _rebuild_message(
+    message: ModelMessage, sent: Mapping[int, PlainMessage], has_plain: Callable[[Any], bool]
+) -> ModelMessage | None:
     """Return a copy of a request whose hidden parts say what is sent; None where no part is left."""
     if isinstance(message, ModelResponse):
         return message
     parts: list[Any] = []
     place = 0
     for part in message.parts:
-        if not _is_known(part):
+        if not has_plain(part):
             parts.append(part)
             continue
         if place in sent:
             parts.append(_rebuild_part(part, sent[place]))
         place += 1
+    if len(parts) == len(message.parts) and all(one is two for one, two in zip(parts, message.parts, strict=True)):
+        return message
     return replace(message, parts=parts) if parts else None
 
 
@@ -177,8 +192,10 @@ def make_user_message(text: str) -> ModelMessage:
     return ModelRequest(parts=[UserPromptPart(text)])
 
 
-OPENAI_MIRROR: Final[Mirror[ModelMessage]] = Mirror(make_openai_messages, rebuild_message, make_user_message)
-ANTHROPIC_MIRROR: Final[Mirror[ModelMessage]] = Mirror(make_anthropic_messages, rebuild_message, make_user_message)
+OPENAI_MIRROR: Final[Mirror[ModelMessage]] = Mirror(make_openai_messages, _rebuild_openai_message, make_user_message)
+ANTHROPIC_MIRROR: Final[Mirror[ModelMessage]] = Mirror(
+    make_anthropic_messages, _rebuild_anthropic_message, make_user_message
+)
 
 
 def is_anthropic(model: Any) -> bool:
@@ -190,6 +207,15 @@ def is_anthropic(model: Any) -> bool:
             break
         model = model.wrapped
     return False
+
+
+def find_system(parameters: Any, messages: Sequence[ModelMessage], *, anthropic: bool) -> str | None:
+    """Return the text that is sent beside the messages: the instructions, and to Anthropic all of the system's."""
+    texts = [part.content for part in parameters.instruction_parts or ()]
+    if anthropic:
+        parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
+        texts = [part.content for part in parts if isinstance(part, SystemPromptPart)] + texts
+    return "\n\n".join(texts) or None
 
 
 def make_tools(parameters: Any, *, anthropic: bool) -> list[dict[str, Any]]:
