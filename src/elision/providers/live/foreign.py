@@ -16,7 +16,10 @@ _LANGCHAIN: Final = (
     "a LangChain message; give langchain_core.messages.convert_to_openai_messages(messages), or send the requests of "
     "the chain through the gateway (`elision serve`)"
 )
-_PYDANTIC_AI: Final = "a Pydantic AI message; send the agent's requests through the gateway (`elision serve`)"
+_PYDANTIC_AI: Final = (
+    "a Pydantic AI message; give the agent the capability of elision.adapters.pydantic_ai, or send its requests through "
+    "the gateway (`elision serve`)"
+)
 _PARTS: Final = (
     "a message of parts (Gemini, AI SDK); give OpenAI chat messages, Responses items, Anthropic messages, or Gemini's "
     'contents with dialect="gemini"'
@@ -40,16 +43,24 @@ _FRAMEWORKS: Final = {
     "semantic_kernel": "Semantic Kernel",
     "smolagents": "smolagents",
 }
+#: The adapters of those that have one.
+_ADAPTERS: Final = {
+    "langchain_core": "elision.adapters.langchain",
+    "pydantic_ai": "elision.adapters.pydantic_ai",
+}
 
 
 def describe_foreign_object(value: object) -> str:
     """Return whose message an object is, by the package of its type, and what to do; "" unless it is a framework's."""
     for kind in type(value).__mro__:
-        framework = _FRAMEWORKS.get(kind.__module__.partition(".")[0])
+        package = kind.__module__.partition(".")[0]
+        framework = _FRAMEWORKS.get(package)
         if framework is not None:
+            adapter = _ADAPTERS.get(package)
+            remedy = f"use {adapter}" if adapter else "translate its messages with elision.adapters.mirror"
             return (
-                f"a {type(value).__name__} of {framework}; translate its messages with elision.adapters.mirror, or "
-                "send the agent's requests through the gateway (`elision serve`)"
+                f"a {type(value).__name__} of {framework}; {remedy}, or send the agent's requests through the gateway "
+                "(`elision serve`)"
             )
     return ""
 
