@@ -2,8 +2,8 @@
 
     python -m tests.adapters.case_runner HOST
 
-It prints a line of JSON: for each function `check_*` of tests/adapters/cases/HOST.py, sync or async, why it failed; "" if
-it passed.
+It prints a line of JSON: for each function `check_*` of tests/adapters/cases/HOST.py, sync or async, why it failed; ""
+if it passed.
 """
 
 from __future__ import annotations

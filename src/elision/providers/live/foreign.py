@@ -17,8 +17,8 @@ _LANGCHAIN: Final = (
     "the chain through the gateway (`elision serve`)"
 )
 _PYDANTIC_AI: Final = (
-    "a Pydantic AI message; give the agent the capability of elision.adapters.pydantic_ai, or send its requests through "
-    "the gateway (`elision serve`)"
+    "a Pydantic AI message; give the agent the capability of elision.adapters.pydantic_ai, or send its requests "
+    "through the gateway (`elision serve`)"
 )
 _PARTS: Final = (
     "a message of parts (Gemini, AI SDK); give OpenAI chat messages, Responses items, Anthropic messages, or Gemini's "
