@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeAlias
@@ -47,8 +47,8 @@ def agents() -> list[RecordedAgent]:
     return make_agents(AGENTS * TWIN_COUNT, LONGEST)[::TWIN_COUNT]
 
 
-def worked(provider: Playback, crowd: RecordedClients) -> Upstream:
-    """What the provider gets while all agents work through their runs."""
+def worked(provider: Playback, crowd: RecordedClients, made: Sequence[ServeProcess] = ()) -> Upstream:
+    """What the provider gets while all agents work through their runs. made: what they ask, if it is processes."""
     got: Upstream = {}
 
     def watch(received: ReceivedRequest) -> None:
@@ -57,7 +57,7 @@ def worked(provider: Playback, crowd: RecordedClients) -> Upstream:
 
     provider.provider.on_request = watch
     asyncio.run(crowd.run_all(agents(), AGENTS))
-    assert crowd.errors == []
+    assert crowd.errors == [], [(each.popen.poll(), each.log[-2_000:]) for each in made]
     assert provider.violations == []
     return got
 
@@ -118,7 +118,7 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
     with Playback(load_runs()) as provider, ExitStack() as stack:
         made = processes(stack, tmp_path, provider, url, strategy)
         crowd = RecordedClients([each.url for each in made], fan_out_turn=BEGUN if at_once else NEVER)
-        got = worked(provider, crowd)
+        got = worked(provider, crowd, made)
         assert all(len(raws) == (2 if at_once and turn >= BEGUN else 1) for (_, turn), raws in got.items())
         assert {len(set(names[1:])) for names in crowd.sessions.values()} == {1}
         assert_hidden_for_good(got)
@@ -137,7 +137,7 @@ def test_two_workers_on_sqlite(tmp_path: Path) -> None:
     with Playback(load_runs()) as provider:
         upstream = ["--upstream-openai", provider.url, "--upstream-anthropic", provider.url]
         with start_serve(tmp_path, *upstream, "--store", url, "-s", MASKING, "--workers", "2") as both:
-            got = worked(provider, RecordedClients([both.url], keep_connections=False))
+            got = worked(provider, RecordedClients([both.url], keep_connections=False), [both])
             assert both.end_process() == 0
             assert '"level": "error"' not in both.log
         assert got == alone(provider, MASKING)
