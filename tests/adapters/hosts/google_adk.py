@@ -9,12 +9,14 @@ has it, sub-agents too.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps.app import App
+from google.adk.models.anthropic_llm import AnthropicLlm
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
@@ -151,12 +153,13 @@ class Host(FrameworkHost):
     USAGE = "cached"
     MISSING: ClassVar = {
         "pictures": "the result of a function is JSON",
-        "bound_thinking": "its own models are Gemini's",
     }
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.plugins = stage.attach() or []
+        if stage.service:
+            os.environ.update(ANTHROPIC_BASE_URL=stage.service, ANTHROPIC_API_KEY="none")
         self.sessions = SqliteSessionService(str(stage.folder / "adk.db"))
 
     async def run(self, run: Run) -> str:
@@ -185,12 +188,17 @@ class Host(FrameworkHost):
         )
         root = LlmAgent(
             name=_ROOT,
-            model=ScriptedLlm(model=run.model, player=self.stage.make_player(run)),
+            model=self._make_model(run),
             instruction=SYSTEM,
             tools=[look, fail, AgentTool(lister)],
         )
         plugins = [_TapBefore(self.stage), *self.plugins, _TapAfter(self.stage, "tap_after")]
         return App(name=_APP, root_agent=root, plugins=plugins)
+
+    def _make_model(self, run: Run) -> BaseLlm:
+        if self.stage.service:
+            return AnthropicLlm(model=run.model)
+        return ScriptedLlm(model=run.model, player=self.stage.make_player(run))
 
     async def _get_events(self, thread: str) -> Any:
         session = await self.sessions.get_session(app_name=_APP, user_id=_USER, session_id=thread)
