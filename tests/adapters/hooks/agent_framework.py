@@ -1,0 +1,17 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
+"""The adapter of Microsoft Agent Framework: a context provider of all agents of a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.adapters.agent_framework import ElisionContextProvider
+from tests.adapters.stage import AdapterSettings
+
+
+def attach(settings: AdapterSettings) -> list[Any]:
+    """Return the context providers of an agent."""
+    provider = ElisionContextProvider(settings.strategy, **settings.options)
+    settings.closing.append(provider.close)
+    return [provider]
