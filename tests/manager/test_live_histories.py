@@ -19,6 +19,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests.manager.agents import make_history
 from tests.manager.clients import Atom, Client, Message, Step, split_atoms
 from tests.manager.stores import FailingStore
 
@@ -351,3 +352,16 @@ def same(one: Atom, other: Atom) -> bool:
 
 TestClients = Clients.TestCase
 TestClients.settings = settings(stateful_step_count=25)
+
+
+def test_another_providers_model_continues_the_history() -> None:
+    """A framework gives the whole history in the new provider's shape. What was hidden stays hidden, in one session."""
+    chat_tools = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]
+    anthropic_tools = [{"name": "bash", "description": "", "input_schema": {"type": "object"}}]
+    with ContextManager("masking(window=2, schedule=every-turn)", model="gpt-5", store="memory:") as context:
+        first = context.prepare(make_history("openai", 5), tools=chat_tools)
+        second = context.prepare(make_history("anthropic", 6), tools=anthropic_tools, model="claude-sonnet-4-5")
+        third = context.prepare(make_history("openai", 7), tools=chat_tools)
+    assert [view.dialect for view in (first, second, third)] == ["openai", "anthropic", "openai"]
+    assert {view.diagnostics.branch for view in (first, second, third)} == {first.diagnostics.branch}
+    assert [str(view.messages).count("tokens hidden") for view in (first, second, third)] == [3, 4, 5]

@@ -222,17 +222,32 @@ def _make_anthropic_messages(message: BaseMessage) -> list[PlainMessage]:
 
 
 def _rebuild_anthropic_message(message: BaseMessage, sent: Mapping[int, PlainMessage]) -> BaseMessage:
-    content = sent[0]["content"]
+    """Return a copy that says what is sent; the message itself where that has cache breakpoints and nothing else.
+
+    LangChain sets breakpoints itself (`AnthropicPromptCachingMiddleware`), also after this: together with ours they
+    would be more than a request may have.
+    """
+    (given,) = _make_anthropic_messages(message)
+    content = _leave_breakpoints(sent[0]["content"], given["content"])
+    if content == given["content"]:
+        return message
     if isinstance(message, ToolMessage):
-        (result,) = content
-        content = result["content"]
-        mark = result.get("cache_control")
-        if mark is not None:
-            # LangChain puts a mark of the last block on the result.
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-            content = [*blocks[:-1], {**blocks[-1], "cache_control": mark}]
+        content = content[0]["content"]
     copied: BaseMessage = message.model_copy(update={"content": content})
     return copied
+
+
+def _leave_breakpoints(sent: Any, given: Any) -> Any:
+    """Return the content that is sent without breakpoints that were not given."""
+    if isinstance(sent, str):
+        return sent
+    blocks = [{"type": "text", "text": given}] if isinstance(given, str) else given
+    marked = {place for place, block in enumerate(blocks) if "cache_control" in block}
+    kept = [
+        block if place in marked else {name: value for name, value in block.items() if name != "cache_control"}
+        for place, block in enumerate(sent)
+    ]
+    return given if kept == blocks else kept
 
 
 OPENAI_MIRROR: Final[Mirror[BaseMessage]] = Mirror(_make_openai_messages, _rebuild_message, HumanMessage)

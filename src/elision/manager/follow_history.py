@@ -29,8 +29,9 @@ from elision.providers.anthropic.bound_thinking import (
     choose_thinking_policy,
     has_bound_thinking,
 )
-from elision.providers.detect import detect_provider, recognize_provider
+from elision.providers.detect import detect_provider, find_tools_provider, recognize_provider
 from elision.providers.live.pieces import LiveDialect
+from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.capabilities import Capabilities, find_capabilities
 from elision.trajectory.text_protocol import ObservationRole
@@ -87,6 +88,8 @@ class HistoryFollower:
         self._left_branch: SessionBranch | None = None
         #: Whether some message showed its dialect.
         self._is_dialect_settled = False
+        #: The API whose tool definitions the last request had; None if it had none.
+        self._tools_provider: Provider | None = None
 
     def make_lookup(self, *, bound: bool = False, begun: bool = False) -> BranchLookup:
         """Return the lookup of the session's branches; see `LogFactory.make_opened_event`."""
@@ -115,10 +118,21 @@ class HistoryFollower:
         return IncomingCall(request, model, dialect, found, thinking)
 
     def _find_dialect(self, request: IncomingRequest, model: str) -> LiveDialect:
-        """Return the dialect of the messages. The first message that shows one settles it."""
+        """Return the dialect of the messages. The first message that shows one settles it.
+
+        A framework that goes on with another provider's model gives the whole history in that one's shape: the tools
+        show it.
+        """
         if self.options.dialect != "auto":
             return find_provider(self.options.dialect).live
+        before, self._tools_provider = self._tools_provider, find_tools_provider(request.tools)
         known = self.branch.history if self.branch else None
+        if known is not None and before is not None and self._tools_provider not in (before, None):
+            sign = recognize_provider(request.messages, request.system, request.tools, model)
+            if sign is not None and sign.live is not known.dialect:
+                self._left_branch = self.branch
+                self.branch = None
+                return sign.live
         if known is None:
             sign = recognize_provider(request.messages, request.system, request.tools, model)
             self._is_dialect_settled = sign is not None

@@ -53,6 +53,17 @@ def recognize_provider(messages: Sequence[Any], system: object, tools: object, m
     return None
 
 
+def find_tools_provider(tools: object) -> Provider | None:
+    """Return the API in whose shape the first tool is defined; None if that is not known."""
+    if not tools:
+        return None
+    for definition in mappings_in(convert_to_json(tools))[:1]:
+        for provider in PROVIDERS.values():
+            if provider.defines_tool(definition):
+                return provider
+    return None
+
+
 def _find_by_model(model: str, providers: Sequence[Provider]) -> Provider | None:
     """Return the first of `providers` whose own models have such names."""
     name = normalize_model(model)

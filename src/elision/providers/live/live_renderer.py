@@ -215,7 +215,7 @@ class LiveRenderer:
         last = self._entries[-1] if self._entries else None
         if not isinstance(entry, int):
             self._replaced[origin] = entry
-        if last is not None and self._must_join(last, entry):
+        if last is not None and not self._follows_directly(place) and self._must_join(last, entry):
             self._replaced |= {each: None for each in (last, entry) if isinstance(each, int)}
             self._entries[-1] = self._join_entries(last, entry)
             if self._origins[-1] is None and origin != _NO_INDEX:
@@ -237,6 +237,11 @@ class LiveRenderer:
             return group.index
         content = [blocks[number] if replacement is None else replacement for number, replacement in kept]
         return {**message, self.dialect.content_field: content}
+
+    def _follows_directly(self, place: int) -> bool:
+        """Return whether the client's own messages of groups `place` - 1 and `place` follow each other."""
+        before = self._groups[place - 1].index
+        return before != _NO_INDEX and self._groups[place].index == before + 1
 
     def _must_join(self, last: Entry, entry: Entry) -> bool:
         """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""
