@@ -18,6 +18,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,15 @@ def run_cases(host: str, folder: Path) -> dict[str, str]:
     )
     assert done.returncode == 0, f"the cases of {host}: {done.stderr[-4_000:]}"
     return dict(map(json.loads, done.stdout.splitlines()))
+
+
+def catch(kind: type[BaseException], function: Callable[[], Any]) -> str:
+    """Return the text of the error that a function raises, as there is no pytest where the cases run."""
+    try:
+        function()
+    except kind as error:
+        return str(error).lower()
+    raise AssertionError(f"no {kind.__name__} was raised")
 
 
 def run_case(case: Any, folder: Path) -> str:
