@@ -53,11 +53,11 @@ def find_session(info: Any, messages: Sequence[Any]) -> tuple[str, str]:
     caller's thread, are named after their first message: its id is the same at each of their calls.
     """
     thread = getattr(info, "thread_id", None) or ""
-    first = getattr(messages[0], "id", None) if messages else None
+    first = next((found for each in messages if (found := getattr(each, "id", None))), "")
     outer = [part.partition(":")[0] for part in getattr(info, "checkpoint_ns", "").split("|")[:-1]]
     if outer:
-        return "/".join([thread or "run", *outer, str(first or "")])[:400], thread
-    return thread or f"run/{first or ''}", ""
+        return "/".join([thread or "run", *outer, str(first)])[:400], thread
+    return thread or f"run/{first}", ""
 
 
 # -- parts of a request -----------------------------------------------------------------------------------------------

@@ -1,0 +1,17 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
+"""The adapter of deepagents, as its host takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elision.adapters.deepagents import ElisionSummarization
+from tests.adapters.stage import AdapterSettings
+
+
+def attach(settings: AdapterSettings) -> list[Any]:
+    """Return the middleware of every agent of the process."""
+    middleware = ElisionSummarization(settings.strategy, **settings.options)
+    settings.closing.append(middleware.close)
+    return [middleware]
