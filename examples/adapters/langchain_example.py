@@ -38,5 +38,5 @@ with ElisionMiddleware("masking(window=5)", model="gpt-5", store="memory:") as e
     savings = elision.sessions.open("thread-1").report().savings
 
 print("sent:", last_request[2].content)
-print("kept:", state["messages"][2].content[:30])
+print("kept:", state["messages"][2].content.splitlines()[0])
 print(f"saved: {savings.tokens:,} of {savings.raw_tokens:,} prompt tokens")

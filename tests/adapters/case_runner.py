@@ -18,7 +18,9 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from tests.adapters.environments import PATIENCE, ROOT, find_python
 from tests.adapters.worker import ENVIRONMENT, stay_on_loopback
@@ -53,6 +55,15 @@ def run_cases(host: str) -> dict[str, str]:
     assert done.returncode == 0, f"the cases of {host}: {done.stderr[-4_000:]}"
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def catch(kind: type[BaseException], function: Callable[[], Any]) -> str:
+    """Return the text of the error that a function raises, in lower case: there is no pytest where the cases run."""
+    try:
+        function()
+    except kind as error:
+        return str(error).lower()
+    raise AssertionError(f"no {kind.__name__} was raised")
 
 
 def main() -> None:

@@ -17,9 +17,9 @@ class ElisionSummarization(ElisionMiddleware):
         elision = ElisionSummarization("masking(window=10)")
         agent = create_deep_agent(model, tools, middleware=[elision])
 
-    deepagents replaces its own middleware by that of the same name, and its general sub-agent gets it too. A sub-agent of
-    your own gets it by its `middleware` entry: `{"name": "lister", ..., "middleware": [elision]}`. Arguments, errors and
-    what it does: as `ElisionMiddleware`. Raises FrameworkError on import without deepagents 0.7.
+    deepagents replaces its own middleware by that of the same name, and its general sub-agent gets it too. A sub-agent
+    of your own gets it by its `middleware` entry: `{"name": "lister", ..., "middleware": [elision]}`. Arguments, errors
+    and what it does: as `ElisionMiddleware`. Raises FrameworkError on import without deepagents 0.7.
     """
 
     @property

@@ -40,8 +40,8 @@ class ElisionGraph(SessionOwner):
     `model.invoke(state["messages"])` in a node then sends what Elision made of the messages. What it returns belongs in
     the state as before. One serves any number of graphs and threads: each thread has a session.
 
-    strategy, options: as for `elision.Sessions`. `model` is the wrapped one's. sessions: a pool to use instead of an own
-        one; it is not closed here. tools: the recall tools, for `bind_tools` and `ToolNode`.
+    strategy, options: as for `elision.Sessions`. `model` is the wrapped one's. sessions: a pool to use instead of an
+        own one; it is not closed here. tools: the recall tools, for `bind_tools` and `ToolNode`.
 
     A prompt that the provider finds too long is made shorter and sent once more. An error of Elision is logged, and
     that request goes out unchanged. Raises FrameworkError on import without LangGraph 1.1.3; SettingError, SpecError,
@@ -110,10 +110,10 @@ class ElisionGraph(SessionOwner):
 def _find_current_session(messages: Sequence[BaseMessage]) -> tuple[str, str]:
     """Return the names of the session and of its caller's, within a node or outside of any graph."""
     try:
-        info = get_runtime().execution_info
+        runtime = get_runtime()
     except (RuntimeError, KeyError):
-        info = None
-    return find_session(info, messages)
+        runtime = None
+    return find_session(getattr(runtime, "execution_info", None), messages)
 
 
 def _describe_wrapped(model: Any, messages: Sequence[BaseMessage]) -> CallDescription[BaseMessage]:

@@ -21,7 +21,7 @@ from elision import ContextManager, ElisionError, Sessions
 from elision.adapters.langchain import ElisionMiddleware
 from elision.adapters.langchain_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR
 from elision.strategies.rules import Rule
-from tests.adapters.cases_runner import catch
+from tests.adapters.case_runner import catch
 from tests.adapters.hosts.langchain import ScriptedChatModel
 from tests.adapters.recording import Player, Recorder
 from tests.adapters.scenarios import list_part, look_at
