@@ -45,7 +45,7 @@ _FRAMEWORKS: Final = {
 }
 #: The adapters of those that have one.
 _ADAPTERS: Final = {
-    "langchain_core": "elision.adapters.langchain",
+    "langchain_core": "elision.adapters.langchain or elision.adapters.langgraph",
     "pydantic_ai": "elision.adapters.pydantic_ai",
 }
 
