@@ -39,7 +39,8 @@ def test_any_other_program() -> None:
     plan = plan_launch(make_command_agent("./agent.sh"), ["-v"], GATEWAY, FOLDER_HERE, {})
     assert plan.command == ("./agent.sh", "-v")
     assert plan.variables["OPENAI_BASE_URL"] == plan.variables["OPENAI_API_BASE"] == f"{GATEWAY}/v1"
-    assert plan.variables["ANTHROPIC_BASE_URL"] == GATEWAY
+    # With `/v1` behind it, as Anthropic's own clients have it, and without, as the Vercel AI SDK has it.
+    assert plan.variables["ANTHROPIC_BASE_URL"] == f"{GATEWAY}/anthropic"
 
 
 def test_a_configuration_in_a_variable_is_kept() -> None:

@@ -153,10 +153,10 @@ def _open_gateway(
     # An extra serves, and help must do without it.
     from elision.gateway.gateway_thread import GatewayThread
     from elision.gateway.settings import gateway_settings
-    from elision.wrap.gateway_finder import find_gateway, is_gateway, read_upstreams, strip_version
+    from elision.wrap.gateway_finder import find_gateway, is_gateway, read_upstreams, strip_path
 
     if asked is not None:
-        url = strip_version(asked)
+        url = strip_path(asked)
         if not is_gateway(url):
             raise ElisionError(f"--gateway {url}: no gateway answers there; start one with `elision serve`")
         yield _GatewayInUse(url, settings.store, is_own=False)

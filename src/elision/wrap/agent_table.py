@@ -49,12 +49,13 @@ class Agent:
     refusal: str = ""
 
 
-#: What SDKs, and programs built on them, read. OpenAI's address has `/v1`; the others' clients add their versions.
+#: What SDKs, and programs built on them, read. OpenAI's address has `/v1`. Anthropic's own clients add it to theirs,
+#: the Vercel AI SDK does not: below `/anthropic` the gateway takes both.
 CLIENT_VARIABLES: Final[Mapping[str, str]] = {
     "OPENAI_BASE_URL": f"{URL}/v1",
     "OPENAI_API_BASE": f"{URL}/v1",
-    "ANTHROPIC_BASE_URL": URL,
-    "ANTHROPIC_API_BASE": URL,
+    "ANTHROPIC_BASE_URL": f"{URL}/anthropic",
+    "ANTHROPIC_API_BASE": f"{URL}/anthropic",
     "GOOGLE_GEMINI_BASE_URL": URL,
 }
 

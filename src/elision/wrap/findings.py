@@ -21,7 +21,7 @@ from elision.errors import ElisionError, MissingExtra, MissingStore
 from elision.gateway.settings import is_loopback
 from elision.stores.store_urls import open_for_reading
 from elision.wrap.agent_table import AGENTS, CLIENT_VARIABLES, Agent
-from elision.wrap.gateway_finder import configured_url, find_gateway, strip_version
+from elision.wrap.gateway_finder import configured_url, find_gateway, strip_path
 from elision.wrap.launch_plan import fill_variables
 
 #: Extra -> a package that it brings.
@@ -102,7 +102,7 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
         base = environ.get(name, "")
         if not base:
             continue
-        if url is not None and strip_version(base) == url:
+        if url is not None and strip_path(base) == url:
             yield SetupFinding(subject=name, status="ok", message="set; leads to the gateway")
         elif is_loopback(urlsplit(base).hostname or ""):
             yield SetupFinding(

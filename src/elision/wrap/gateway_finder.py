@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from elision.config import Settings
 from elision.gateway.settings import is_loopback
+from elision.providers.provider_table import HOSTS
 from elision.wrap.agent_table import CLIENT_VARIABLES
 from elision.wrap.launch_plan import GATEWAY_VARIABLE
 
@@ -59,7 +60,7 @@ def find_gateway(settings: Settings, environ: Mapping[str, str]) -> str | None:
 
 def find_gateway_in_use(environ: Mapping[str, str]) -> str | None:
     """Return the address of the gateway on this machine to which the variables of `environ` lead; None if none."""
-    led = [strip_version(environ[name]) for name in (GATEWAY_VARIABLE, *CLIENT_VARIABLES) if environ.get(name)]
+    led = [strip_path(environ[name]) for name in (GATEWAY_VARIABLE, *CLIENT_VARIABLES) if environ.get(name)]
     for url in dict.fromkeys(led):
         if is_loopback(urlsplit(url).hostname or "") and is_gateway(url):
             return url
@@ -80,6 +81,9 @@ def read_upstreams(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
     return found
 
 
-def strip_version(base: str) -> str:
-    """Return a base URL without `/v1` and slashes at its end: the gateway's own address, if it is one."""
-    return base.rstrip("/").removesuffix("/v1").rstrip("/")
+def strip_path(base: str) -> str:
+    """Return a base URL without `/v1`, `/anthropic` and such at its end: the gateway's own address, if it is one."""
+    address = base.rstrip("/").removesuffix("/v1").rstrip("/")
+    for name in HOSTS:
+        address = address.removesuffix(f"/{name}").rstrip("/")
+    return address
