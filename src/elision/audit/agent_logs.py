@@ -23,6 +23,7 @@ def find_agent_logs(home: Path, environment: Mapping[str, str], here: Path) -> l
         ("Codex", codex / "archived_sessions"),
         ("pi", _read_folder(environment, "PI_CODING_AGENT_DIR", home / ".pi/agent") / "sessions"),
         ("opencode", data / "opencode/storage"),
+        ("opencode", data / "opencode/opencode.db"),
         ("Gemini CLI", home / ".gemini/tmp"),
         ("mini-swe-agent", mini / "last_mini_run.traj.json"),
         ("Inspect", _read_folder(environment, "INSPECT_LOG_DIR", here / "logs")),

@@ -20,18 +20,22 @@ from typing import IO, TypeAlias
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.folders import group_files
+from elision.formats.opencode_database import SQLITE_START, read_database
 from elision.formats.zip_members import ZIP_START, ZipMembers, is_inspect_log
+from elision.formats.zstd_file import ZSTD_START, ZstdFile
 from elision.trajectory.trajectory import Problem
 
 #: Bytes of one file, decompressed, above which it is skipped: a run is a few MB, a whole benchmark some hundred.
 SIZE_LIMIT = 2**30
-#: What a recording is usually called, any .gz left out.
+#: What a recording is usually called, any .gz or .zst left out.
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".eval")
 
 _CHUNK = 2**20
 _GZIP = b"\x1f\x8b"
 _TAR_NAMES = (".tar", ".tgz", ".tar.gz")
 _ZIP_NAME = ".zip"
+#: opencode's database; in a folder only files of this name are opened as one.
+_DATABASE_NAME = ".db"
 #: What macOS adds to a zip: resource forks, no files of the user.
 _MAC_FOLDER = "__MACOSX/"
 #: First bytes of JSON (a byte order mark included) and of a zip.
@@ -61,13 +65,13 @@ def read_documents(path: Path) -> Iterator[Document | Problem]:
 
 def is_candidate(name: str) -> bool:
     """Return whether a file is called like a recording."""
-    return name.lower().removesuffix(".gz").endswith(SUFFIXES)
+    return name.lower().removesuffix(".gz").removesuffix(".zst").endswith(SUFFIXES)
 
 
 def derive_run_name(path: str) -> str:
     """Return a readable id for the one run of a file: its name, without folder, archive and suffixes."""
     name = path.rsplit("!", 1)[-1].rstrip("/").rsplit("/", 1)[-1]
-    name = re.sub(r"\.(gz|tgz)$", "", name, flags=re.IGNORECASE)
+    name = re.sub(r"\.(gz|tgz|zst)$", "", name, flags=re.IGNORECASE)
     return re.sub(r"(\.traj)?\.(json|jsonl|ndjson|traj|eval|tar|zip)$", "", name, flags=re.IGNORECASE) or "main"
 
 
@@ -128,6 +132,9 @@ def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Do
         return
     try:
         with path.open("rb") as raw, _decompress(raw) as file:
+            if _peek_beginning(file).startswith(SQLITE_START):
+                yield from _read_sqlite(path, label, is_named=is_named)
+                return
             if _is_tar(label, _peek_beginning(file)):
                 yield from _read_tar(path, label)
                 return
@@ -137,11 +144,25 @@ def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Do
         yield Problem(file=label, line=None, reason=f"cannot be read ({error})")
 
 
+def _read_sqlite(path: Path, label: str, *, is_named: bool) -> Iterator[Document | Problem]:
+    found = False
+    for piece in read_database(path, label):
+        found = True
+        yield piece
+    if is_named and not found:
+        reason = "a SQLite database without sessions of opencode; a store of Elision is read by `elision sessions --store`"
+        yield Problem(file=label, line=None, reason=reason)
+
+
 def _decompress(raw: io.BufferedReader) -> _Bytes:
-    """Decompress `raw` if its first bytes are gzip's, whatever its name."""
-    start = raw.read(2)
+    """Decompress `raw` if its first bytes are gzip's or zstd's, whatever its name."""
+    start = raw.read(len(ZSTD_START))
     raw.seek(0)
-    return gzip.GzipFile(fileobj=raw) if start == _GZIP else raw
+    if start.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=raw)
+    if start == ZSTD_START:
+        return io.BufferedReader(ZstdFile(raw))
+    return raw
 
 
 def _peek_beginning(file: _Bytes) -> bytes:
