@@ -20,11 +20,12 @@ import traceback
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from tests.adapters.environments import PATIENCE, ROOT, find_python
 from tests.adapters.worker import ENVIRONMENT, stay_on_loopback
 
+ROOT = Path(__file__).parents[2]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -37,6 +38,9 @@ def list_cases(host: str) -> list[str]:
 
 def run_cases(host: str) -> dict[str, str]:
     """Return why each case failed, in a process of the framework's environment. Raises where that process fails."""
+    # Here, as the environments of the frameworks have nothing of what this imports.
+    from tests.adapters.environments import PATIENCE, find_python
+
     environment = {
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
