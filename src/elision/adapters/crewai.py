@@ -131,7 +131,7 @@ def _name_session(llm: BaseLLM, messages: Any, named: Mapping[str, Any]) -> str:
     session = f"crewai-{getattr(task, 'id', 'no-task')}/{getattr(agent, 'id', 'no-agent')}"
     # CrewAI runs tools elsewhere than its LLM, and tells them nothing: what the agent calls next belongs here.
     for tool in (*(getattr(task, "tools", None) or ()), *(getattr(agent, "tools", None) or ())):
-        if isinstance(tool, _RecallTool):
+        if isinstance(tool, _CrewRecallTool):
             tool._session = session
     return session
 
@@ -174,7 +174,7 @@ def _read_usage(usage: Mapping[str, Any]) -> Usage:
     return Usage.from_inclusive(prompt=metrics.prompt_tokens, **counts)
 
 
-class _RecallTool(BaseTool):
+class _CrewRecallTool(BaseTool):
     """A recall tool of one agent. _session: of the agent's newest request."""
 
     _calls: GuardedCalls = PrivateAttr()
@@ -192,7 +192,7 @@ class _RecallTool(BaseTool):
 def _make_tool(calls: GuardedCalls, definition: RecallDefinition) -> BaseTool:
     arguments = make_argument_model(definition, f"{definition.name}_arguments", BaseModel)
     # The same call has another answer once more is hidden.
-    tool = _RecallTool(
+    tool = _CrewRecallTool(
         name=definition.name,
         description=definition.description,
         args_schema=arguments,
