@@ -150,7 +150,9 @@ def _read_sqlite(path: Path, label: str, *, is_named: bool) -> Iterator[Document
         found = True
         yield piece
     if is_named and not found:
-        reason = "a SQLite database without sessions of opencode; a store of Elision is read by `elision sessions --store`"
+        reason = (
+            "a SQLite database without sessions of opencode; a store of Elision is read by `elision sessions --store`"
+        )
         yield Problem(file=label, line=None, reason=reason)
 
 
