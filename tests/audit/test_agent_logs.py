@@ -19,12 +19,21 @@ def test_logs_in_the_usual_places(tmp_path: Path) -> None:
         ".codex/sessions/2026/r.jsonl",
         ".pi/agent/sessions/p/s.jsonl",
         ".local/share/opencode/storage/message/m.json",
+        ".local/share/opencode/opencode.db",
         ".config/mini-swe-agent/last_mini_run.traj.json",
         "work/logs/run.eval",
     ):
         touch(tmp_path / name)
     found = find_agent_logs(tmp_path, {}, tmp_path / "work")
-    assert [name for name, _ in found] == ["Claude Code", "Codex", "pi", "opencode", "mini-swe-agent", "Inspect"]
+    assert [name for name, _ in found] == [
+        "Claude Code",
+        "Codex",
+        "pi",
+        "opencode",
+        "opencode",
+        "mini-swe-agent",
+        "Inspect",
+    ]
 
 
 def test_a_moved_folder(tmp_path: Path) -> None:

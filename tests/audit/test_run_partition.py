@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date
 
 import msgspec
 import pytest
 
+from elision.audit.audit_wording import describe_finding
 from elision.audit.cause_table import CAUSES, Cause
 from elision.audit.run_partition import AuditedRun, CallSignature, partition_run
 from elision.testing import builders
@@ -78,6 +80,26 @@ def test_a_place_is_named() -> None:
     assert (finding.call, finding.cause, finding.tokens, finding.first_token) == (2, "prefix-changed", 4000, 1000)
     assert finding.place == "system prompt, tools or task"
     assert finding.seconds == 10.0
+    assert describe_finding(finding) == (
+        "prefix changed: 4.0k tokens, from token 1,000 on: system prompt, tools or task; changed by the agent, or by a "
+        "proxy in between; 10 s since the call before"
+    )
+
+
+def test_the_byte_of_a_result_is_named() -> None:
+    """Where the cache ends within a result: its tool, the byte, and that the log keeps it as it was."""
+    usages = (
+        Usage(cache_write=200),
+        Usage(cache_read=200, cache_write=8_000),
+        Usage(cache_read=5_000, cache_write=4_000),
+    )
+    [finding] = audited(run_of(*usages)).findings
+    assert (finding.call, finding.first_token) == (3, 5_000)
+    length = len(builders.step(1).observations[0].text.encode())
+    found = re.fullmatch(r"turn 1, result 1 \(bash\), near byte (\d+)", finding.place)
+    assert found is not None
+    assert 0 < int(found[1]) < length
+    assert "whole in the log, so edited on its way" in describe_finding(finding)
 
 
 def test_an_automatic_cache_that_finds_nothing_missed() -> None:

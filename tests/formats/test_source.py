@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from elision.errors import FormatError
 from elision.formats import source
@@ -154,6 +155,29 @@ def test_truncated_gzip_comes_as_far_as_it_goes(tmp_path: Path) -> None:
     assert len(found[0].data) > len(whole) * 0.9
     assert whole.startswith(found[0].data)
     assert "breaks off" in problems[0].reason
+
+
+def test_zstd_is_known_by_its_bytes(tmp_path: Path) -> None:
+    """Codex packs its older logs so: several frames are one file, and the name of the run has no suffix."""
+    path = tmp_path / "rollout-1.jsonl.zst"
+    path.write_bytes(zstandard.compress(b'{"a": 1}\n' * 50_000) + zstandard.compress(b'{"b": 2}\n'))
+    assert only(path).data == b'{"a": 1}\n' * 50_000 + b'{"b": 2}\n'
+    assert only(tmp_path).path == str(path)
+    assert derive_run_name(path.name) == "rollout-1"
+
+
+def test_truncated_zstd_comes_as_far_as_it_goes(tmp_path: Path) -> None:
+    """A log that is still written, or was damaged, is read as far as it goes, with a Problem."""
+    whole = os.urandom(900_000).hex().encode()
+    path = tmp_path / "run.jsonl.zst"
+    packed = zstandard.compress(whole)
+    path.write_bytes(packed[:-200_000])
+    found, problems = split(path)
+    assert len(found[0].data) > len(whole) * 0.3
+    assert whole.startswith(found[0].data)
+    assert "breaks off" in problems[0].reason
+    path.write_bytes(packed[:8] + b"\xff" * 4_000)
+    assert "broken zstd" in split(path)[1][0].reason
 
 
 def test_truncated_tar_keeps_its_first_members(tmp_path: Path) -> None:

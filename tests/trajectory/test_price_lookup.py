@@ -209,6 +209,9 @@ DIFFERENCES = {
 OURS_ALONE = {
     "claude-mythos-5",
     "claude-mythos-5-1",
+    "claude-opus-4-6-fast",
+    "claude-opus-4-8-fast",
+    "claude-opus-5-fast",
     "gemini-3-flash",
     "gemini-3-pro",
     "gemini-3.1-pro",
@@ -253,6 +256,37 @@ def test_a_longer_number_is_another_model() -> None:
     """genai-prices matches by prefix; a typing error is not priced as its neighbour."""
     with pytest.raises(PriceError, match="claude-sonnet-4-5"):
         find_prices("claude-sonnet-4-51")
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "factor"),
+    [
+        ("claude-opus-4.8-fast", "claude-opus-4-8", 2),
+        ("anthropic/claude-opus-4.8-fast", "claude-opus-4-8", 2),
+        ("openrouter/anthropic/claude-opus-4.6-fast", "claude-opus-4-6", 6),
+        ("claude-opus-5-fast-20260723", "claude-opus-5", 2),
+    ],
+)
+def test_a_faster_model_is_dearer(name: str, usual: str, factor: int) -> None:
+    """Fast mode multiplies every price of the model."""
+    found, base = find_prices(name).find_rates(1_000), find_prices(usual).find_rates(1_000)
+    assert (found.input, found.output) == (factor * base.input, factor * base.output)
+    assert found.read_price == pytest.approx(factor * base.read_price)
+    assert found.write_price_1h == pytest.approx(factor * base.write_price_1h)
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-opus-5-5-fast", "claude-sonnet-4-5-fast", "gpt-5-priority", "gpt-5.5-flex", "openai/gpt-5-batch"]
+)
+def test_a_speed_without_a_known_price_is_not_the_usual_one(name: str, genai: None) -> None:
+    """It is unpriced rather than billed as the usual speed."""
+    with pytest.raises(PriceError, match="no price for model"):
+        find_prices(name)
+
+
+def test_models_that_are_called_fast(genai: None) -> None:
+    """The word is part of some names."""
+    assert "fast" in find_prices("x-ai/grok-4-fast").name
 
 
 def test_lists_are_read_once_for_all_unknown_names() -> None:

@@ -142,9 +142,20 @@ def describe_finding(finding: AuditFinding) -> str:
         place = f"from token {format_count(finding.first_token)} on: {finding.place}"
     else:
         place = "the whole prompt"
+    place += _explain_edit(finding)
     pause = "" if finding.seconds is None else f"; {format_pause(finding.seconds)} since the call before"
     guess = " (inferred)" if finding.is_inferred else ""
     return f"{CAUSES[finding.cause].title}{guess}: {format_tokens(finding.tokens)} tokens, {place}{pause}"
+
+
+def _explain_edit(finding: AuditFinding) -> str:
+    """Return whose edit a changed prefix was, as far as the log shows; "" for every other cause."""
+    if finding.cause != "prefix-changed" or not finding.first_token:
+        return ""
+    if finding.place == "system prompt, tools or task":
+        return "; changed by the agent, or by a proxy in between"
+    # A provider may also have read an older, shorter entry: one report does not tell the two apart.
+    return "; whole in the log, so edited on its way (agent, proxy, gateway), or an older entry was read"
 
 
 def name_finding(finding: AuditFinding) -> str:

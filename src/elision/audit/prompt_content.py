@@ -15,7 +15,7 @@ from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.plan import Key
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment, Track, View
 
 #: So many lines in a row count as repeated where they occurred before; fewer may be chance.
@@ -63,7 +63,10 @@ class PromptContent:
         return [span for span in spans if span.start < span.stop]
 
     def describe_place(self, request: RecordedRequest, tokens: int) -> str:
-        """Return where in the prompt of `request` token `tokens` is, in words."""
+        """Return where in the prompt of `request` token `tokens` is, in words.
+
+        The byte of a result is an estimate: providers report tokens, and in blocks of up to 128.
+        """
         ends = self._find_places(request).ends
         segments = request.counted.segments
         place = min(bisect_right(ends, tokens), len(segments) - 1)
@@ -76,7 +79,9 @@ class PromptContent:
             return f"turn {segment.turn}, the model's message"
         if segment.kind == "interjection":
             return f"turn {segment.turn}, the user's words"
-        return f"turn {segment.turn}, result {segment.index}"
+        start = ends[place - 1] if place else 0
+        share = (tokens - start) / max(1, ends[place] - start)
+        return f"turn {segment.turn}, result {segment.index}{_describe_byte(segment, share)}"
 
     def _find_places(self, request: RecordedRequest) -> _SegmentPlaces:
         places = self._places.setdefault(request.model, _SegmentPlaces())
@@ -88,6 +93,15 @@ class PromptContent:
         if segment.kind != "observation":
             return False
         return call > max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
+
+
+def _describe_byte(segment: Segment, share: float) -> str:
+    """Return the tool of a result, and the byte of its text before which `share` of it is."""
+    if not isinstance(segment.source, Observation):
+        return ""
+    byte = round(min(1.0, max(0.0, share)) * len(segment.source.text.encode("utf-8", "replace")))
+    tool = f" ({segment.source.tool})" if segment.source.tool else ""
+    return f"{tool}, near byte {byte:,}"
 
 
 def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:

@@ -229,6 +229,14 @@ def _is_synthetic(line: JsonLine) -> bool:
     return line.value.get("isApiErrorMessage") is True or model == "<synthetic>"
 
 
+def _name_model(message: Json) -> str:
+    """Return the model of a response; in fast mode, which has prices and a cache of its own, as routers call it."""
+    model = text_in(message.get("model"))
+    if model and mapping_in(message.get("usage")).get("speed") == "fast":
+        return f"{model}-fast"
+    return model
+
+
 def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
     """Gather lines into exchanges, in the order of their first lines."""
     exchanges: list[_LineGroup] = []
@@ -350,7 +358,7 @@ class _TranscriptRun:
             actions=actions,
             usage=usage,
             at=at,
-            model=text_in(messages[0].get("model")),
+            model=_name_model(messages[-1]),
             line=fragments[0].number,
         )
 

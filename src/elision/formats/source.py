@@ -123,6 +123,8 @@ def _is_worth_reading(path: Path) -> bool:
             start = file.read(64)
     except OSError:  # an unreadable file that is not called like a recording: a socket, a dangling link
         return False
+    if start.startswith(SQLITE_START):
+        return path.name.lower().endswith(_DATABASE_NAME)
     return start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)
 
 
@@ -150,9 +152,7 @@ def _read_sqlite(path: Path, label: str, *, is_named: bool) -> Iterator[Document
         found = True
         yield piece
     if is_named and not found:
-        reason = (
-            "a SQLite database without sessions of opencode; a store of Elision is read by `elision sessions --store`"
-        )
+        reason = "a SQLite database without sessions of opencode; a store of Elision: elision sessions --store"
         yield Problem(file=label, line=None, reason=reason)
 
 

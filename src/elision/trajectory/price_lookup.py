@@ -32,6 +32,8 @@ _TAGS: Final = (
     re.compile(r":thinking$"),  # OpenRouter
     re.compile(r"@[\w-]+$"),  # Vertex: @20251101, @default
 )
+#: The end of a name that sells a model at another speed, and so at another price. Some models are called so themselves.
+_SPEED: Final = re.compile(r"[-:](fast|priority|flex|batch)$")
 _BEDROCK_VERSION: Final = re.compile(r"-v\d+(:\d+)*$")
 _DATE: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
@@ -220,6 +222,10 @@ def find_genai_prices(model: str, provider: str | None, on: date) -> Prices | No
         return None
     # It matches by prefix: claude-sonnet-4-51 would pass for claude-sonnet-4-5, and a typing error be priced.
     if model.startswith(info.id) and model[len(info.id) :][:1].isalnum():
+        return None
+    # A name at another speed would pass for the usual one, and be billed at a fraction of its price.
+    speed = _SPEED.search(model)
+    if speed is not None and speed[1] not in info.id:
         return None
     return _convert_genai_model(found, info, on)
 
