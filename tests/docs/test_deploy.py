@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
@@ -250,6 +251,38 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
         }
         assert not cells & taken_cells, panel["title"]
         taken_cells |= cells
+
+
+def test_the_dashboard_fits_grafanas_schema() -> None:
+    """The classes that Grafana makes from its schema read every field of the dashboard, of its panels and queries.
+
+    What they do not know they drop; written again, the dashboard has all that it had, beside defaults.
+    """
+    sdk = "grafana_foundation_sdk"
+    pytest.importorskip(sdk, reason="grafana-foundation-sdk is not installed: Grafana's schema is NOT asked")
+    importlib.import_module(f"{sdk}.cog.plugins").register_default_plugins()
+    ours = json.loads(text("grafana/dashboard.json"))
+    read = importlib.import_module(f"{sdk}.models.dashboard").Dashboard.from_json(ours)
+    written = json.loads(importlib.import_module(f"{sdk}.cog.encoder").JSONEncoder().encode(read))
+    assert list_lost(ours, written) == []
+    ours["panels"][0]["titel"] = "?"
+    ours["panels"][1]["options"]["legnd"] = {}
+    read = importlib.import_module(f"{sdk}.models.dashboard").Dashboard.from_json(ours)
+    written = json.loads(importlib.import_module(f"{sdk}.cog.encoder").JSONEncoder().encode(read))
+    assert list_lost(ours, written) == ["/panels/0/titel", "/panels/1/options/legnd"]
+
+
+def list_lost(before: Any, after: Any, path: str = "") -> list[str]:
+    """The paths of values in `before` that `after` has not, or has otherwise."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found = []
+        for name, value in before.items():
+            found += list_lost(value, after[name], f"{path}/{name}") if name in after else [f"{path}/{name}"]
+        return found
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [each for place, (one, two) in pairs for each in list_lost(one, two, f"{path}/{place}")]
+    return [] if before == after else [path]
 
 
 def test_options_are_looked_at() -> None:
