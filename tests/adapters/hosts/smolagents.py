@@ -31,8 +31,9 @@ from tests.adapters.recording import Answer, Call, Message, SuccessivePlayers
 from tests.adapters.scenarios import SYSTEM, Run, describe_failure, list_part
 from tests.adapters.stage import FrameworkHost, Stage
 
-#: The first id of the calls that a message lists.
+#: The first id of the calls that a message lists, and the name of its tool.
 _CALL_ID = re.compile(r"'id': '(\w+)'")
+_CALL_NAME = re.compile(r"'name': '(\w+)'")
 
 
 def read_messages(messages: Any) -> list[Message]:
@@ -47,7 +48,7 @@ def read_messages(messages: Any) -> list[Message]:
             # What the model says before its calls is a message of its own: the same answer.
             said = made.pop().text if made and made[-1].role == "assistant" and not made[-1].calls else ""
             found = _CALL_ID.search(text)
-            made.append(Message("assistant", said + text, [_make_call(found[1] if found else "", made)]))
+            made.append(Message("assistant", said + text, [_make_call(found[1] if found else "", made, text)]))
         elif message.role == MessageRole.TOOL_RESPONSE:
             if not made[-1].calls:
                 made[-1].calls.append(_make_call("", made))
@@ -59,8 +60,10 @@ def read_messages(messages: Any) -> list[Message]:
     return made
 
 
-def _make_call(identity: str, before: list[Message]) -> Call:
-    return Call(identity or f"step_{sum(bool(message.calls) for message in before) + 1}", "calls", {})
+def _make_call(identity: str, before: list[Message], text: str = "") -> Call:
+    found = _CALL_NAME.search(text)
+    number = sum(bool(message.calls) for message in before) + 1
+    return Call(identity or f"step_{number}", found[1] if found else "calls", {})
 
 
 class ScriptedModel(Model):

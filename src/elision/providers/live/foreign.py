@@ -47,6 +47,7 @@ _FRAMEWORKS: Final = {
 _ADAPTERS: Final = {
     "langchain_core": "elision.adapters.langchain or elision.adapters.langgraph",
     "pydantic_ai": "elision.adapters.pydantic_ai",
+    "smolagents": "elision.adapters.smolagents",
 }
 
 
