@@ -1,0 +1,3 @@
+# mypy: ignore-errors
+# What this imports is in an environment of its own.
+"""What only LiteLLM has."""
