@@ -101,7 +101,7 @@ class AdapterContract:
         """Another way from an earlier turn keeps what was sent up to there; the first way continues as it was."""
         (leg,) = self.take(recordings, "forked")
         one = [request for request in leg.requests if request.agent == "thread-1"]
-        checks.check_prefix_kept(one[20], one[21])
+        checks.check_prefix_kept(one[24], one[25])
         checks.check_masked(leg, self.LEAST_MASKED)
 
     def test_two_at_once(self, recordings: Recordings) -> None:
