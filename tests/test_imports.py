@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "summarizers": _POLICY,
     "engine": _READING,
     "manager": _READING | {"engine", "config"},
-    "adapters": _LIBRARY,
+    "adapters": _LIBRARY | {"config"},
     "agent": _LIBRARY,
     "integrations": _LIBRARY,
     "gateway": _LIBRARY | {"config"},

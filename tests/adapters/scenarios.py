@@ -137,7 +137,7 @@ SCENARIOS: Final = (
     Scenario(name="parallel", legs=_run_once(Run(steps=_PARALLEL, door="async"))),
     Scenario(name="failing", legs=_run_once(Run(steps=_FAILING))),
     Scenario(name="pictures", legs=_run_once(Run(steps=_SHOWING))),
-    # The first rewrite is at call 20 to 22, by the framework, and the second at 29 or later: between them a run goes on.
+    # The first rewrite is at call 20 to 22, and the second at 29 or later: a run goes on between them.
     Scenario(
         name="resumed",
         legs=(

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Unpack
 
 from elision.adapters.frameworks import check_framework
@@ -115,6 +117,25 @@ class ElisionCallback(CustomLogger, SessionOwner):
         if len(self._due) > _MOST_DUE:
             # Of a call that failed.
             self._due.popitem(last=False)
+
+
+def __getattr__(name: str) -> Any:
+    """Make `proxy` when it is first named: the callback that the proxy's configuration names."""
+    if name != "proxy":
+        raise AttributeError(name)
+    return _make_proxy_callback()
+
+
+@cache
+def _make_proxy_callback() -> ElisionCallback:
+    """Return a callback with the settings of the environment and elision.toml, for clients that answer no recall."""
+    from elision.config import load_settings  # the SDK needs none of it
+
+    found = load_settings(os.environ, None)
+    options = {**found.options(), "redaction": found.redaction, "offer": "never"}
+    for name in ("session", "parent"):
+        options.pop(name, None)
+    return ElisionCallback(options.pop("strategy"), **options)
 
 
 def _describe_request(kwargs: Mapping[str, Any], messages: Sequence[Any]) -> CallDescription[Any]:
