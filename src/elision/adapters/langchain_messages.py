@@ -22,6 +22,7 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt import ToolRuntime
 
+from elision.adapters.anthropic_tools import make_anthropic_tool
 from elision.adapters.guarded_calls import (
     CallDescription,
     GuardedCall,
@@ -92,20 +93,12 @@ def describe_call(
     definitions = [dict(tool) if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
     parts = RequestParts(tools=definitions, system=system, model=read_model_name(model))
     if is_anthropic(model):
-        parts["tools"] = [_make_anthropic_tool(definition) for definition in definitions]
+        parts["tools"] = [make_anthropic_tool(definition) for definition in definitions]
         fields = ("context_management", "thinking", "cache_control")
         own = {name: settings.get(name, getattr(model, name, None)) for name in fields}
         parts["request"] = {name: value for name, value in own.items() if value}
     mirror = ANTHROPIC_MIRROR if is_anthropic(model) else OPENAI_MIRROR
     return CallDescription(name=session[0], parent=session[1], mirror=mirror, parts=parts)
-
-
-def _make_anthropic_tool(definition: dict[str, Any]) -> dict[str, Any]:
-    function = definition.get("function")
-    if not isinstance(function, dict):
-        return definition
-    made = {"name": function["name"], "description": function.get("description", "")}
-    return {**made, "input_schema": function.get("parameters", {"type": "object"})}
 
 
 def make_settings(call: GuardedCall[Any], model: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
