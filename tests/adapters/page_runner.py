@@ -31,7 +31,8 @@ def list_code_blocks(file: Path) -> list[Block]:
 def run_block(block: Block, file: Path, module: ModuleType) -> list[str]:
     """Return the lines that a block prints."""
     printed = StringIO()
-    code = compile("\n" * block.line + block.text, str(file), "exec")
+    # Without the `annotations` of this module: frameworks show them to the model.
+    code = compile("\n" * block.line + block.text, str(file), "exec", dont_inherit=True)
     with redirect_stdout(printed):
         exec(code, module.__dict__)  # noqa: S102 - our own pages
     return printed.getvalue().splitlines()

@@ -64,14 +64,18 @@ class ElisionAgnoModels(SessionOwner):
         """Return a copy of a model, or of the one that a text such as `openai:gpt-5` names, that sends less."""
         given = get_model(model)
         kind = type(given)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "elision_calls": self.calls}
-        small: type[Model] = type(kind.__name__, (_SmallRequests, kind), names)
-        wrapped = small.__new__(small)
+        names: dict[str, Any] = {
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+            "elision_calls": self.calls,
+        }
+        small = type(kind.__name__, (_SmallRequests, kind), names)
+        wrapped: Any = object.__new__(small)
         vars(wrapped).update(vars(given))
         return wrapped
 
 
-class _SmallRequests:
+class _SmallRequests(Model):
     """What a wrapped model does instead. A class's own attribute is not copied where Agno copies a model deeply."""
 
     elision_calls: GuardedCalls
@@ -81,11 +85,11 @@ class _SmallRequests:
         if call is None:
             return super().invoke(**request)
         try:
-            response = super(_SmallRequests, make_sender(self, call)).invoke(**{**request, "messages": call.messages})
+            response = self._find_sender(call).invoke(**{**request, "messages": call.messages})
         except Exception as error:
             if not call.retry(_describe_error(error)):
                 raise
-            response = super(_SmallRequests, make_sender(self, call)).invoke(**{**request, "messages": call.messages})
+            response = self._find_sender(call).invoke(**{**request, "messages": call.messages})
         _record_usage(self, call, response)
         return response
 
@@ -94,13 +98,11 @@ class _SmallRequests:
         if call is None:
             return await super().ainvoke(**request)
         try:
-            sender = super(_SmallRequests, make_sender(self, call))
-            response = await sender.ainvoke(**{**request, "messages": call.messages})
+            response = await self._find_sender(call).ainvoke(**{**request, "messages": call.messages})
         except Exception as error:
             if not await call.retry_async(_describe_error(error)):
                 raise
-            sender = super(_SmallRequests, make_sender(self, call))
-            response = await sender.ainvoke(**{**request, "messages": call.messages})
+            response = await self._find_sender(call).ainvoke(**{**request, "messages": call.messages})
         _record_usage(self, call, response)
         return response
 
@@ -111,7 +113,7 @@ class _SmallRequests:
             return
         newest = None
         while newest is None:
-            sender = super(_SmallRequests, make_sender(self, call))
+            sender = self._find_sender(call)
             try:
                 for response in sender.invoke_stream(**{**request, "messages": call.messages}):
                     newest = response if response.response_usage or newest is None else newest
@@ -130,7 +132,7 @@ class _SmallRequests:
             return
         newest = None
         while newest is None:
-            sender = super(_SmallRequests, make_sender(self, call))
+            sender = self._find_sender(call)
             try:
                 async for response in sender.ainvoke_stream(**{**request, "messages": call.messages}):
                     newest = response if response.response_usage or newest is None else newest
@@ -152,6 +154,10 @@ class _SmallRequests:
         if not find_session(request.get("run_response")):
             return None
         return await self.elision_calls.begin_described_async(request["messages"], lambda: self._describe(request))
+
+    def _find_sender(self, call: GuardedCall[Message]) -> Any:
+        """Return what sends a call: the given model's own methods, with what the call needs beside its messages."""
+        return super(_SmallRequests, make_sender(self, call))
 
     def _describe(self, request: dict[str, Any]) -> CallDescription[Message]:
         return describe_call(self, request)

@@ -41,8 +41,8 @@ class ElisionFunctionAgents(SessionOwner):
     One serves any number of agents, memories and event loops. Each agent of a memory has a session, `MEMORY/AGENT`,
     such as `thread-7/Agent`. The agents get the recall tools.
 
-    strategy, options: as for `elision.Sessions`. `model` is the LLM's. sessions: a pool to use instead of an own one; it
-        is not closed here.
+    strategy, options: as for `elision.Sessions`. `model` is the LLM's. sessions: a pool to use instead of an own one;
+        it is not closed here.
 
     A prompt that the provider finds too long is made shorter and sent once more. An error of Elision is logged, and
     that request goes out unchanged. Raises FrameworkError on import without llama-index-core 0.14.5; SettingError,
@@ -102,9 +102,7 @@ class _SmallRequestAgent(FunctionAgent):
         record_usage(call, response)
         return response
 
-    async def _get_streaming_response(
-        self, ctx: Any, current_llm_input: list[ChatMessage], tools: Any
-    ) -> ChatResponse:
+    async def _get_streaming_response(self, ctx: Any, current_llm_input: list[ChatMessage], tools: Any) -> ChatResponse:
         call = await self._begin_call(current_llm_input, tools)
         try:
             response = await super()._get_streaming_response(ctx, call.messages, tools)

@@ -100,9 +100,7 @@ class RecallToolMetadata(ToolMetadata):
         return dict(self.schema)
 
 
-def make_recall_tool(
-    calls: GuardedCalls, name: str, find_session: Callable[[Context], Awaitable[str]]
-) -> FunctionTool:
+def make_recall_tool(calls: GuardedCalls, name: str, find_session: Callable[[Context], Awaitable[str]]) -> FunctionTool:
     """Return the recall tool `name`. find_session: returns the session's name for the context of a run."""
     definition = next(each for each in list_recall_definitions() if each.name == name)
 

@@ -33,6 +33,7 @@ _CONVERSE: Final = (
 #: Packages whose message objects are no provider's, whatever they are dumped to, and what people call them.
 _FRAMEWORKS: Final = {
     "agent_framework": "Microsoft Agent Framework",
+    "agno": "Agno",
     "autogen_core": "AutoGen",
     "haystack": "Haystack",
     "inspect_ai": "Inspect",
@@ -45,6 +46,8 @@ _FRAMEWORKS: Final = {
 }
 #: The adapters of those that have one.
 _ADAPTERS: Final = {
+    "agno": "elision.adapters.agno",
+    "llama_index": "elision.adapters.llama_index",
     "langchain_core": "elision.adapters.langchain or elision.adapters.langgraph",
     "pydantic_ai": "elision.adapters.pydantic_ai",
     "smolagents": "elision.adapters.smolagents",
