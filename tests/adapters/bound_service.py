@@ -155,6 +155,7 @@ def make_response(said: Answer, body: Json) -> Json:
             "cache_read_input_tokens": said.usage.cached,
             "cache_creation_input_tokens": said.usage.written,
             "output_tokens": said.usage.output,
+            "output_tokens_details": {"thinking_tokens": 0},
         },
     }
 

@@ -131,3 +131,30 @@ def test_restored_messages_continue_the_history() -> None:
         view = context.prepare(mirrored.plain)
         assert len(mirrored.restore(view)) == len(notes)
         assert view.diagnostics.history == "continue"
+
+
+def test_what_is_joined_is_taken_apart_again() -> None:
+    """Results in messages of their own, and a prompt after one, keep their messages where results are hidden."""
+    history: list[dict[str, Any]] = [{"role": "user", "content": "List all."}]
+    for turn in range(6):
+        ids = [f"call-{turn}-{one}" for one in range(2)]
+        uses = [{"type": "tool_use", "id": id, "name": "look", "input": {"at": id}} for id in ids]
+        history.append({"role": "assistant", "content": uses})
+        for id in ids:
+            text = f"{id} says {turn} oranges\n" * 200
+            result = {"type": "tool_result", "tool_use_id": id, "content": [{"type": "text", "text": text}]}
+            history.append({"role": "user", "content": [result]})
+        if turn == 1:
+            history.append({"role": "user", "content": [{"type": "text", "text": "Go on."}]})
+    notes = [Note((plain,)) for plain in history]
+    mirrored = MIRROR.translate(notes)
+    view = open_context(EAGER, "anthropic").prepare(mirrored.plain)
+    assert len(view.messages) < len(history), "nothing was joined"
+    restored = mirrored.restore(view)
+    assert len(restored) == len(notes)
+    changed = [place for place, note in enumerate(restored) if note is not notes[place]]
+    assert changed == [2, 3, 5, 6, 9, 10, 12, 13]
+    for place in changed:
+        ((given,), (sent,)) = ((each.plain[0]["content"]) for each in (notes[place], restored[place]))
+        assert sent["tool_use_id"] == given["tool_use_id"]
+        assert "tokens hidden" in str(sent["content"])

@@ -70,8 +70,10 @@ class Taps:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
 
-    def make_model(self) -> Any:
-        """Return the framework's scripted model."""
+    def make_model(self, model: str) -> Any:
+        """Return the framework's scripted model, or its client of a service."""
+        if self.stage.service:
+            return get_model(f"anthropic/{model}", base_url=self.stage.service, api_key="none", memoize=False)
         return get_model("mockllm/model", custom_outputs=self.respond, memoize=False)
 
     def respond(self, messages: Any, tools: Any, tool_choice: Any, config: Any) -> ModelOutput:
@@ -161,7 +163,6 @@ class Host(FrameworkHost):
     PACKAGES = ("inspect-ai",)
     MISSING: ClassVar = {
         "streamed": "its agents do not stream",
-        "bound_thinking": "it always asks the service to drop such blocks",
     }
 
     def __init__(self, stage: Stage) -> None:
@@ -186,7 +187,7 @@ class Host(FrameworkHost):
 
         samples = [Sample(self._load_history(run), id=run.thread) for run in runs]
         options: Any = {
-            "model": self.taps.make_model(),
+            "model": self.taps.make_model(runs[0].model),
             "log_dir": str(self.stage.folder / "logs"),
             "log_level": "error",
             "display": "none",
