@@ -1,4 +1,4 @@
-"""Run an agent of Microsoft Agent Framework against a scripted client, offline, and print what Elision hid and saved."""
+"""Run an agent of Microsoft Agent Framework with a scripted client, offline; print what Elision hid and saved."""
 
 import asyncio
 import json

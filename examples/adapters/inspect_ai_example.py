@@ -3,7 +3,7 @@
 from inspect_ai import Task, eval
 from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.tool import tool
 
 from elision.adapters.inspect_ai import ElisionInspect
@@ -15,11 +15,14 @@ def play(messages, tools, tool_choice, config):
     """Read 24 files, then the first one again, which is hidden by then, and end."""
     last_request[:] = messages
     number = sum(message.role == "assistant" for message in messages)
+    output = ModelOutput.from_content("mockllm/model", "All files are read.")
     if number < 24:
-        return ModelOutput.for_tool_call("mockllm/model", "read_file", {"path": f"part_{number}.py"})
-    if number == 24:
-        return ModelOutput.for_tool_call("mockllm/model", "elision_recall", {"handle": "t1.1", "lines": "40-41"})
-    return ModelOutput.from_content("mockllm/model", "All files are read.")
+        output = ModelOutput.for_tool_call("mockllm/model", "read_file", {"path": f"part_{number}.py"})
+    elif number == 24:
+        output = ModelOutput.for_tool_call("mockllm/model", "elision_recall", {"handle": "t1.1", "lines": "40-41"})
+    tokens = sum(len(message.text) for message in messages) // 4
+    output.usage = ModelUsage(input_tokens=tokens, output_tokens=20, total_tokens=tokens + 20)
+    return output
 
 
 @tool

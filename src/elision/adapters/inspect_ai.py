@@ -8,6 +8,7 @@ check_framework("inspect-ai", "0.3.159", "inspect-ai")
 
 from collections.abc import Mapping, Sequence  # noqa: E402
 from contextvars import ContextVar  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from functools import partial  # noqa: E402
 from typing import Any, Final, Unpack  # noqa: E402
 
@@ -52,8 +53,8 @@ _current_session: ContextVar[str] = ContextVar("elision_session", default="")
 class ElisionInspect(SessionOwner):
     """Keep the requests of Inspect's agents small: old tool results are hidden in them, and can be read again.
 
-    Each agent of a sample and epoch has a session of its own, named `TASK/SAMPLE/EPOCH/MESSAGE` after its first message.
-    The messages of the agent's state, and the log's, stay whole.
+    Each agent of a sample and epoch has a session of its own, named `TASK/SAMPLE/EPOCH/MESSAGE` after its first
+    message. The messages of the agent's state, and the log's, stay whole.
 
         with ElisionInspect("masking(window=10)", store="sqlite:///inspect.db") as elision:
             solver = react(model=elision.make_model(), tools=[bash(), *elision.tools])
@@ -216,16 +217,13 @@ def _rebuild_message(message: ChatMessage, sent: Mapping[int, PlainMessage]) -> 
     # Inspect tells messages apart by their ids.
     id = f"{message.id}-elision"
     if not isinstance(message, ChatMessageTool):
-        return message.model_copy(update={"id": id, "content": _make_contents(blocks)})
-    (result,) = blocks
-    content = result["content"]
+        # A text of ours stands beside the message's own, such as a summary.
+        text = "\n\n".join(block["text"] for block in blocks if block["type"] == "text")
+        return message.model_copy(update={"id": id, "content": text})
+    content = blocks[0]["content"]
     text = content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
-    error = None if message.error is None else message.error.model_copy(update={"message": text})
+    error = None if message.error is None else replace(message.error, message=text)
     return message.model_copy(update={"id": id, "content": text, "error": error})
-
-
-def _make_contents(blocks: Sequence[Mapping[str, Any]]) -> Any:
-    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 _MIRROR: Final[Mirror[Any]] = Mirror(_convert_message, _rebuild_message, lambda text: ChatMessageUser(content=text))

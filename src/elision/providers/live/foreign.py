@@ -49,6 +49,8 @@ _ADAPTERS: Final = {
     "agno": "elision.adapters.agno",
     "llama_index": "elision.adapters.llama_index",
     "langchain_core": "elision.adapters.langchain or elision.adapters.langgraph",
+    "agent_framework": "elision.adapters.agent_framework",
+    "inspect_ai": "elision.adapters.inspect_ai",
     "pydantic_ai": "elision.adapters.pydantic_ai",
     "smolagents": "elision.adapters.smolagents",
 }
