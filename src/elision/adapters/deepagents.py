@@ -6,9 +6,10 @@ agent = create_deep_agent(model, tools, middleware=[ElisionSummarization("maskin
 from __future__ import annotations
 
 from elision.adapters.frameworks import check_framework
-from elision.adapters.langchain import ElisionMiddleware
 
 check_framework("deepagents", "0.7.0", "deepagents")
+
+from elision.adapters.langchain import ElisionMiddleware  # noqa: E402
 
 
 class ElisionSummarization(ElisionMiddleware):
