@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     # One call as it was sent is built as the lab builds it.
     "mcp": _LIBRARY | {"lab"},
     "testing": _DOORS,
-    "wrap": {"config", "gateway", "stores"},
+    "wrap": {"config", "gateway", "providers", "stores"},
     "auto": {"config", "gateway", "wrap"},
     "cli": _DOORS | {"audit", "testing", "config", "wrap"},
     "__main__": {"cli"},

@@ -43,7 +43,7 @@ def test_an_adapter_of_an_old_framework_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, adapter: str, distribution: str, least: str
 ) -> None:
     """On import, before anything of the framework is imported."""
-    monkeypatch.setattr(frameworks.metadata, "version", lambda _: "0.1")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.1")
     monkeypatch.delitem(sys.modules, f"elision.adapters.{adapter}", raising=False)
     extra = adapter.replace("_", "-")
     with pytest.raises(FrameworkError, match=rf"{distribution} {least} or newer; 0.1 is installed.*elision\[{extra}\]"):
