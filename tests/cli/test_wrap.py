@@ -157,6 +157,22 @@ def test_a_server_that_cannot_be_offered() -> None:
         assert said in done.stderr
 
 
+def test_bad_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends with a sentence that says what to mend: no agent, no folder for the store, a broken address."""
+    assert "name an agent (claude, codex, opencode" in run_elision("wrap").stderr
+    monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nope")
+    done = run_elision("wrap", "--", sys.executable, "-c", "")
+    assert "/dev/null/nope/elision cannot be made" in done.stderr
+    assert "--store" in done.stderr
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:notaport/v1")
+    done = run_elision("wrap", "--store", "memory:", "--", sys.executable, "-c", "")
+    assert done.stderr == "elision: OPENAI_BASE_URL holds no http or https address; mend or unset it\n"
+    asked = run_elision("wrap", "--gateway", "http://[::1", "--", sys.executable)
+    assert "no gateway answers there" in asked.stderr
+    assert "mend or unset OPENAI_BASE_URL" in run_elision("doctor").stdout
+
+
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence each: agents that cannot be wrapped, and gateways that do not answer."""
     monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")

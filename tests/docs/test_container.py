@@ -85,15 +85,38 @@ def test_its_steps_in_a_fresh_folder(tmp_path: Path) -> None:
     """Each step of the first stage ends well without a network, and what it installs serves."""
     if not WHEELS.exists():
         pytest.skip("make wheels was not run: the container's steps are NOT run")
-    run_steps(WHEELS, tmp_path)
+    python = find_image_python()
+    if python is None:
+        pytest.skip("the Python of the container's image is not installed: its steps are NOT run")
+    run_steps(WHEELS, tmp_path, python)
 
 
-def run_steps(wheels: Path, folder: Path) -> None:
-    """Run the steps of the first stage below `folder` with the wheels of a folder."""
+def find_image_python() -> Path | None:
+    """The interpreter of the version that the base image has; None where there is none."""
+    (version,) = {found for _, rest in list_instructions() for found in re.findall(r"python:([\d.]+)-slim", rest)}
+    program = shutil.which(f"python{version}")
+    if program is None:
+        return None
+    # Where versions are switched, the name may be there without the program.
+    asked = subprocess.run(
+        [program, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
+    )
+    return Path(asked.stdout.strip()) if asked.returncode == 0 else None
+
+
+def run_steps(wheels: Path, folder: Path, python: Path) -> None:
+    """Run the steps of the first stage below `folder` with the wheels of a folder, which are for `python`."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(python)
     for name in FOLDERS:
         (folder / name[1:]).mkdir()
     shutil.copytree(wheels, folder / "wheels", dirs_exist_ok=True)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PIP_NO_INDEX": "1", "LANG": "C.UTF-8"}
+    environment = {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PIP_NO_INDEX": "1",
+        "LANG": "C.UTF-8",
+    }
     for word, rest in list_instructions()[1:]:
         if word == "FROM":
             break

@@ -80,3 +80,5 @@ def test_what_is_refused() -> None:
     with pytest.raises(ElisionError, match="no such program on the PATH"):
         check_agent(AGENTS["claude"], {**path, "CLAUDE_CODE_USE_BEDROCK": "0"})
     check_agent(make_command_agent(sys.executable), path)
+    with pytest.raises(ElisionError, match=r"claud: there is no such program .* did you mean claude\?"):
+        check_agent(make_command_agent("claud"), path)

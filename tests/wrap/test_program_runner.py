@@ -56,9 +56,11 @@ def test_a_signal_to_us_is_forwarded() -> None:
     """SIGTERM ends the program in its own way, and its exit code is ours."""
     text = (
         "import signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
         "print('up', flush=True)\n"
-        "signal.pause()"
+        # `pause` would wait for ever if the signal came right before it.
+        "signal.sigwait([signal.SIGTERM])\n"
+        "sys.exit(9)"
     )
     with subprocess.Popen([sys.executable, "-c", _RUNNER, text], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -71,9 +73,11 @@ def test_a_real_terminal() -> None:
     """The program has the terminal and its size, and Ctrl-C is the program's to answer."""
     text = (
         "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, lambda *_: sys.exit(5))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
         "print(sys.stdin.isatty(), *os.get_terminal_size(), flush=True)\n"
-        "signal.pause()"
+        # `pause` would wait for ever if the signal came right before it.
+        "signal.sigwait([signal.SIGINT])\n"
+        "sys.exit(5)"
     )
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))

@@ -63,8 +63,9 @@ class _UsedSessions:
 
 def wrap(
     command: Annotated[
-        list[str], typer.Argument(help="An agent and its own arguments; or any other program.", show_default=False)
-    ],
+        list[str] | None,
+        typer.Argument(help="An agent and its own arguments; or any other program.", show_default=False),
+    ] = None,
     gateway: Annotated[
         str | None, typer.Option("--gateway", help="Use this gateway; default: the running one, or a new one.")
     ] = None,
@@ -87,6 +88,9 @@ def wrap(
     What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
     arguments follow its name. The exit code is the agent's; one line on standard error says what was saved.
     """
+    if not command:
+        names = ", ".join(row.name for row in AGENTS.values() if not row.refusal)
+        raise ElisionError(f"name an agent ({names}), or any other program: elision wrap -- COMMAND")
     agent = AGENTS.get(command[0]) or make_command_agent(command[0])
     arguments = command[1:]
     given: dict[str, Any] = {
@@ -184,7 +188,11 @@ def _choose_store(settings: Settings) -> str:
     if any(entry.key.name == "store" and entry.place != "default" for entry in settings.entries):
         return settings.store
     address = make_state_store(os.environ)
-    Path(address.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(address.removeprefix("sqlite:///")).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ElisionError(f"{folder} cannot be made ({error.strerror}); give another place by --store") from error
     return address
 
 

@@ -21,7 +21,7 @@ from elision.errors import ElisionError, MissingExtra, MissingStore
 from elision.gateway.settings import is_loopback
 from elision.stores.store_urls import open_for_reading
 from elision.wrap.agent_table import AGENTS, CLIENT_VARIABLES, Agent
-from elision.wrap.gateway_finder import configured_url, find_gateway, strip_path
+from elision.wrap.gateway_finder import configured_url, find_gateway, is_address, strip_path
 from elision.wrap.launch_plan import fill_variables
 
 #: Extra -> a package that it brings.
@@ -30,6 +30,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "postgres": "psycopg",
     "prometheus": "prometheus_client",
     "otel": "opentelemetry",
+    "mcp": "mcp",
     "report": "vl_convert",
     "tune": "optuna",
 }
@@ -102,7 +103,11 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
         base = environ.get(name, "")
         if not base:
             continue
-        if url is not None and strip_path(base) == url:
+        if not is_address(base):
+            yield SetupFinding(
+                subject=name, status="failed", message="set; no http or https address", mend=f"mend or unset {name}"
+            )
+        elif url is not None and strip_path(base) == url:
             yield SetupFinding(subject=name, status="ok", message="set; leads to the gateway")
         elif is_loopback(urlsplit(base).hostname or ""):
             yield SetupFinding(

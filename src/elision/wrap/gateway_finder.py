@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from elision.config import Settings
+from elision.errors import ElisionError
 from elision.gateway.settings import is_loopback
 from elision.providers.provider_table import HOSTS
 from elision.wrap.agent_table import CLIENT_VARIABLES
@@ -34,12 +35,21 @@ def configured_url(settings: Settings) -> str:
     return f"http://{host}:{settings.gateway['port']}"
 
 
+def is_address(url: str) -> bool:
+    """Return whether `url` is an http or https address with a host, and with a port that exists if it names one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def is_gateway(url: str) -> bool:
     """Return whether an Elision gateway answers at `url`, and is ready."""
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
+    if not is_address(url) or not url.startswith("http:"):
         return False
-    connection = HTTPConnection(parts.hostname, parts.port or _PORT, timeout=ASK_SECONDS)
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port or _PORT, timeout=ASK_SECONDS)
     try:
         connection.request("GET", "/readyz")
         report = json.loads(connection.getresponse().read())
@@ -61,7 +71,7 @@ def find_gateway(settings: Settings, environ: Mapping[str, str]) -> str | None:
 def find_gateway_in_use(environ: Mapping[str, str]) -> str | None:
     """Return the address of the gateway on this machine to which the variables of `environ` lead; None if none."""
     led = [strip_path(environ[name]) for name in (GATEWAY_VARIABLE, *CLIENT_VARIABLES) if environ.get(name)]
-    for url in dict.fromkeys(led):
+    for url in filter(is_address, dict.fromkeys(led)):
         if is_loopback(urlsplit(url).hostname or "") and is_gateway(url):
             return url
     return None
@@ -70,14 +80,18 @@ def find_gateway_in_use(environ: Mapping[str, str]) -> str | None:
 def read_upstreams(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     """Return where a gateway must forward requests that clients sent elsewhere so far: setting -> address.
 
-    A setting that the user gave is left out: it decides.
+    A setting that the user gave is left out: it decides. Raises ElisionError where a variable holds no address.
     """
     given = {entry.key.name for entry in settings.entries if entry.place != "default"}
     found = {}
     for setting, names in _UPSTREAM_VARIABLES.items():
-        address = next((environ[name] for name in names if environ.get(name)), "")
-        if address and setting not in given:
-            found[setting] = address
+        name = next((name for name in names if environ.get(name)), "")
+        if not name or setting in given:
+            continue
+        if not is_address(environ[name]):
+            # It may hold a password: the value is not shown.
+            raise ElisionError(f"{name} holds no http or https address; mend or unset it")
+        found[setting] = environ[name]
     return found
 
 

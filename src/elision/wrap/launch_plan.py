@@ -6,11 +6,12 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from elision.errors import ElisionError
-from elision.wrap.agent_table import FOLDER, URL, Agent
+from elision.wrap.agent_table import AGENTS, FOLDER, URL, Agent
 
 #: Set in every environment that leads to a gateway: its address.
 GATEWAY_VARIABLE: Final = "ELISION_GATEWAY_URL"
@@ -73,7 +74,8 @@ def check_agent(agent: Agent, environ: Mapping[str, str]) -> None:
         if environ.get(name, "") not in ("", "0", "false"):
             raise ElisionError(f"{agent.name}: {name} is set: {why}")
     if shutil.which(agent.binary, path=environ.get("PATH")) is None:
-        raise ElisionError(f"{agent.binary}: there is no such program on the PATH; install it, or name its path")
+        close = "".join(f"; did you mean {name}?" for name in get_close_matches(agent.binary, AGENTS, n=1))
+        raise ElisionError(f"{agent.binary}: there is no such program on the PATH; install it, or name its path{close}")
 
 
 def bypass_proxies(environ: Mapping[str, str]) -> dict[str, str]:
