@@ -18,7 +18,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,15 @@ def catch(kind: type[BaseException], function: Callable[[], Any]) -> str:
     """Return the text of the error that a function raises, in lower case: there is no pytest where the cases run."""
     try:
         function()
+    except kind as error:
+        return str(error).lower()
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+async def catch_async(kind: type[BaseException], work: Awaitable[Any]) -> str:
+    """Return the text of the error that `work` ends with, in lower case."""
+    try:
+        await work
     except kind as error:
         return str(error).lower()
     raise AssertionError(f"no {kind.__name__} was raised")
