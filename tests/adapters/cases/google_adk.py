@@ -21,7 +21,7 @@ from elision import Sessions
 from elision.adapters import google_adk as adapter
 from elision.adapters.frameworks import FrameworkError
 from elision.adapters.google_adk import ElisionAdkPlugin
-from tests.adapters.case_runner import catch
+from tests.adapters.case_runner import catch, catch_async
 from tests.adapters.scenarios import list_part
 
 EAGER = "masking(window=3, schedule=every-turn)"
@@ -33,7 +33,7 @@ class Script(BaseLlm):
 
     count: int
     refusals: tuple = ()
-    requests: list = []
+    requests: list
 
     async def generate_content_async(self, llm_request, stream=False):
         self.requests.append(list(llm_request.contents))
@@ -99,12 +99,7 @@ async def check_a_second_overflow_is_the_first_error():
     model = Script(model="gemini-2.5-pro", count=10, refusals=(8, 9), requests=[])
     logging.getLogger("elision.adapters").setLevel(logging.CRITICAL)
     with ElisionAdkPlugin("masking(window=6)", store="memory:") as elision:
-        try:
-            await play(model, [elision])
-        except ValueError as error:
-            assert "Request 8." in str(error)
-        else:
-            raise AssertionError("no error")
+        assert "request 8." in await catch_async(ValueError, play(model, [elision]))
     assert count_hidden(model.requests[7]) == 0 < count_hidden(model.requests[8])
 
 
@@ -119,12 +114,8 @@ async def check_its_own_filter_may_stay():
 
 async def check_two_plugins_in_one_app_are_refused():
     with ElisionAdkPlugin(store="memory:") as one, ElisionAdkPlugin(store="memory:") as two:
-        try:
-            await play(Script(model="m", count=1, requests=[]), [one, two])
-        except ValueError as error:
-            assert "elision" in str(error)
-        else:
-            raise AssertionError("no error")
+        work = play(Script(model="m", count=1, requests=[]), [one, two])
+        assert "elision" in await catch_async(ValueError, work)
 
 
 def check_usage_of_claude_has_what_was_written():

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # What this imports is in an environment of its own.
-"""What only Strands has: Bedrock's blocks, cache points, counts as the provider's, models for one call, its managers."""
+"""What only Strands has: Bedrock's blocks, cache points, counts of many providers, models for a call, its managers."""
 
 from __future__ import annotations
 
