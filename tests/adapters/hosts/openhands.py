@@ -40,6 +40,10 @@ def read_message(message: FrameworkMessage) -> list[Message]:
             made.text += part.text
         else:
             made.images += [digest_image(url.partition(",")[2].encode()) for url in part.image_urls]
+    if message.role == "tool":
+        # The error state is a line before the text.
+        made.failed = made.text.startswith(Observation.ERROR_MESSAGE_HEADER)
+        made.text = made.text.removeprefix(Observation.ERROR_MESSAGE_HEADER)
     for call in message.tool_calls or ():
         arguments = json.loads(call.arguments)
         # What the SDK asks of each call beside its own arguments.

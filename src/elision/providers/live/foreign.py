@@ -52,6 +52,7 @@ _ADAPTERS: Final = {
     "agent_framework": "elision.adapters.agent_framework",
     "inspect_ai": "elision.adapters.inspect_ai",
     "pydantic_ai": "elision.adapters.pydantic_ai",
+    "openhands": "elision.adapters.openhands",
     "smolagents": "elision.adapters.smolagents",
 }
 
