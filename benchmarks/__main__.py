@@ -9,6 +9,7 @@ from functools import partial
 from benchmarks import (
     callbacks,
     expectations,
+    frameworks,
     gateway,
     load_limits,
     memory,
@@ -26,6 +27,7 @@ PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "callbacks": callbacks.main,
     "expectations": expectations.main,
+    "frameworks": frameworks.main,
     "gateway": partial(gateway.main, peers=PEERS in sys.argv),
     "memory": memory.main,
     "per-call": per_call.main,
