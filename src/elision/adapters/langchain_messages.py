@@ -43,6 +43,8 @@ _ROLES: Final = (
 #: Blocks that name a call which `tool_calls` has too.
 _CALL_BLOCKS: Final = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta")
 
+_THINKING_BLOCKS: Final = ("thinking", "redacted_thinking", "reasoning")
+
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
@@ -156,7 +158,11 @@ def _make_openai_messages(message: BaseMessage) -> list[PlainMessage]:
         return []
     made: PlainMessage = {"role": role, "content": message.content}
     if isinstance(message.content, list):
-        made["content"] = [block for block in _list_blocks(message) if block.get("type") not in _CALL_BLOCKS]
+        blocks = [block for block in _list_blocks(message) if block.get("type") not in _CALL_BLOCKS]
+        made["content"] = [block for block in blocks if block.get("type") not in _THINKING_BLOCKS]
+        # Beside the content, as LiteLLM has it: in the content they would be a sign of Anthropic's shape.
+        if thoughts := [block for block in blocks if block.get("type") in _THINKING_BLOCKS]:
+            made["thinking_blocks"] = thoughts
     if isinstance(message, AIMessage) and (calls := _list_calls(message)):
         made["tool_calls"] = [
             {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

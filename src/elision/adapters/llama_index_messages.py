@@ -10,7 +10,14 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.workflow import Context
 
@@ -24,11 +31,14 @@ def _make_plain_messages(message: Any) -> list[PlainMessage]:
     if not isinstance(message, ChatMessage):
         return []
     role = message.role.value
-    blocks = [_make_block(block) for block in message.blocks if not isinstance(block, ToolCallBlock)]
+    blocks = [_make_block(block) for block in message.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
     content: Any = blocks
     if len(blocks) == 1 and blocks[0]["type"] == "text":
         content = blocks[0]["text"]
     made: PlainMessage = {"role": _ROLES.get(role, role), "content": content}
+    # Beside the content, as LiteLLM has it: in the content they would be a sign of Anthropic's shape.
+    if thoughts := [_make_thought(block) for block in message.blocks if isinstance(block, ThinkingBlock)]:
+        made["thinking_blocks"] = thoughts
     if calls := _list_calls(message):
         made["tool_calls"] = calls
     if message.role == MessageRole.TOOL:
@@ -42,8 +52,13 @@ def _make_block(block: Any) -> dict[str, Any]:
     if isinstance(block, ImageBlock):
         data = base64.b64encode(block.image).decode() if isinstance(block.image, bytes) else str(block.image or "")
         return {"type": "image_url", "image_url": {"url": str(block.url or f"data:image;base64,{data}")}}
-    # Thinking and others: what they hold counts, and is not changed.
+    # What others hold counts, and is not changed.
     return {"type": block.block_type, **block.model_dump(mode="json", exclude={"block_type"})}
+
+
+def _make_thought(block: ThinkingBlock) -> dict[str, Any]:
+    signature = block.additional_information.get("signature", "")
+    return {"type": "thinking", "thinking": block.content or "", "signature": signature}
 
 
 def _list_calls(message: ChatMessage) -> list[dict[str, Any]]:

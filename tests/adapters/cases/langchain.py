@@ -12,6 +12,8 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ContextEditingMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
+from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -21,10 +23,11 @@ from elision import ContextManager, ElisionError, Sessions
 from elision.adapters.langchain import ElisionMiddleware
 from elision.adapters.langchain_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR
 from elision.strategies.rules import Rule
+from tests.adapters.bound_service import BoundService
 from tests.adapters.case_runner import catch
 from tests.adapters.hosts.langchain import ScriptedChatModel
 from tests.adapters.recording import Player, Recorder
-from tests.adapters.scenarios import list_part, look_at
+from tests.adapters.scenarios import Run, list_part, look_at
 
 STRATEGY = "masking(window=2, schedule=every-turn)"
 
@@ -118,6 +121,22 @@ def check_parallel_results_for_claude() -> None:
     assert [number for number, message in enumerate(sent) if "tokens hidden" in str(message.content)] == [2, 3, 4, 6, 8]
     assert all(one is two or "tokens hidden" in one.content for one, two in zip(sent, messages, strict=True))
     assert "cache_control" not in str(sent)
+
+
+def check_bound_thinking_through_another_client_is_deferred_to() -> None:
+    """Claude of Bedrock's client, say: nothing before the newest thought is hidden; what no model binds is."""
+    messages: list[BaseMessage] = [HumanMessage("Go.")]
+    for number in range(1, 7):
+        said, result = make_turn(number)
+        thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+        messages += [said.model_copy(update={"content": [thought]}), result]
+    mirrored = OPENAI_MIRROR.translate(messages)
+    for model, count in (("claude-opus-5-5", 0), ("gpt-5", 4)):
+        with ContextManager(STRATEGY, model=model, store="memory:") as context:
+            view = context.prepare(mirrored.plain)
+            sent = mirrored.restore(view)
+        assert view.dialect == "openai"
+        assert sum("tokens hidden" in str(message.content) for message in sent) == count
 
 
 def check_a_users_own_breakpoint_stays() -> None:
@@ -232,6 +251,42 @@ def check_its_own_editing_may_stay() -> None:
         agent = Agent(ContextEditingMiddleware(), middleware)
         agent.run()
         assert max(agent.hidden) == 8
+
+
+def make_claude(recorder: Recorder, parts: Any) -> ChatAnthropic:
+    """Return a Claude whose service refuses what changes before its thinking."""
+    service = BoundService(recorder, Run(steps=look_at(parts), model="claude-opus-5-5"))
+    return ChatAnthropic(model="claude-opus-5-5", base_url=service.url, api_key="none", max_retries=0)
+
+
+def check_prompt_caching_beside_native_clearing() -> None:
+    """In either order: the service is asked to clear results, and refuses nothing."""
+    with ElisionMiddleware(STRATEGY, store="memory:") as middleware:
+        for place in (0, 1):
+            recorder = Recorder()
+            others: list[AgentMiddleware] = [AnthropicPromptCachingMiddleware()]
+            others.insert(place, middleware)
+            graph = create_agent(make_claude(recorder, range(1, 9)), [look], middleware=others)
+            graph.invoke({"messages": [{"role": "user", "content": "Go."}]}, {"recursion_limit": 200})
+            assert recorder.requests[-1].extra["context_management"]
+            assert len(recorder.requests) == 9
+
+
+def check_another_providers_model_continues_the_thread() -> None:
+    """From GPT to a Claude that binds its thinking, and back: one session, and no request is refused."""
+    saver = InMemorySaver()
+    config = {"configurable": {"thread_id": "t"}}
+    with ElisionMiddleware(STRATEGY, store="memory:") as middleware:
+        first = Agent(middleware, turns=6, saver=saver)
+        first.run(**config)
+        recorder = Recorder()
+        claude = create_agent(make_claude(recorder, range(21, 27)), [look], middleware=[middleware], checkpointer=saver)
+        claude.invoke({"messages": [{"role": "user", "content": "Go on."}]}, {"recursion_limit": 200, **config})
+        assert recorder.requests[-1].extra["context_management"]
+        last = Agent(middleware, turns=3, saver=saver)
+        last.run(**config)
+        assert last.hidden[-1] >= 10
+        assert len(middleware.sessions) == 1
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

@@ -182,7 +182,8 @@ def check_blocks_of_every_kind_are_read() -> None:
     assert [block["type"] for block in plain["content"]] == ["text", "image_url"]
     thought = ThinkingBlock(content="Hm.", additional_information={"signature": "s"})
     (plain,) = MIRROR.to_plain(ChatMessage(role="assistant", blocks=[thought]))
-    assert plain["content"][0]["type"] == "thinking"
+    assert plain["content"] == []
+    assert plain["thinking_blocks"] == [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
     assert MIRROR.to_plain("no message") == []
 
 
