@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from elision.errors import ElisionError
+from elision.gateway import upstream
 from elision.providers.provider import Api
+from elision.testing import playback
 from elision.testing.builders import commands, step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
 from elision.testing.follower import Follower
@@ -379,3 +381,8 @@ def test_responses_go_on_from_an_id(plain: Plain) -> None:
     status, _, body = plain.ask("openai-responses", {"previous_response_id": first["id"], "input": [result]})
     assert status == 200
     assert json.loads(body)["output"][0]["call_id"] != call["call_id"]
+
+
+def test_idle_connections_outlive_those_of_the_gateway() -> None:
+    """Else the gateway would meet one that closes, and answer 502 for a request that nobody got."""
+    assert playback.KEEP_ALIVE_SECONDS > 2 * upstream.KEEP_ALIVE_SECONDS

@@ -48,6 +48,9 @@ PATHS: dict[str, Api] = {
 }
 #: Seconds in which the server must be up, and down again.
 TIMEOUT_SECONDS = 10.0
+#: Seconds that an idle connection is kept: longer than clients keep theirs, as providers do. A request that meets a
+#: closing connection is answered by nobody.
+KEEP_ALIVE_SECONDS = 75
 
 
 class Playback:
@@ -168,6 +171,7 @@ class _RunningServer:
             access_log=False,
             lifespan="off",
             ws="none",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         self._server = _UvicornServer(config)
         self._thread = threading.Thread(
