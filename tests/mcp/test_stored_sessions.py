@@ -77,7 +77,10 @@ def test_the_session_that_hides_a_handle_is_meant(tmp_path: Path) -> None:
     assert sessions.recall_text("t5.1", "", WHOLE) == stored.report(5)
     with pytest.raises(UnknownHandle, match="2 sessions could be meant"):
         sessions.recall_text("t7.1", "", WHOLE)
+    assert sessions.list_hidden("")["session"] == "agent"
     stored.played(tmp_path, "helper", 4)
+    with pytest.raises(UnknownHandle, match="3 sessions could be meant"):
+        sessions.list_hidden("")
     assert sessions.recall_text("t5.1", "", WHOLE) == stored.report(5)
     with pytest.raises(UnknownHandle) as raised:
         sessions.recall_text("t1.1", "", WHOLE)

@@ -99,6 +99,20 @@ class StoredSessions:
             raise UnknownHandle(f"{format_handle(key)} is hidden in {len(found)} sessions: {entries}; give `session`")
         return found
 
+    def _find_only_hiding(self) -> str:
+        """Return the name of the only session that hides something; "" if there are more, none, or too many to read."""
+        store = self.find_store()
+        visible = self.scope.list_visible(store.sessions())
+        if self.scope.session or len(visible) > _MAX_SEARCHED:
+            return ""
+        found = []
+        for info in visible:
+            log = load_session_log(store, info, self.sizer, self.guards)
+            (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+            if state.covered_turns or state.hidden:
+                found.append(info.key)
+        return found[0] if len(found) == 1 else ""
+
     def _hides(self, store: Store, info: SessionInfo, key: Key) -> bool:
         if not 1 <= key[0] <= info.turns:
             return False
@@ -115,8 +129,11 @@ class StoredSessions:
         return make_encodable(format_hits(store.search(info.key, query, min(limit, MAX_ENTRIES))))
 
     def list_hidden(self, session: str) -> dict[str, Any]:
-        """Return what the newest request of a session leaves out: handles, tools, tokens, and what is there instead."""
-        log = self._load_log(session)
+        """Return what the newest request of a session leaves out: handles, tools, tokens, and what is there instead.
+
+        Where no session is named, it is the only one that leaves something out, if there is one.
+        """
+        log = self._load_log(session or self._find_only_hiding())
         (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
         entries = []
         for turn in state.turns:
