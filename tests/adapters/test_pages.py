@@ -17,7 +17,7 @@ from tests.docs.blocks import FRAMEWORK_PAGES, blocks, commands
 
 EXAMPLES = sorted((ROOT / "examples" / "adapters").glob("*.py"))
 #: What other programs a reader is told to type. They are not run.
-OTHERS = {"mini", "pip", "python"}
+OTHERS = {"llm", "mini", "pip", "python"}
 #: Words that a page may have.
 MOST_WORDS = 500
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Unpack
 
+from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner
 from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, ContextOptions
@@ -129,13 +130,8 @@ def __getattr__(name: str) -> Any:
 @cache
 def _make_proxy_callback() -> ElisionCallback:
     """Return a callback with the settings of the environment and elision.toml, for clients that answer no recall."""
-    from elision.config import load_settings  # the SDK needs none of it
-
-    found = load_settings(os.environ, None)
-    options = {**found.options(), "redaction": found.redaction, "offer": "never"}
-    for name in ("session", "parent"):
-        options.pop(name, None)
-    return ElisionCallback(options.pop("strategy"), **options)
+    options = read_pool_options(os.environ)
+    return ElisionCallback(options.pop("strategy"), **{**options, "offer": "never"})
 
 
 def _describe_request(kwargs: Mapping[str, Any], messages: Sequence[Any]) -> CallDescription[Any]:
