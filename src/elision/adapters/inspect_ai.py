@@ -109,8 +109,9 @@ class ElisionInspect(SessionOwner):
 
 
 def _make_recall_tool(calls: GuardedCalls, definition: RecallDefinition) -> Tool:
-    async def execute(**arguments: Any) -> str:
-        return await calls.answer_recall_async(_current_session.get(), definition.name, arguments)
+    # By this very name: Inspect then passes all arguments on as they are.
+    async def execute(**kwargs: Any) -> str:
+        return await calls.answer_recall_async(_current_session.get(), definition.name, kwargs)
 
     parameters = ToolParams.model_validate(definition.schema)
     return ToolDef(execute, definition.name, definition.description, parameters=parameters).as_tool()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any, get_type_hints
 from unittest import mock
 
 from inspect_ai.agent import AgentState
@@ -21,6 +22,7 @@ from inspect_ai.model import (
     ModelUsage,
     get_model,
 )
+from inspect_ai.model._call_tools import tool_params
 from inspect_ai.tool import ToolCall, ToolCallError
 
 from elision import Sessions
@@ -134,3 +136,11 @@ def check_histories_outside_of_an_evaluation_have_sessions():
 def check_an_old_version_is_named():
     with mock.patch("elision.adapters.frameworks.metadata.version", return_value="0.3.100"):
         assert "0.3.159 or newer; 0.3.100 is installed" in catch(FrameworkError, lambda: importlib.reload(adapter))
+
+
+def check_recall_tools_take_all_arguments():
+    """Inspect 0.3.159 passes on only what a tool's signature names, unless it has `**kwargs: Any`."""
+    with ElisionInspect(store="memory:") as elision:
+        for tool in elision.tools:
+            assert tool_params({"handle": "t1.1", "head": 2}, tool) == {"handle": "t1.1", "head": 2}
+            assert get_type_hints(tool)["kwargs"] is Any
