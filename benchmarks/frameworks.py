@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.adapters import checks
 from tests.adapters.environments import ENVIRONMENTS, ROOT, explain_missing, run_host
 from tests.adapters.recording import LegRecord
+from tests.adapters.scenarios import TURNS, list_part
 
 #: Each framework's own means, and the hook that puts it in our adapter's place.
 PEERS = {
@@ -63,13 +64,17 @@ class Row:
 
 
 def describe_stored(record: LegRecord) -> str:
-    """Return how many results of the script the framework stored as the tools returned them, of how many."""
-    count = 0
-    for message in record.stored.get("thread-1", []):
-        expected = checks.find_expected_text("", None, message.answers) if message.role == "tool" else ""
-        count += bool(expected) and expected in message.text
-    called = {call.id for request in record.requests for message in request.messages for call in message.calls}
-    return f"{count} of {sum(bool(checks.find_expected_text('', None, each)) for each in called)}"
+    """Return how many of the results that the model saw the framework has stored whole, such as `30 of 30`."""
+    stored = [message.text for message in record.stored.get("thread-1", [])]
+    sent = [message.text for request in record.requests for message in request.messages]
+    seen = [part for part in range(1, TURNS + 1) if _has_part(sent, part)]
+    return f"{sum(_has_part(stored, part) for part in seen)} of {len(seen)}"
+
+
+def _has_part(texts: Sequence[str], part: int) -> bool:
+    """Return whether a text has the result of a part, from its first line to its last; it may be JSON."""
+    first, *_, last = list_part(part).splitlines()[1:]
+    return any(first in text and last in text for text in texts)
 
 
 def has_recalled(record: LegRecord) -> bool:
@@ -109,12 +114,12 @@ def list_rows(host: str) -> Iterator[Row | str]:
         yield play_framework(host, "**Elision** `masking(window=5)`", f"tests.adapters.hooks.{host}:attach")
 
 
-def main() -> None:
-    """Print the table."""
+def main(hosts: Sequence[str] = ()) -> None:
+    """Print the table. hosts: names of frameworks as in tests/adapters/hosts; all if empty."""
     print("| framework | context | cost ÷ raw | rewrites | stored whole | recall |")
     print("|---|---|---|---|---|---|")
     missing = []
-    for host in ENVIRONMENTS:
+    for host in hosts or ENVIRONMENTS:
         if reason := explain_missing(host):
             missing.append(reason)
             continue
