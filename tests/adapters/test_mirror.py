@@ -133,7 +133,7 @@ def test_restored_messages_continue_the_history() -> None:
         assert view.diagnostics.history == "continue"
 
 
-def test_what_is_joined_is_taken_apart_again() -> None:
+def test_results_in_messages_of_their_own_stay_apart() -> None:
     """Results in messages of their own, and a prompt after one, keep their messages where results are hidden."""
     history: list[dict[str, Any]] = [{"role": "user", "content": "List all."}]
     for turn in range(6):
@@ -149,7 +149,6 @@ def test_what_is_joined_is_taken_apart_again() -> None:
     notes = [Note((plain,)) for plain in history]
     mirrored = MIRROR.translate(notes)
     view = open_context(EAGER, "anthropic").prepare(mirrored.plain)
-    assert len(view.messages) < len(history), "nothing was joined"
     restored = mirrored.restore(view)
     assert len(restored) == len(notes)
     changed = [place for place, note in enumerate(restored) if note is not notes[place]]

@@ -70,7 +70,7 @@ class MirroredMessages(Generic[_M]):
         #: The message that is restored next, and what is sent of it.
         owner = -1
         sent_parts: dict[int, PlainMessage] = {}
-        for sent, origin in self._list_sent(view):
+        for sent, origin in zip(view.messages, view.origins, strict=True):
             if origin is None:
                 restored += self._restore_message(owner, sent_parts)
                 sent_parts = {}
@@ -85,20 +85,6 @@ class MirroredMessages(Generic[_M]):
             sent_parts[part] = sent
         restored += self._restore_message(owner, sent_parts)
         return restored + self._list_untranslated(owner + 1, len(self.messages))
-
-    def _list_sent(self, view: ContextView) -> list[tuple[PlainMessage, int | None]]:
-        """Return the messages of `view` with their origins; one that joins several given ones is taken apart again."""
-        plain = self.plain
-        found: list[tuple[PlainMessage, int | None]] = []
-        end = len(plain)
-        for sent, origin in reversed(list(zip(view.messages, view.origins, strict=True))):
-            if origin is None:
-                found.append((sent, None))
-                continue
-            found += reversed(_split_joined(sent, plain, origin, end))
-            end = origin
-        found.reverse()
-        return found
 
     def _list_places(self) -> list[tuple[int, int]]:
         """Return for each plain message: (index of the framework's message, its place among that one's parts)."""
@@ -118,46 +104,6 @@ class MirroredMessages(Generic[_M]):
     def _list_untranslated(self, first: int, end: int) -> list[_M]:
         """Return those of messages[first:end] that have no plain messages."""
         return [self.messages[index] for index in range(first, end) if not self.parts[index]]
-
-
-def _split_joined(
-    sent: PlainMessage, plain: Sequence[PlainMessage], first: int, end: int
-) -> list[tuple[PlainMessage, int | None]]:
-    """Return `sent` in one piece for each of plain[first:end] that it has blocks of. Its first block is of the first.
-
-    Results in messages of their own, and a prompt after a result, are one message of the user where something of them
-    is hidden. A result is known by its call, and any other block by what it says.
-    """
-    field = "parts" if "parts" in sent else "content"
-    blocks = sent.get(field)
-    if end - first < 2 or sent is plain[first] or not isinstance(blocks, list):
-        return [(sent, first)]
-    pieces: dict[int, list[Any]] = {first: []}
-    owner = first
-    for block in blocks:
-        owner = next((at for at in range(owner, end) if _has_block(plain[at], field, block)), owner)
-        pieces.setdefault(owner, []).append(block)
-    if len(pieces) == 1:
-        return [(sent, first)]
-    split: list[tuple[PlainMessage, int | None]] = []
-    for at, own in pieces.items():
-        is_given = own == plain[at].get(field)
-        split.append((plain[at] if is_given else {**sent, field: own}, at))
-    return split
-
-
-def _has_block(plain: PlainMessage, field: str, block: Any) -> bool:
-    """Return whether a block, or what is hidden of it now, is one of a plain message's."""
-    content = plain.get(field)
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    if not isinstance(content, list) or not isinstance(block, Mapping):
-        return False
-    call = block.get("tool_use_id")
-    if call is not None:
-        return any(own.get("tool_use_id") == call for own in mappings_in(content))
-    unmarked = {name: value for name, value in block.items() if name != "cache_control"}
-    return unmarked in content
 
 
 def read_message_text(message: Mapping[str, Any]) -> str:
