@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -66,15 +67,19 @@ def _run(command: list[str | Path], **environment: str) -> subprocess.CompletedP
     )
 
 
-def test_the_wheel_holds_one_package_and_one_command(wheel: Path) -> None:
-    """Nothing that another distribution may own: installing it destroys no other package."""
+def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> None:
+    """Nothing that another distribution may own: installing it destroys no other package. The plugin is that of llm."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entry_points = next(name for name in names if name.endswith("entry_points.txt"))
-        commands = archive.read(entry_points).decode().split()
+        entries = ConfigParser()
+        entries.read_string(archive.read(entry_points).decode())
     folders = {name.split("/")[0] for name in names}
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"elision"}
-    assert commands == ["[console_scripts]", "elision", "=", "elision.cli:main"]
+    assert {name: dict(entries[name]) for name in entries.sections()} == {
+        "console_scripts": {"elision": "elision.cli:main"},
+        "llm": {"elision": "elision.adapters.llm_plugin"},
+    }
 
 
 @pytest.mark.parametrize(

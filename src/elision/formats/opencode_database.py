@@ -15,8 +15,6 @@ from pathlib import Path
 from elision.formats.document import Document
 from elision.trajectory.trajectory import Problem
 
-#: How a SQLite file begins.
-SQLITE_START = b"SQLite format 3\x00"
 _TABLES = {"session", "message", "part"}
 _BUSY_SECONDS = 5.0
 

@@ -20,7 +20,6 @@ from typing import IO, TypeAlias
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.folders import group_files
-from elision.formats.opencode_database import SQLITE_START, read_database
 from elision.formats.zip_members import ZIP_START, ZipMembers, is_inspect_log
 from elision.formats.zstd_file import ZSTD_START, ZstdFile
 from elision.trajectory.trajectory import Problem
@@ -38,7 +37,8 @@ _ZIP_NAME = ".zip"
 _DATABASE_NAME = ".db"
 #: What macOS adds to a zip: resource forks, no files of the user.
 _MAC_FOLDER = "__MACOSX/"
-#: First bytes of JSON (a byte order mark included) and of a zip.
+#: First bytes of a SQLite database; of JSON (a byte order mark included) and of a zip.
+_SQLITE_START = b"SQLite format 3\x00"
 _STARTS = (b"{", b"[", b"\xef\xbb\xbf", b"PK")
 _READ_ERRORS = (EOFError, OSError, tarfile.TarError, zlib.error)
 
@@ -123,7 +123,7 @@ def _is_worth_reading(path: Path) -> bool:
             start = file.read(64)
     except OSError:  # an unreadable file that is not called like a recording: a socket, a dangling link
         return False
-    if start.startswith(SQLITE_START):
+    if start.startswith(_SQLITE_START):
         return path.name.lower().endswith(_DATABASE_NAME)
     return start.startswith(_GZIP) or start.lstrip().startswith(_STARTS)
 
@@ -134,7 +134,7 @@ def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Do
         return
     try:
         with path.open("rb") as raw, _decompress(raw) as file:
-            if _peek_beginning(file).startswith(SQLITE_START):
+            if _peek_beginning(file).startswith(_SQLITE_START):
                 yield from _read_sqlite(path, label, is_named=is_named)
                 return
             if _is_tar(label, _peek_beginning(file)):
@@ -147,6 +147,9 @@ def _read_file(path: Path, label: str, *, is_named: bool = False) -> Iterator[Do
 
 
 def _read_sqlite(path: Path, label: str, *, is_named: bool) -> Iterator[Document | Problem]:
+    # Here, as few sources are databases.
+    from elision.formats.opencode_database import read_database
+
     found = False
     for piece in read_database(path, label):
         found = True
