@@ -158,3 +158,14 @@ call.record(Usage(input=12, output=3))
 def test_options_beside_given_sessions_are_refused() -> None:
     with Sessions(store="memory:") as sessions, pytest.raises(SettingError, match="model: give options to the"):
         SessionOwner(sessions=sessions, model="gpt-5")
+
+
+def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
+    """A framework's messages keep none of ours; and the model of the calls is the session's."""
+    calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})
+    calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
+    context = calls.sessions.open("s")
+    assert context.report().savings.costs.caching == 0
+    assert "cache_control" not in str(calls.begin("s", make_history("anthropic", 7)).messages)
+    assert context.options.model == "claude-sonnet-4-5"
+    calls.sessions.close()

@@ -230,3 +230,18 @@ def test_names_that_are_none(name: Any) -> None:
             sessions.open(name)
         assert len(sessions) == 0
         sessions.open("a")
+
+
+def test_the_model_of_the_first_call_decides_where_the_options_name_none() -> None:
+    """Its prices, not the usual ones, are those of decisions and of the report."""
+    history = make_history("openai", 3)
+    with Sessions("masking(window=2)", store=MemoryStore()) as sessions:
+        first = sessions.open("one", model="gpt-5")
+        first.prepare(history, model="gpt-5")
+        told = ContextManager("masking(window=2)", store=MemoryStore(), session="two", model="gpt-5")
+        told.prepare(history)
+        assert first.report().savings == told.report().savings
+        told.close()
+        assert sessions.open("one", model="claude-sonnet-4-5") is first
+    with Sessions("masking(window=2)", store=MemoryStore(), model="gpt-5") as sessions:
+        assert sessions.open("one", model="claude-sonnet-4-5").options.model == "gpt-5"

@@ -148,10 +148,12 @@ class GuardedCalls:
     def make(cls, strategy: str | Strategy, sessions: Sessions | None, options: ContextOptions) -> Self:
         """Return the calls over `sessions`, or over a pool of their own, made of a strategy and options.
 
+        `cache_control` is `client` unless it is given: frameworks set cache breakpoints themselves, or their provider
+        needs none, and what Elision sets would be lost in their own messages.
         Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
         """
         if sessions is None:
-            return cls(Sessions(strategy, **options))
+            return cls(Sessions(strategy, **ContextOptions(**{"cache_control": "client", **options})))
         if options:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
         return cls(sessions)
@@ -233,7 +235,7 @@ class GuardedCalls:
     def _make_call(
         self, name: str, messages: Sequence[_M], mirror: Mirror[_M] | None, parent: str, parts: RequestParts
     ) -> GuardedCall[_M]:
-        context = self.sessions.open(name, parent=parent)
+        context = self.sessions.open(name, parent=parent, model=parts.get("model", ""))
         if mirror is None:
             return GuardedCall(list(messages), call=context.call(messages, **parts))
         mirrored = mirror.translate(messages)

@@ -57,7 +57,11 @@ class ElisionCallback(CustomLogger, SessionOwner):
         **options: Unpack[ContextOptions],
     ) -> None:
         CustomLogger.__init__(self)
-        own = options if sessions is not None else ContextOptions(**{"offer": "never", **options})
+        own = (
+            options
+            if sessions is not None
+            else ContextOptions(**{"offer": "never", "cache_control": "auto", **options})
+        )
         SessionOwner.__init__(self, strategy, sessions=sessions, **own)
         #: The call of each of LiteLLM's call ids, until its usage is recorded.
         self._due: OrderedDict[str, GuardedCall[Any]] = OrderedDict()

@@ -66,9 +66,7 @@ class ElisionCapability(AbstractCapability[Any], SessionOwner):
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        # Pydantic AI sets the cache breakpoints, by settings such as `anthropic_cache_messages`.
-        own = options if sessions is not None else ContextOptions(**{"cache_control": "client", **options})
-        SessionOwner.__init__(self, strategy, sessions=sessions, **own)
+        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
         #: The call of each run whose response is due, and the runs that are to send theirs once more.
         self._due: dict[str, GuardedCall[ModelMessage]] = {}
         self._repeated: set[str] = set()

@@ -103,10 +103,12 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} held={len(self)}>"
 
-    def open(self, name: str, *, parent: str = "") -> ContextManager:
+    def open(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:
         """Return the context manager of session `name`; the same one for the same name. It does not wait for the store.
 
         parent: name of the session that started this one, for a sub-agent. It counts when the session begins.
+        model: of the session's calls, where the options name none: its prices and window decide. It counts where the
+            session is made here, and not where it is held already.
         The pool stores and closes the session; do not close it. Raises SettingError for what can be no name,
         ElisionError where the pool is closed.
         """
@@ -115,7 +117,7 @@ class Sessions:
                 raise ElisionError("these sessions are closed: make a new pool")
             session = self._held.pop(name, None)
             if session is None:
-                context = self._released.pop(name, None) or self._make_context(name, parent)
+                context = self._released.pop(name, None) or self._make_context(name, parent, model)
                 session = _HeldSession(name, context, 0.0, self._clock)
             session.last_used = self._clock()
             self._held[name] = session
@@ -165,10 +167,13 @@ class Sessions:
     ) -> None:
         await self.close_async()
 
-    def _make_context(self, name: str, parent: str) -> ContextManager:
+    def _make_context(self, name: str, parent: str, model: str) -> ContextManager:
         if not name:
             raise SettingError("a session of the pool needs a name: give the framework's thread or conversation")
-        return ContextManager.from_checked(replace(self._options, session=name, parent=parent, store=self._store))
+        options = replace(self._options, session=name, parent=parent, store=self._store)
+        if not options.model and not options.prices:
+            options = replace(options, model=model)
+        return ContextManager.from_checked(options)
 
     def _list_contexts(self) -> list[ContextManager]:
         """Return all context managers that may have unsaved records."""
