@@ -169,3 +169,16 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
     assert "cache_control" not in str(calls.begin("s", make_history("anthropic", 7)).messages)
     assert context.options.model == "claude-sonnet-4-5"
     calls.sessions.close()
+
+
+def test_what_the_user_can_mend_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A closed pool, a name that is none: a sentence without a traceback, and not the whole of a long name."""
+    calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})
+    calls.begin("n" * 900, make_history("openai", 1))
+    calls.sessions.close()
+    calls.begin("s", make_history("openai", 1))
+    long_name, closed = caplog.records
+    assert long_name.exc_info is None
+    assert len(long_name.getMessage()) < 700
+    assert closed.exc_info is None
+    assert "closed: run the agent inside the `with` block" in closed.getMessage()

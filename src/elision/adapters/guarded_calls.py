@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
 from elision.adapters.mirror import Mirror, MirroredMessages
-from elision.errors import SettingError
+from elision.errors import ElisionError, SettingError, SpecError
 from elision.manager.agent_call import AgentCall
 from elision.manager.context_options import ContextOptions
 from elision.manager.context_view import ContextView
@@ -34,6 +34,9 @@ _M = TypeVar("_M")
 
 _log: Final = logging.getLogger("elision.adapters")
 
+#: Most characters of a session's name and of an error in the log.
+_SHOWN_NAME: Final = 80
+_SHOWN_ERROR: Final = 500
 #: What the model reads where a recall fails.
 RECALL_FAULT: Final = "nothing can be recalled now: Elision failed. Go on without it, or repeat the original action."
 
@@ -171,8 +174,8 @@ class GuardedCalls:
         try:
             call = self._make_call(name, messages, mirror, parent, parts)
             call.prepare()
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault(name)
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name, error)
             return GuardedCall(list(messages))
         return call
 
@@ -189,8 +192,8 @@ class GuardedCalls:
         try:
             call = self._make_call(name, messages, mirror, parent, parts)
             await call.prepare_async()
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault(name)
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name, error)
             return GuardedCall(list(messages))
         return call
 
@@ -198,8 +201,8 @@ class GuardedCalls:
         """Do as `begin`, with what `describe` returns. Never raises, also where `describe` does."""
         try:
             found = describe()
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault("")
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault("", error)
             return GuardedCall(list(messages))
         return self.begin(found.name, messages, found.mirror, parent=found.parent, **found.parts)
 
@@ -209,8 +212,8 @@ class GuardedCalls:
         """Do as `begin_described`, with the store and the summarizer off the event loop."""
         try:
             found = describe()
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault("")
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault("", error)
             return GuardedCall(list(messages))
         return await self.begin_async(found.name, messages, found.mirror, parent=found.parent, **found.parts)
 
@@ -218,8 +221,8 @@ class GuardedCalls:
         """Return what the model reads for a call of recall tool `tool` in session `name`. Never raises."""
         try:
             answer = self.sessions.open(name).handle_tool_call(tool, arguments)
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault(name)
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name, error)
             return RECALL_FAULT
         return RECALL_FAULT if answer is None else answer
 
@@ -227,8 +230,8 @@ class GuardedCalls:
         """Do as `answer_recall`, without blocking the event loop."""
         try:
             answer = await self.sessions.open(name).handle_tool_call_async(tool, arguments)
-        except Exception:  # noqa: BLE001 - an error of ours never reaches the agent
-            _log_fault(name)
+        except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
+            _log_fault(name, error)
             return RECALL_FAULT
         return RECALL_FAULT if answer is None else answer
 
@@ -257,6 +260,12 @@ class SessionOwner:
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
+        if not isinstance(strategy, str | Strategy):
+            own = type(self).__name__
+            raise SpecError(
+                f"{own} takes a strategy, such as {own}('masking(window=10)'), not {type(strategy).__name__}; where a "
+                f"framework asks for an object, write {own}(), with brackets"
+            )
         self.calls = GuardedCalls.make(strategy, sessions, options)
         self._owned = self.calls.sessions if sessions is None else None
         if self._owned is not None:
@@ -289,5 +298,11 @@ def list_recall_definitions() -> list[RecallDefinition]:
     ]
 
 
-def _log_fault(name: str) -> None:
-    _log.exception("Elision failed in session %r; the agent goes on without it", name)
+def _log_fault(name: str, error: Exception) -> None:
+    """Log an error of ours: in one line what the user can mend, with its traceback what only we can."""
+    # The name is the framework's, and may be of any length.
+    shown = name[:_SHOWN_NAME]
+    if isinstance(error, ElisionError):
+        _log.error("Elision failed in session %r; the agent goes on without it: %s", shown, str(error)[:_SHOWN_ERROR])
+    else:
+        _log.exception("Elision failed in session %r; the agent goes on without it", shown)

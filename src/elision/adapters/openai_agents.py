@@ -25,6 +25,7 @@ from elision.adapters.guarded_calls import (
     SessionOwner,
     list_recall_definitions,
 )
+from elision.errors import SettingError
 from elision.trajectory.usage import Usage
 
 check_framework("openai-agents", "0.2.8", "openai-agents")
@@ -57,7 +58,13 @@ class ElisionAgents(SessionOwner):
 
         It covers agents whose model is a name, or that of `config`. Agents with a model object need `wrap_model`.
         parent: name of the session that started this one, such as `thread-7/Coder`.
+        Raises SettingError for a thread that is no text.
         """
+        if not isinstance(thread, str):
+            raise SettingError(
+                f"a thread is a text, not {type(thread).__name__}: run_config('thread-7'), or run_config('thread-7', "
+                "RunConfig(...)) with a config of your own"
+            )
         config = config or RunConfig()
         inner_filter = config.call_model_input_filter
         warned: set[str] = set()
@@ -79,7 +86,12 @@ class ElisionAgents(SessionOwner):
         )
 
     def wrap_model(self, model: Model, name: str = "") -> Model:
-        """Return a model that hides old tool results in what it sends to `model`. name: for prices and windows."""
+        """Return a model that hides old tool results in what it sends to `model`. name: for prices and windows.
+
+        Raises SettingError for the name of a model, which needs no wrapping.
+        """
+        if isinstance(model, str):
+            raise SettingError(f"the name of a model needs no wrap_model: write Agent(model={model[:60]!r})")
         return model if isinstance(model, _ElisionModel) else _ElisionModel(self.calls, model, name)
 
     def _make_tool(self, name: str, description: str, schema: dict[str, Any]) -> FunctionTool:
@@ -111,6 +123,7 @@ class _ElisionModel(Model):
     def __init__(self, calls: GuardedCalls, inner: Model, name: str) -> None:
         self._calls, self._inner = calls, inner
         self._name = name or str(getattr(inner, "model", ""))
+        self._is_warned = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -166,6 +179,9 @@ class _ElisionModel(Model):
     async def _begin(self, system_instructions: Any, input: Any, parts: Mapping[str, Any]) -> GuardedCall[Any]:
         given = [{"role": "user", "content": input}] if isinstance(input, str) else input
         name, parent = _session.get()
+        if not name and not self._is_warned:
+            self._is_warned = True
+            _log.warning("a wrapped model runs without run_config(thread) of Elision: nothing is hidden")
         if not name or parts.get("conversation_id") or parts.get("previous_response_id"):
             return GuardedCall(given)
 

@@ -114,7 +114,9 @@ class Sessions:
         """
         with self._lock:
             if self._is_closed:
-                raise ElisionError("these sessions are closed: make a new pool")
+                raise ElisionError(
+                    "these sessions are closed: run the agent inside the `with` block of its sessions or adapter"
+                )
             session = self._held.pop(name, None)
             if session is None:
                 context = self._released.pop(name, None) or self._make_context(name, parent, model)

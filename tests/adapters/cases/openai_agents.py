@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 
 from agents import Agent, ModelProvider, RunConfig, Runner, function_tool
 from agents.extensions import ToolOutputTrimmer
@@ -12,6 +13,8 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 
 from elision import Sessions
 from elision.adapters.openai_agents import ElisionAgents
+from elision.errors import SettingError, SpecError
+from tests.adapters.case_runner import catch
 
 EAGER = "masking(window=3, schedule=every-turn)"
 
@@ -56,6 +59,17 @@ class Provider(ModelProvider):
         return self.scripts[model_name or "main"].model
 
 
+@contextmanager
+def collect_lines():
+    """The lines that adapters log meanwhile."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("elision.adapters").addHandler(handler)
+    yield lines
+    logging.getLogger("elision.adapters").removeHandler(handler)
+
+
 def count_hidden(items) -> int:
     return sum(str(item.get("output", "")).startswith("[t") for item in items if isinstance(item, dict))
 
@@ -78,15 +92,10 @@ async def check_a_model_of_the_run_config_is_wrapped() -> None:
 
 
 async def check_a_model_object_that_is_not_wrapped_is_named_once() -> None:
-    lines = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())
-    logging.getLogger("elision.adapters").addHandler(handler)
     script = Script(8)
-    with ElisionAgents(EAGER, store="memory:") as elision:
+    with ElisionAgents(EAGER, store="memory:") as elision, collect_lines() as lines:
         agent = Agent(name="A", model=script.model, tools=[look])
         await Runner.run(agent, "Go.", run_config=elision.run_config("t"))
-    logging.getLogger("elision.adapters").removeHandler(handler)
     assert script.hidden == 0
     assert len(lines) == 1, lines
     assert "'A'" in lines[0]
@@ -96,9 +105,20 @@ async def check_a_wrapped_model_without_a_run_config_sends_all() -> None:
     script = Script(8)
     with ElisionAgents(EAGER, store="memory:") as elision:
         agent = Agent(name="A", model=elision.wrap_model(script.model), tools=[look])
-        await Runner.run(agent, "Go.")
+        with collect_lines() as lines:
+            await Runner.run(agent, "Go.")
         assert len(elision.sessions) == 0
     assert script.hidden == 0
+    assert lines == ["a wrapped model runs without run_config(thread) of Elision: nothing is hidden"]
+
+
+async def check_arguments_in_the_wrong_place_are_named() -> None:
+    with ElisionAgents(EAGER, store="memory:") as elision:
+        assert "needs no wrap_model: write agent(model='gpt-5')" in catch(
+            SettingError, lambda: elision.wrap_model("gpt-5")
+        )
+        assert "run_config('thread-7', runconfig(...))" in catch(SettingError, lambda: elision.run_config(RunConfig()))
+    assert "with brackets" in catch(SpecError, lambda: ElisionAgents(RunConfig()))
 
 
 async def check_a_handoff_begins_a_session() -> None:
