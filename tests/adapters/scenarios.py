@@ -13,6 +13,8 @@ from typing import Final
 SYSTEM: Final = "You list the parts of a program. Be careful."
 TURNS: Final = 30
 MASKING: Final = "masking(window=5)"
+#: Rewrites at calls that are known beforehand, however long a framework's own prompt is.
+BATCHED: Final = "masking(window=5, schedule=batched(9))"
 #: Hides each result as soon as it leaves the window, at whatever cost.
 EAGER_MASKING: Final = "masking(window=5, schedule=every-turn)"
 #: The models of the runs. Prices of both are known.
@@ -137,9 +139,10 @@ SCENARIOS: Final = (
     Scenario(name="parallel", legs=_run_once(Run(steps=_PARALLEL, door="async"))),
     Scenario(name="failing", legs=_run_once(Run(steps=_FAILING))),
     Scenario(name="pictures", legs=_run_once(Run(steps=_SHOWING))),
-    # The first rewrite is at call 20 to 22, and the second at 29 or later: a run goes on between them.
+    # Rewrites are at calls 15, 24 and 33: a run goes on between them.
     Scenario(
         name="resumed",
+        strategy=BATCHED,
         legs=(
             ((Run(steps=look_at(range(1, 25))),),),
             ((Run(steps=look_at(range(25, 35)), begin="continue", prompt="Go on."),),),
@@ -147,6 +150,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="forked",
+        strategy=BATCHED,
         legs=(
             (
                 (Run(steps=look_at(range(1, 25))),),

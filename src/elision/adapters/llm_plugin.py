@@ -55,10 +55,10 @@ class _LateSessions(Sessions):
     def __init__(self) -> None:
         self._pool: Sessions | None = None
 
-    def open(self, name: str, *, parent: str = "") -> ContextManager:
+    def open(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:
         """Do as `Sessions.open`. Raises SettingError where a setting is wrong, and StoreError."""
         if self._pool is None:
             options = read_pool_options(os.environ, store=f"sqlite:///{llm.user_dir() / 'elision.db'}")
             self._pool = Sessions(options.pop("strategy"), **options)
             atexit.register(self._pool.close)
-        return self._pool.open(name, parent=parent)
+        return self._pool.open(name, parent=parent, model=model)

@@ -163,10 +163,11 @@ class Store(Protocol):
         ...
 
     def search(self, session: str, query: str, limit: int = 20) -> list[Hit]:
-        """Return observations, and texts of the assistant, that contain all words of `query`; the newest turn first.
+        """Return observations, and texts of the assistant, that contain all parts of `query`; the newest turn first.
 
-        Any text is a query; its words are the runs of letters, digits and underscores. Case is ignored, and a word
-        may be part of another. Within a turn the assistant's text comes first. limit: hits.
+        Any text is a query; its parts stand between blanks. Where nothing contains all of them, those are returned that
+        contain all of its words: the runs of letters, digits and underscores. Case is ignored, and a part may stand
+        inside a word. Within a turn the assistant's text comes first. limit: hits.
         """
         ...
 

@@ -53,13 +53,18 @@ class StoreBase(ABC):
         if not words or limit < 1:
             self.length(session)
             return []
-        hits: list[Hit] = []
+        # As they are written: an id, a path or `ERR-104` is one thing, though it is several words.
+        parts = list(dict.fromkeys(query.casefold().split()))
+        exact: list[Hit] = []
+        by_words: list[Hit] = []
         with self.open_newest_turns(session, words) as turns:
             for turn in turns:
-                hits.extend(find_hits(session, turn, words))
-                if len(hits) >= limit:
+                exact.extend(find_hits(session, turn, parts))
+                if len(exact) >= limit:
                     break
-        return hits[:limit]
+                if not exact and len(by_words) < limit:
+                    by_words.extend(find_hits(session, turn, words))
+        return (exact or by_words)[:limit]
 
     def check_length(self, session: str, after: int) -> int:
         """Return the length of a log. Raises ConflictError if it is not `after`."""

@@ -41,7 +41,7 @@ def list_texts(turn: Turn) -> Iterator[tuple[int, str, str]]:
 
 
 def find_hits(session: str, turn: Turn, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the pieces of `turn` that contain all of `words` (folded, from `split_words`)."""
+    """Yield the pieces of `turn` that contain all of `words`, which are folded."""
     for position, tool, text in list_texts(turn):
         folded = text.casefold()
         if all(word in folded for word in words):
