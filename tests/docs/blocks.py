@@ -16,7 +16,7 @@ FRAMEWORK_PAGES = [
     page
     for page in DOCS
     if page.parent.name == "frameworks"
-    and page.stem not in ("overview", "costs", "base-url", "vercel-ai-sdk", "claude-agent-sdk")
+    and page.stem not in ("overview", "costs", "contract", "base-url", "vercel-ai-sdk", "claude-agent-sdk")
 ]
 
 #: A line of claimed output that stands for any number of lines left out.
