@@ -27,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
 from typing import Any, Final
 
 import openai
@@ -54,23 +56,61 @@ Json = dict[str, Any]
 
 def main() -> int:
     options = _options()
-    # As Ctrl-C: the servers have sessions of their own, so whoever ends this program alone does not end them.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop = Stop()
+    # The servers have sessions of their own: a signal ends this program alone, which then ends them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop.ask)
     folder = options.store or Path(tempfile.mkdtemp(prefix="elision-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
     try:
-        with server("playback", str(options.run), "--port", "0", "--quiet") as provider:
+        with server(stop, "playback", str(options.run), "--port", "0", "--quiet") as provider:
             upstream = ("--upstream-openai", provider, "--upstream-anthropic", provider)
             kept = ("--store", f"sqlite:///{folder / 'demo.db'}", "--strategy", STRATEGY)
-            with server("serve", "--port", "0", "--log", "none", *upstream, *kept) as gateway:
-                demonstrate(console, gateway, folder / "demo.db", options)
-    except KeyboardInterrupt:
+            with server(stop, "serve", "--port", "0", "--log", "none", *upstream, *kept) as gateway:
+                demonstrate(console, gateway, folder / "demo.db", options, stop)
+    except Stopped:
         console.print("\nStopped.")
+    except KeyboardInterrupt:
+        console.print("\nStopped at once.")
+        return 128 + signal.SIGINT
     except ElisionError as error:
         console.print(f"elision: {error}", style="red", markup=False)
         return 1
     return 0
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """This program was asked to end."""
+
+
+class Stop:
+    """Whether this program was asked to end, by Ctrl-C or SIGTERM.
+
+    Python's own handler raises KeyboardInterrupt wherever the program happens to be, also inside libraries. Some of
+    them make another error of it: pydantic's core raises SchemaError where it is building a model of `openai`. So the
+    handler here only makes a note, and the program looks for it between its steps.
+    """
+
+    def __init__(self) -> None:
+        # The one queue that the documentation allows signal handlers to put into.
+        self._asked: SimpleQueue[int] = SimpleQueue()
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal. The second one ends the program wherever it is: a step may hang."""
+        if not self._asked.empty():
+            raise KeyboardInterrupt
+        self._asked.put(number)
+
+    def check(self) -> None:
+        """Raise `Stopped` if it was asked to end."""
+        if not self._asked.empty():
+            raise Stopped
+
+    def wait(self) -> None:
+        """Wait until it is asked to end, and raise `Stopped`."""
+        self._asked.get()
+        raise Stopped
 
 
 def _options() -> argparse.Namespace:
@@ -83,7 +123,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def demonstrate(console: Console, gateway: str, store: Path, options: argparse.Namespace) -> None:
+def demonstrate(console: Console, gateway: str, store: Path, options: argparse.Namespace, stop: Stop) -> None:
     """One run through the gateway, told as it goes."""
     watched = console.is_terminal
     console.print(Text.assemble(("Dashboard: ", "bold"), (f"{gateway}/", "bold cyan")))
@@ -92,7 +132,7 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
     progress, shown = Progress(len(run.turns)), 0
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
     with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:
-        for call in work(run, gateway):
+        for call in work(run, gateway, stop):
             for line in progress.heard(call):
                 console.print(line)
             if live is not None:
@@ -105,28 +145,31 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
     ended(console, progress, gateway, store, stays=stays)
     if stays:
         console.print("\nStill serving; Ctrl-C ends it.", style="dim")
-        signal.pause()
+        stop.wait()
 
 
-def work(run: Trajectory, gateway: str) -> Iterator[Json]:
+def work(run: Trajectory, gateway: str, stop: Stop) -> Iterator[Json]:
     """Every call of the run; behind each what the gateway's own API says of the session."""
     client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="sk-none-needed")
     agent, seen, calls = Follower(run, "openai"), 0, 0
     while not agent.done:
+        stop.check()
         answer = client.chat.completions.with_raw_response.create(model=MODEL, **agent.request)
         agent.take(json.loads(answer.content))
         calls += 1
         # Nothing comes behind the last call that could tell of it.
-        told = session(gateway, answer.headers["x-elision-session"], seen, of=calls if agent.done else 0)
+        name = answer.headers["x-elision-session"]
+        told = session(stop, gateway, name, seen, of=calls if agent.done else 0)
         seen += len(told["made"])
         yield told
 
 
-def session(gateway: str, name: str, after: int, of: int = 0) -> Json:
+def session(stop: Stop, gateway: str, name: str, after: int, of: int = 0) -> Json:
     """What the dashboard knows of a session, and its calls behind the first `after`. of: how many calls it must know,
     and the usage of the newest; it is asked again until it does, or patience ends."""
     until = time.monotonic() + PATIENCE
     while True:
+        stop.check()
         late = time.monotonic() > until
         try:
             told = _asked(f"{gateway}/elision/api/sessions/{_named(name)}?after={after}")
@@ -259,7 +302,7 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def server(*command: str) -> Iterator[str]:
+def server(stop: Stop, *command: str) -> Iterator[str]:
     """A `elision` command that serves; its address. It ends with this program, however that ends."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -270,7 +313,7 @@ def server(*command: str) -> Iterator[str]:
             start_new_session=True,
         )
         try:
-            yield _address(process) or _failed(errors, command[0])
+            yield _address(process, stop) or _failed(errors, command[0])
         finally:
             process.terminate()
             process.wait()
@@ -278,11 +321,12 @@ def server(*command: str) -> Iterator[str]:
             process.stdout.close()
 
 
-def _address(process: subprocess.Popen[bytes]) -> str:
+def _address(process: subprocess.Popen[bytes], stop: Stop) -> str:
     """What it says first: "OpenAI clients:    http://127.0.0.1:PORT/v1"; "" where it ends instead."""
     assert process.stdout is not None
     said, deadline = b"", time.monotonic() + PATIENCE
     while b"\n" not in said and time.monotonic() < deadline:
+        stop.check()
         if select.select([process.stdout], [], [], 0.5)[0]:
             piece = os.read(process.stdout.fileno(), 4096)
             if not piece:

@@ -84,12 +84,13 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setitem(program["session"].__globals__, "_asked", answers)
     monkeypatch.setitem(program["session"].__globals__, "PACE", 0)
-    assert program["session"]("http://gateway", "s", 82) == states[0]
+    stop = program["Stop"]()
+    assert program["session"](stop, "http://gateway", "s", 82) == states[0]
     asked.clear()
-    assert program["session"]("http://gateway", "s", 82, of=84) == states[2]
+    assert program["session"](stop, "http://gateway", "s", 82, of=84) == states[2]
     asked.clear()
     monkeypatch.setitem(program["session"].__globals__, "PATIENCE", -1)
-    assert program["session"]("http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
+    assert program["session"](stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
 @pytest.mark.soak
@@ -111,3 +112,47 @@ def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     assert (process.returncode, err) == (0, "")
     assert "Stopped." in out
     assert not is_served(address)
+
+
+#: Runs the program with an interrupt while its client is made, and as a library that makes another error of whatever is
+#: raised there, as pydantic's core does of what is raised while it builds a model of the client.
+WRAPPED = """
+import os, runpy, signal, sys
+import openai
+
+make = openai.OpenAI
+
+def make_interrupted(**options):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        return make(**options)
+    except BaseException as error:
+        raise ValueError(f"Error building: {type(error).__name__}: ") from error
+
+openai.OpenAI = make_interrupted
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_an_interrupt_inside_a_library_is_no_error(tmp_path: Path) -> None:
+    """A library that wraps every error which is raised in it does not get the interrupt to wrap."""
+    command = [sys.executable, "-c", WRAPPED, str(PROGRAM), "--store", str(tmp_path), "--stay"]
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "Stopped." in out
+
+
+def test_a_second_interrupt_ends_a_step_that_hangs() -> None:
+    """The first is only noted and looked for between the steps; the second one interrupts."""
+    program = runpy.run_path(str(PROGRAM))
+    stop = program["Stop"]()
+    stop.check()
+    stop.ask(signal.SIGINT, None)
+    with pytest.raises(program["Stopped"]):
+        stop.check()
+    with pytest.raises(KeyboardInterrupt):
+        stop.ask(signal.SIGINT, None)
+    with pytest.raises(program["Stopped"]):
+        stop.wait()
