@@ -37,6 +37,7 @@ class Placeholders:
     """How placeholders are written.
 
     gist:    its budget in o200k tokens, whatever the model; 0 for none.
+    gist_reads: that of files read, folders listed and searches; None for `gist`.
     text:    a template instead of a description of what happened; "" for the description. Its fields are
              `TEMPLATE_FIELDS`; the gist follows it where it does not name {gist}.
     handles: whether handles are named; only where recall is served. redaction: of secrets that a text would name.
@@ -45,6 +46,7 @@ class Placeholders:
     """
 
     gist: int = 50
+    gist_reads: int | None = None
     text: str = ""
     handles: bool = True
     extractors: Extractors = BUILT_IN
@@ -75,7 +77,7 @@ class Placeholders:
             description += f": {label}"
         description += f" -> {_shorten_result(outcome.result) or 'done'}"
         size = _format_size(observation)
-        gist = write_gist(observation.text, known, self.gist, make_counter("o200k"), shown_text=description)
+        gist = self._write_gist(turn, observation, known, description)
         if gist:
             return f"[{description}; {size} | {gist}]"
         return f"[{description}; {size}]"
@@ -94,13 +96,19 @@ class Placeholders:
         else:
             # A fixed text has nothing of this result to leave out of the gist.
             shown_text = ""
-        gist = write_gist(observation.text, known, self.gist, make_counter("o200k"), shown_text=shown_text)
+        gist = self._write_gist(turn, observation, known, shown_text)
         if "gist" in template.fields:
             values["gist"] = gist
         text = template.fill_fields(lambda name: values[name])
         if gist and "gist" not in template.fields:
             return f"{text} {gist}"
         return text
+
+    def _write_gist(self, turn: Turn, observation: Observation, known: KnownIdentifiers, shown_text: str) -> str:
+        budget = self.gist
+        if self.gist_reads is not None and self.extractors.find_outcome(turn, observation).is_lookup:
+            budget = self.gist_reads
+        return write_gist(observation.text, known, budget, make_counter("o200k"), shown_text=shown_text)
 
     def _find_values(self, fields: frozenset[str], key: Key, turn: Turn, observation: Observation) -> dict[str, str]:
         """Return the values of `fields`, each one printable line; all but {gist}, which depends on the others."""
