@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from elision.audit.cause_table import Cause
 from elision.lab.evidence import collect_evidence
-from elision.lab.gutters import strip_gutters
 from elision.lab.recorded_requests import RecordedRequest
 from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory

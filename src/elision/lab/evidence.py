@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from elision.lab.gutters import strip_gutters
 from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import Key
 from elision.trajectory.state import State

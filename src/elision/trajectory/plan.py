@@ -40,6 +40,47 @@ class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
     renderer: int = RENDERER
 
 
+class Gutter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The line numbers in front of a run's lines: `prefix`, the number (at least `width` wide), `mark`.
+
+    first, last: the numbers of the run's first and last line.
+    """
+
+    first: int
+    last: int
+    mark: str
+    prefix: str = ""
+    width: int = 0
+
+
+class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Lines of an observation that one line stands for, because an observation that is shown holds them.
+
+    Lines are what `text.split("\\n")` returns, counted from 0.
+
+    start, lines:  where the run begins in the folded observation's own text, and how many lines it has.
+    source, source_start: the observation that holds them, and where in its own text.
+    gutter:        the line numbers in front of the run's lines; None if there are none, or they count as text.
+    source_gutter: those in front of the source's lines; None likewise.
+    """
+
+    start: int
+    lines: int
+    source: Key
+    source_start: int
+    gutter: Gutter | None = None
+    source_gutter: Gutter | None = None
+
+
+class Fold(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Observation `key` is shown as `text` from now on: each of `runs` is one line of it, all others are unchanged."""
+
+    key: Key
+    text: str
+    runs: tuple[FoldedRun, ...] = ()
+    renderer: int = RENDERER
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePrefix:
     """The view as it was last sent, in the provider's own shape: what a summary request may extend.

@@ -32,15 +32,21 @@ _LISTING: Final = 3
 
 def strip_gutters(text: str) -> str:
     """Return `text` with a blank in place of each line number in a gutter."""
-    numbered = list(_NUMBERED.finditer(text))
     parts = []
     end = 0
+    for match in find_gutters(text):
+        parts += [text[end : match.start(2)], " "]
+        end = match.end()
+    return "".join([*parts, text[end:]])
+
+
+def find_gutters(text: str) -> Iterator[re.Match[str]]:
+    """Yield the gutters of `text`, in order. Groups: what is before the number, the number, the mark after it."""
+    numbered = list(_NUMBERED.finditer(text))
     for run in _find_listings(text, numbered):
         for match in run:
             if _is_gutter(text, match, len(run)):
-                parts += [text[end : match.start(2)], " "]
-                end = match.end()
-    return "".join([*parts, text[end:]])
+                yield match
 
 
 def _find_listings(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.lab.gutters import strip_gutters
+from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.items import find_items
 
 CODE = ("def run_it(self):", "    return self.result_of", "", "class Other:")

@@ -1,0 +1,81 @@
+"""Lines of a text, each with the line number that a tool put in front of it kept apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from elision.trajectory.gutters import find_gutters
+from elision.trajectory.plan import Gutter
+
+#: Characters of a line that is kept itself; a longer one is kept as its hash.
+_LONG_LINE: Final = 400
+#: Digits of a line number. Python reads no number of more than 4,300.
+_MOST_DIGITS: Final = 9
+
+#: A line without its number, or its hash; None for a line that is not shown.
+Body: TypeAlias = str | bytes | None
+
+
+class LineNumber(NamedTuple):
+    """What is in front of a line: a path or blanks, the number, the mark after it."""
+
+    lead: str
+    number: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLines:
+    """The lines of a text: `bodies`, and `numbers` of those that have one, by index."""
+
+    bodies: Sequence[Body]
+    numbers: dict[int, LineNumber]
+
+    def find_gutter(self, index: int, lines: int = 1) -> Gutter | None:
+        """Return the gutter of a run of `lines` lines from `index` on; None if the first one has no number."""
+        found = self.numbers.get(index)
+        if found is None:
+            return None
+        prefix = found.lead.lstrip(" ")
+        if found.lead and not prefix:
+            width = len(found.lead) + len(str(found.number))
+        else:
+            width = 0
+        return Gutter(found.number, self.numbers[index + lines - 1].number, found.mark, prefix, width)
+
+
+def split_lines(text: str) -> NumberedLines:
+    """Split `text` at "\\n" alone, and take the line numbers from its lines."""
+    bodies: list[Body] = list(text.split("\n"))
+    numbers: dict[int, LineNumber] = {}
+    index = seen = 0
+    for match in find_gutters(text):
+        lead, digits, mark = match.groups()
+        index += text.count("\n", seen, match.start())
+        seen = match.start()
+        if len(digits) <= _MOST_DIGITS and (digits[0] != "0" or digits == "0"):
+            numbers[index] = LineNumber(lead, int(digits), mark)
+            line = bodies[index]
+            assert isinstance(line, str)
+            bodies[index] = line[match.end() - match.start() :]
+    return NumberedLines([_shorten_body(body) for body in bodies], numbers)
+
+
+def _shorten_body(body: Body) -> Body:
+    if isinstance(body, str) and len(body) > _LONG_LINE:
+        return hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=20).digest()
+    return body
+
+
+def write_number(gutter: Gutter, number: int) -> str:
+    """Return what stands in front of a line with `number`."""
+    return f"{gutter.prefix}{number:>{gutter.width}}{gutter.mark}"
+
+
+def cut_number(gutter: Gutter, line: str) -> tuple[int, str]:
+    """Return the number in front of `line`, and the line without it."""
+    digits, _, body = line[len(gutter.prefix) :].partition(gutter.mark)
+    return int(digits), body

@@ -1,0 +1,302 @@
+"""Repeated lines: runs of lines of a new observation that an earlier, still shown one holds, and one line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from elision.strategies.numbered_lines import (
+    Body,
+    LineNumber,
+    NumberedLines,
+    cut_number,
+    split_lines,
+    write_number,
+)
+from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key, make_handle
+
+#: Lines that an index keeps; the observation that was added first goes when there are more.
+LINE_LIMIT: Final = 100_000
+#: Places kept of one and the same group of lines, the newest ones: blank lines must not make matching slow.
+_PLACES_KEPT: Final = 8
+#: Tokens that a run must save.
+LEAST_SAVING: Final = 60
+#: Of the rolling hash over lines.
+_MODULUS: Final = (1 << 61) - 1
+_BASE: Final = 1_000_003
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """So many lines at a place of a source."""
+
+    lines: int
+    source: Key
+    source_start: int
+    gutter: Gutter | None
+    source_gutter: Gutter | None
+
+
+class LineIndex:
+    """The lines of the observations that a view shows, by groups of `least_lines` consecutive lines.
+
+    least_lines, least_characters: of a run that is found. line_limit: lines kept; oldest observations go first.
+    """
+
+    def __init__(self, least_lines: int = 5, least_characters: int = 200, line_limit: int = LINE_LIMIT) -> None:
+        self.least_lines = least_lines
+        self.least_characters = least_characters
+        self.line_limit = line_limit
+        self.line_count = 0
+        self._sources: dict[Key, NumberedLines] = {}
+        #: Hash of a group of lines -> where it begins, oldest first.
+        self._places: dict[int, list[tuple[Key, int]]] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._sources
+
+    def add_observation(self, key: Key, text: str, runs: Sequence[FoldedRun] = ()) -> None:
+        """Index the observation's own text. runs: what of it is folded; those lines are no source."""
+        self.remove_observation(key)
+        lines = _hide_lines(split_lines(text), runs)
+        self._sources[key] = lines
+        self.line_count += len(lines.bodies)
+        for start, group in self._hash_groups(lines.bodies):
+            places = self._places.setdefault(group, [])
+            places.append((key, start))
+            if len(places) > _PLACES_KEPT:
+                del places[0]
+        while self.line_count > self.line_limit:
+            self.remove_observation(next(iter(self._sources)))
+
+    def remove_observation(self, key: Key) -> None:
+        """Forget an observation that is hidden now; one that is not here is no error."""
+        lines = self._sources.pop(key, None)
+        if lines is None:
+            return
+        self.line_count -= len(lines.bodies)
+        for _, group in self._hash_groups(lines.bodies):
+            left = [place for place in self._places.pop(group, ()) if place[0] != key]
+            if left:
+                self._places[group] = left
+
+    def find_runs(self, key: Key, text: str) -> list[FoldedRun]:
+        """Return runs of `text` that observations before `key` hold: from the front, the longest first found.
+
+        Of several places with as many lines the newest observation counts. Runs do not overlap.
+        """
+        target = split_lines(text)
+        ends = _find_line_ends(text)
+        groups = dict(self._hash_groups(target.bodies))
+        runs: list[FoldedRun] = []
+        start = 0
+        while start + self.least_lines <= len(target.bodies):
+            match = self._find_longest(key, target, start, groups[start])
+            if match is None:
+                start += 1
+            elif ends[start + match.lines] - ends[start] < self.least_characters:
+                # The last lines of it may begin a longer run.
+                start += match.lines - self.least_lines + 1
+            else:
+                source, gutter, source_gutter = match.source, match.gutter, match.source_gutter
+                runs.append(FoldedRun(start, match.lines, source, match.source_start, gutter, source_gutter))
+                start += match.lines
+        return runs
+
+    def _find_longest(self, key: Key, target: NumberedLines, start: int, group: int) -> _Match | None:
+        best: _Match | None = None
+        for source, place in self._places.get(group, ()):
+            if source >= key:
+                continue
+            match = _measure_match(target, start, self._sources[source], place, source)
+            if match.lines < self.least_lines:
+                continue
+            if best is None or (match.lines, match.source) > (best.lines, best.source):
+                best = match
+        return best
+
+    def _hash_groups(self, bodies: Sequence[Body]) -> Iterator[tuple[int, int]]:
+        """Yield where each group of `least_lines` lines begins, and its hash; lines not shown are in none."""
+        size = self.least_lines
+        drop = pow(_BASE, size, _MODULUS)
+        hashes = [0 if body is None else hash(body) for body in bodies]
+        rolling = shown = 0
+        for index, value in enumerate(hashes):
+            rolling = (rolling * _BASE + value) % _MODULUS
+            if index >= size:
+                rolling = (rolling - hashes[index - size] * drop) % _MODULUS
+            shown = 0 if bodies[index] is None else shown + 1
+            if shown >= size:
+                yield index - size + 1, rolling
+
+
+def _hide_lines(lines: NumberedLines, runs: Iterable[FoldedRun]) -> NumberedLines:
+    """`lines` with None in place of those that `runs` cover."""
+    bodies = list(lines.bodies)
+    for run in runs:
+        bodies[run.start : run.start + run.lines] = [None] * run.lines
+    return NumberedLines(bodies, lines.numbers)
+
+
+def _find_line_ends(text: str) -> list[int]:
+    """Where each line of `text` begins, and the end of the last one as if a line followed it."""
+    ends = [0]
+    place = text.find("\n")
+    while place >= 0:
+        ends.append(place + 1)
+        place = text.find("\n", place + 1)
+    return [*ends, len(text) + 1]
+
+
+def _measure_match(target: NumberedLines, start: int, source: NumberedLines, place: int, key: Key) -> _Match:
+    """How far the lines of `target` and `source` agree: number by number, or with gutters that differ regularly."""
+    bodies, theirs = target.bodies, source.bodies
+    most = min(len(bodies) - start, len(theirs) - place)
+    verbatim = 0
+    while verbatim < most and _is_same_line(target, start + verbatim, source, place + verbatim):
+        verbatim += 1
+    gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
+    if gutter is None and source_gutter is None:
+        return _Match(verbatim, key, place, None, None)
+    numbered = 0
+    for step in range(most):
+        theirs_number = source.numbers.get(place + step)
+        if bodies[start + step] != theirs[place + step] or not _fits_gutter(theirs_number, source_gutter):
+            break
+        number = _continue_number(gutter, source_gutter, step, theirs_number)
+        if target.numbers.get(start + step) != number:
+            break
+        numbered += 1
+    if numbered and numbered >= verbatim:
+        return _Match(numbered, key, place, target.find_gutter(start, numbered), source.find_gutter(place, numbered))
+    return _Match(verbatim, key, place, None, None)
+
+
+def _is_same_line(target: NumberedLines, index: int, source: NumberedLines, place: int) -> bool:
+    same_body = target.bodies[index] == source.bodies[place]
+    return same_body and target.numbers.get(index) == source.numbers.get(place)
+
+
+def _fits_gutter(number: LineNumber | None, gutter: Gutter | None) -> bool:
+    """Whether a line with `number` belongs to a run with `gutter`."""
+    if number is None or gutter is None:
+        return number is None and gutter is None
+    return number.mark == gutter.mark and number.lead.lstrip(" ") == gutter.prefix
+
+
+def _continue_number(
+    gutter: Gutter | None, source_gutter: Gutter | None, step: int, theirs: LineNumber | None
+) -> LineNumber | None:
+    """The number that a run's line must have: as far from its first as the source's, or as the lines are apart."""
+    if gutter is None:
+        return None
+    number = gutter.first + _count_distance(source_gutter, step, theirs.number if theirs else 0)
+    lead = gutter.prefix or " " * (gutter.width - len(str(number)))
+    return LineNumber(lead, number, gutter.mark)
+
+
+def _count_distance(source_gutter: Gutter | None, step: int, number: int) -> int:
+    """How far a line's number is from the first one's."""
+    if source_gutter is None:
+        return step
+    return number - source_gutter.first
+
+
+def name_turn(key: Key) -> str:
+    """Name an observation where no handle may be named."""
+    if key[1] == 1:
+        return f"turn {key[0]}"
+    return f"result {key[1]} of turn {key[0]}"
+
+
+def fold_observation(
+    index: LineIndex,
+    key: Key,
+    text: str,
+    count_tokens: Callable[[str], int],
+    name_source: Callable[[Key], str] = make_handle,
+) -> Fold | None:
+    """Return how observation `key` is shown where that saves tokens, with a line for each repeated run; None if not."""
+    found = index.find_runs(key, text)
+    runs = keep_saving_runs(text, found, count_tokens, name_source) if found else ()
+    if not runs:
+        return None
+    return Fold(key, fold_text(text, runs, name_source), runs)
+
+
+def keep_saving_runs(
+    text: str,
+    runs: Iterable[FoldedRun],
+    count_tokens: Callable[[str], int],
+    name_source: Callable[[Key], str] = make_handle,
+    least_saving: int = LEAST_SAVING,
+) -> tuple[FoldedRun, ...]:
+    """Return those of `runs` whose lines have at least `least_saving` tokens more than the line that names them."""
+    lines = text.split("\n")
+    kept = []
+    for run in runs:
+        repeated = "\n".join(lines[run.start : run.start + run.lines])
+        if count_tokens(repeated) - count_tokens(write_reference(run, name_source)) >= least_saving:
+            kept.append(run)
+    return tuple(kept)
+
+
+def fold_text(text: str, runs: Sequence[FoldedRun], name_source: Callable[[Key], str] = make_handle) -> str:
+    """Return `text` with one line in place of each run."""
+    lines = text.split("\n")
+    shown: list[str] = []
+    end = 0
+    for run in runs:
+        shown += lines[end : run.start]
+        shown.append(write_reference(run, name_source))
+        end = run.start + run.lines
+    return "\n".join(shown + lines[end:])
+
+
+def unfold_text(fold: Fold, source_texts: Mapping[Key, str]) -> str:
+    """Return the text that was folded. source_texts: the own texts of the observations that its runs name."""
+    shown = fold.text.split("\n")
+    lines: list[str] = []
+    place = 0
+    for run in fold.runs:
+        between = run.start - len(lines)
+        lines += shown[place : place + between]
+        lines += _restore_lines(run, source_texts[run.source])
+        place += between + 1
+    return "\n".join(lines + shown[place:])
+
+
+def _restore_lines(run: FoldedRun, source_text: str) -> Iterator[str]:
+    """The lines that `run` stands for."""
+    for step, line in enumerate(source_text.split("\n")[run.source_start : run.source_start + run.lines]):
+        number, body = 0, line
+        if run.source_gutter is not None:
+            number, body = cut_number(run.source_gutter, line)
+        if run.gutter is not None:
+            distance = _count_distance(run.source_gutter, step, number)
+            body = write_number(run.gutter, run.gutter.first + distance) + body
+        yield body
+
+
+def write_reference(run: FoldedRun, name_source: Callable[[Key], str] = make_handle) -> str:
+    """Return the line that stands for `run`: which lines of the source it repeats, and their numbers if others.
+
+    Where the source shows numbers, they name its lines: a reader sees them, and has not to count.
+    """
+    ours, theirs = run.gutter, run.source_gutter
+    first = run.source_start + 1
+    if theirs is None:
+        place = f"lines {first}–{first + run.lines - 1}"
+    else:
+        place = f"numbered {_format_range(theirs)}"
+    text = f"as in {name_source(run.source)}, {place}"
+    if ours is None or (theirs is not None and _format_range(ours) == _format_range(theirs)):
+        return f"[{text}]"
+    if theirs is None:
+        return f"[{text}, numbered {_format_range(ours)}]"
+    return f"[{text}, here {_format_range(ours)}]"
+
+
+def _format_range(gutter: Gutter) -> str:
+    return f"{gutter.prefix}{gutter.first}–{gutter.last}"

@@ -1,0 +1,208 @@
+"""Runs of lines that stand in an earlier observation, and the lines that name them."""
+
+from __future__ import annotations
+
+import pytest
+
+from elision.strategies.repeated_lines import (
+    LineIndex,
+    fold_observation,
+    fold_text,
+    keep_saving_runs,
+    name_turn,
+    unfold_text,
+    write_reference,
+)
+from elision.trajectory.plan import Fold, FoldedRun, Gutter
+from elision.trajectory.tokens import make_counter
+from tests.work import assert_linear
+
+CODE = [f"    self.field_{number} = compute_value(source, {number * 7})" for number in range(40)]
+SOURCE = "\n".join(CODE)
+count_tokens = make_counter().count
+
+
+def fold(text: str, source: str = SOURCE) -> Fold | None:
+    index = LineIndex()
+    index.add_observation((3, 1), source)
+    found = fold_observation(index, (5, 2), text, count_tokens)
+    if found is not None:
+        assert unfold_text(found, {(3, 1): source}) == text
+    return found
+
+
+def number_lines(form: str, lines: list[str], start: int) -> str:
+    return "\n".join(form.format(number, line) for number, line in enumerate(lines, start))
+
+
+def test_a_repeated_run_becomes_one_line() -> None:
+    """The rest of the observation is unchanged, and unfolding gives the text back."""
+    found = fold("before\n" + "\n".join(CODE[10:22]) + "\nafter\n")
+    assert found is not None
+    assert found.text == "before\n[as in t3.1, lines 11–22]\nafter\n"
+    assert found.runs == (FoldedRun(1, 12, (3, 1), 10),)
+
+
+def test_two_runs_of_one_source() -> None:
+    """What lies between them stays, whatever their order in the source."""
+    found = fold("\n".join([*CODE[20:30], "new", *CODE[:8], ""]))
+    assert found is not None
+    assert found.text == "[as in t3.1, lines 21–30]\nnew\n[as in t3.1, lines 1–8]\n"
+
+
+def test_nothing_is_folded_that_does_not_repeat() -> None:
+    """Too few lines, too few characters, too few tokens, or other text."""
+    assert fold("\n".join(CODE[:4])) is None
+    assert fold("\n".join("x" * 30), "\n".join("x" * 30)) is None
+    assert fold("\n" * 300, "\n" * 300) is None
+    assert fold(SOURCE.replace("field", "fields")) is None
+
+
+@pytest.mark.parametrize("ends", ["\r\n", "\x0c\n", "\u2028\n"])
+def test_line_ends_belong_to_the_lines(ends: str) -> None:
+    """A run has the same line ends as its source, or is none."""
+    text = ends.join(CODE)
+    assert fold(text) is None
+    assert fold(text + ends, text) is not None
+
+
+@pytest.mark.parametrize("form", ["{:6}\t{}", "{}:{}", "{}|{}", "{:6}→{}", "src/app.py:{}:{}"])
+def test_line_numbers_hide_no_repeat(form: str) -> None:
+    """A listing repeats plain text and other listings, with exact bytes; the line names the numbers a reader needs."""
+    plain, listing = "\n".join(CODE[10:30]), number_lines(form, CODE, 85)
+    prefix = "src/app.py:" if "app" in form else ""
+    numbered = fold(listing)
+    assert numbered is not None
+    assert numbered.text == f"[as in t3.1, lines 1–40, numbered {prefix}85–124]"
+    without = fold(plain, listing)
+    assert without is not None
+    assert without.text == f"[as in t3.1, numbered {prefix}95–114]"
+    moved = fold(number_lines(form, CODE[5:30], 993), listing)
+    assert moved is not None
+    assert moved.text == f"[as in t3.1, numbered {prefix}90–114, here {prefix}993–1017]"
+    again = fold(number_lines(form, CODE[5:30], 90), listing)
+    assert again is not None
+    assert again.text == f"[as in t3.1, numbered {prefix}90–114]"
+
+
+def test_other_forms_of_numbers() -> None:
+    """A listing of one tool repeats that of another one."""
+    found = fold(number_lines("{}:{}", CODE, 5), number_lines("{:6}\t{}", CODE, 5))
+    assert found is not None
+    assert found.text == "[as in t3.1, numbered 5–44]"
+
+
+def test_hits_that_moved_by_a_constant() -> None:
+    """A search after an edit finds the same lines, each three further down."""
+    hits = [(number * number, line) for number, line in enumerate(CODE, 4)]
+    before, after = ("\n".join(f"src/app.py:{number + shift}:{line}" for number, line in hits) for shift in (0, 3))
+    found = fold(after, before)
+    assert found is not None
+    assert found.text == "[as in t3.1, numbered src/app.py:16–1849, here src/app.py:19–1852]"
+
+
+def test_numbers_that_jump_are_no_run() -> None:
+    """Where numbers do not follow each other nothing could restore them."""
+    lines = number_lines("{:6}\t{}", CODE[:20], 5).split("\n") + number_lines("{:6}\t{}", CODE[20:], 90).split("\n")
+    found = fold("\n".join(lines))
+    assert found is not None
+    assert [(run.start, run.lines) for run in found.runs] == [(0, 20), (20, 20)]
+
+
+def test_text_that_looks_like_a_reference() -> None:
+    """Unfolding goes by the runs and not by what lines look like."""
+    odd = "[as in t3.1, lines 1–40]"
+    found = fold("\n".join([odd, *CODE[:12], odd, odd]))
+    assert found is not None
+    assert found.text == "\n".join([odd, "[as in t3.1, lines 1–12]", odd, odd])
+
+
+def test_the_newest_of_equal_sources_counts() -> None:
+    """And a longer run wins over a newer one."""
+    index = LineIndex()
+    index.add_observation((2, 1), SOURCE)
+    index.add_observation((4, 1), SOURCE)
+    index.add_observation((6, 1), "\n".join(CODE[:20]))
+    assert [run.source for run in index.find_runs((7, 1), SOURCE)] == [(4, 1)]
+    index.remove_observation((4, 1))
+    assert [run.source for run in index.find_runs((7, 1), SOURCE)] == [(2, 1)]
+
+
+def test_only_earlier_observations_are_sources() -> None:
+    """What is found again for an older observation stands before it."""
+    index = LineIndex()
+    index.add_observation((4, 1), SOURCE)
+    assert index.find_runs((4, 1), SOURCE) == []
+    assert index.find_runs((3, 9), SOURCE) == []
+    assert len(index.find_runs((4, 2), SOURCE)) == 1
+
+
+def test_folded_lines_are_no_source() -> None:
+    """A folded observation holds what it still shows; its other lines are found in their own source."""
+    index = LineIndex()
+    index.add_observation((2, 1), SOURCE)
+    new = [f"{line}  # changed" for line in CODE[:10]]
+    text = "\n".join([*CODE[:20], *new])
+    index.add_observation((3, 1), text, index.find_runs((3, 1), text))
+    assert [(run.source, run.source_start, run.lines) for run in index.find_runs((4, 1), text)] == [
+        ((2, 1), 0, 20),
+        ((3, 1), 20, 10),
+    ]
+
+
+def test_removing_leaves_nothing() -> None:
+    """Memory follows what the view shows; the oldest observations go where it shows too much."""
+    index = LineIndex(line_limit=100)
+    for turn in range(1, 6):
+        index.add_observation((turn, 1), SOURCE)
+    assert [(turn, 1) in index for turn in range(1, 6)] == [False, False, False, True, True]
+    assert index.line_count == 80
+    index.remove_observation((4, 1))
+    index.remove_observation((5, 1))
+    index.remove_observation((5, 1))
+    assert (index.line_count, index._places) == (0, {})
+
+
+def test_added_again_replaces() -> None:
+    """An amended observation is indexed as it is now."""
+    index = LineIndex()
+    index.add_observation((1, 1), SOURCE)
+    index.add_observation((1, 1), "other")
+    assert index.line_count == 1
+    assert index.find_runs((2, 1), SOURCE) == []
+
+
+@pytest.mark.parametrize("line", ["", "}", "x" * 50])
+def test_equal_lines_are_matched_in_linear_time(line: str) -> None:
+    """Thousands of equal lines, folded or too cheap to fold."""
+
+    def match_lines(count: int) -> None:
+        index = LineIndex()
+        text = f"{line}\n" * count
+        index.add_observation((1, 1), text)
+        index.find_runs((2, 1), text + "end")
+        index.remove_observation((1, 1))
+
+    assert_linear(match_lines, 300)
+
+
+def test_least_saving() -> None:
+    """A run is kept where its tokens are so many more than those of its reference."""
+    run = FoldedRun(0, 6, (3, 1), 0)
+    text = "\n".join(CODE[:6])
+    saved = count_tokens(text) - count_tokens(write_reference(run))
+    assert keep_saving_runs(text, [run], count_tokens, least_saving=saved) == (run,)
+    assert keep_saving_runs(text, [run], count_tokens, least_saving=saved + 1) == ()
+
+
+def test_names_without_handles() -> None:
+    """The turn is named, and which of its results where it has several."""
+    assert fold_text(SOURCE, [FoldedRun(0, 40, (3, 1), 0)], name_turn) == "[as in turn 3, lines 1–40]"
+    assert write_reference(FoldedRun(0, 40, (3, 2), 0), name_turn) == "[as in result 2 of turn 3, lines 1–40]"
+
+
+def test_a_run_is_a_value() -> None:
+    """Gutters are part of it, so that the log alone restores the text."""
+    found = fold(number_lines("{:6}\t{}", CODE, 5))
+    assert found is not None
+    assert found.runs == (FoldedRun(0, 40, (3, 1), 0, Gutter(5, 44, "\t", "", 6)),)
