@@ -20,12 +20,22 @@ PREFIX = Prices(
     tiers=((0, Rates(input=1.0, output=5.0, cache_write=1.25, cache_read=0.1)),),
     cache=CacheRules(kind="prefix", ttl=300, minimum=10),
 )
-MARKED = Prices(name="marked", tiers=PREFIX.tiers, cache=CacheRules(kind="breakpoints", ttl=300, minimum=10))
+MARKED = Prices(
+    name="marked",
+    tiers=((0, Rates(input=1.0, output=5.0, cache_write=1.25, cache_write_1h=2.0, cache_read=0.1)),),
+    cache=CacheRules(kind="breakpoints", ttl=300, minimum=10),
+)
 FREE_WRITES = Prices(name="free", tiers=((0, Rates(input=1.0, output=5.0, cache_read=0.1)),), cache=PREFIX.cache)
 
 
-def prompt(*texts: str, marks: Sequence[int] = (), tokens: int = 10) -> list[PromptBlock]:
-    return [PromptBlock(text=text, tokens=tokens, has_breakpoint=at in marks) for at, text in enumerate(texts)]
+def prompt(*texts: str, marks: Sequence[int] = (), tokens: int = 10, hours: Sequence[int] = ()) -> list[PromptBlock]:
+    """A prompt of one block a text. marks: blocks with a breakpoint. hours: those with one that asks for an hour."""
+    return [
+        PromptBlock(
+            text=text, tokens=tokens, has_breakpoint=at in marks or at in hours, ttl="1h" if at in hours else ""
+        )
+        for at, text in enumerate(texts)
+    ]
 
 
 def read(
@@ -74,6 +84,27 @@ def test_only_marks_are_written() -> None:
     assert read(meter, prompt("a", "b", "c", "d"), MARKED) == Usage(input=40)
 
 
+def test_an_entry_has_its_own_clock() -> None:
+    """What is written for an hour is reported as that, and is there after half an hour; the rest is not."""
+    meter = BillingSimulator()
+    assert read(meter, prompt("a", "b", "c", marks=[2], hours=[0]), MARKED) == Usage(cache_write=30, cache_write_1h=10)
+    assert read(meter, prompt("a", "b", "c", marks=[2], hours=[0]), MARKED, now=1_800) == Usage(
+        cache_read=10, cache_write=20
+    )
+    assert read(meter, prompt("a", "b", "c", marks=[2], hours=[0]), MARKED, now=5_401) == Usage(
+        cache_write=30, cache_write_1h=10
+    )
+
+
+def test_a_breakpoint_does_not_lengthen_the_life_of_what_is_there() -> None:
+    """A prefix that was written for five minutes dies after five, and what was written after it for an hour with it."""
+    meter = BillingSimulator()
+    read(meter, prompt("a", marks=[0]), MARKED)
+    assert read(meter, prompt("a", "b", hours=[1]), MARKED) == Usage(cache_read=10, cache_write=10, cache_write_1h=10)
+    assert read(meter, prompt("a", "b", hours=[1]), MARKED, now=301) == Usage(cache_write=20, cache_write_1h=20)
+    assert read(meter, prompt("a", "b", hours=[1]), MARKED, now=3_900).cache_read == 20
+
+
 def test_a_mark_looks_back_twenty_blocks() -> None:
     """An entry 20 blocks in front of a mark is found, one 21 in front is not."""
     for behind, found in ((20, 10), (21, 0)):
@@ -90,26 +121,39 @@ def test_free_writes_are_plain_input() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5), st.sampled_from((1.0, 200.0, 400.0))), max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 6), st.integers(1, 5), st.sampled_from((1.0, 200.0, 400.0, 4_000.0)), st.booleans()),
+        max_size=12,
+    ),
     st.sampled_from((PREFIX, MARKED)),
 )
-def test_agrees_with_the_simulated_cache(calls: list[tuple[int, int, float]], prices: Prices) -> None:
+def test_agrees_with_the_simulated_cache(calls: list[tuple[int, int, float, bool]], prices: Prices) -> None:
     """One conversation that grows and is rewritten is billed as `PromptCache` says, marks at the end of each prompt."""
     meter, cache, now, rewritten = BillingSimulator(), PromptCache(prices.cache), 0.0, False
     sent: list[Segment] = []
-    for number, (keep, more, gap) in enumerate(calls):
+    for number, (keep, more, gap, asks) in enumerate(calls):
         now += gap
+        hour = asks and prices is MARKED
         rewritten = rewritten or keep < len(sent)
         sent = sent[:keep] + [Segment(kind="head", tokens=10, text=f"{number} {each}") for each in range(more)]
         track = Track()
         for segment in sent:
             track.append(segment)
-        view = View(call=number + 1, epoch=1, track=track, length=len(sent), marks=(len(sent),))
-        billed = read(meter, prompt(*(each.text for each in sent), marks=[len(sent) - 1]), prices, now)
+        length = len(sent)
+        view = View(
+            call=number + 1, epoch=1, track=track, length=length, marks=(length,), hour_length=length if hour else 0
+        )
+        ends = [length - 1]
+        blocks = prompt(*(each.text for each in sent), marks=ends, hours=ends if hour else ())
+        billed = read(meter, blocks, prices, now)
         simulated = cache.record_request(view, now)
         # After a rewrite the simulation may have forgotten what the provider still holds of the old branch.
         assert billed.cache_read == simulated or (rewritten and billed.cache_read > simulated)
         assert billed.prompt == view.tokens
+        if billed.cache_read == simulated:
+            assert (
+                billed.cache_write_1h == prices.bill_call(view.tokens, simulated, hour=view.hour_tokens).cache_write_1h
+            )
 
 
 def test_markers_and_nulls_are_not_compared() -> None:

@@ -166,6 +166,16 @@ def test_a_dead_entry_is_written_for_as_long_as_is_asked() -> None:
     assert cache.is_cold(5_301.0)
 
 
+def test_no_breakpoint_lengthens_the_life_of_what_was_written_before() -> None:
+    """What was written for five minutes bounds the life of what is written after it, until it is written anew."""
+    cache, track = PromptCache(MARKED), grown(Track(), 5)
+    cache.record_request(kept(track, 0), 0.0)
+    cache.record_request(kept(grown(track, 2), 7), 10.0)
+    assert cache.is_cold(311.0)
+    cache.record_request(kept(track, 7), 311.0)
+    assert cache.count_cached(kept(track, 7), 3_900.0) == 70
+
+
 def test_a_report_lengthens_what_was_written() -> None:
     """The provider says that entries live an hour of which the request did not say so here."""
     cache, track = PromptCache(MARKED), grown(Track(), 5)

@@ -202,7 +202,7 @@ class Log:
             return
         self.bill.record_answer(count_output_tokens(turn, self.sizer), *self.costs.count_newest())
         if turn.usage is not None and self.reports.add_cache_writes(turn.usage):
-            self.bill.lengthen_lifetime(self.newest_call.model)
+            self.bills.lengthen_lifetime(self.newest_call.model)
 
     def _fold_report(self, event: UsageReported) -> None:
         """Learn from what the provider reported, where it is about the newest call.
@@ -217,7 +217,7 @@ class Log:
             return
         self._correct_count(newest, prompt)
         if self.reports.add_cache_writes(event.usage):
-            self.bill.lengthen_lifetime(newest.model)
+            self.bills.lengthen_lifetime(newest.model)
 
     def _fold_window(self, event: WindowLearned) -> None:
         self.prices = apply_learned_window(self.prices, event.window)

@@ -72,6 +72,11 @@ class LogBills:
         """Have `call`, the newest one, billed later. The one before must be settled."""
         self._unbilled = call
 
+    def lengthen_lifetime(self, model: str) -> None:
+        """Take note that the cache entries of the newest request live an hour, by the provider's report."""
+        self.bill.lengthen_lifetime(model)
+        self.costs.lengthen_lifetime()
+
     def settle(self) -> None:
         """Bill the newest call, unless it is billed."""
         newest = self._unbilled

@@ -25,6 +25,8 @@ class SessionBill:
         #: Of the newest call.
         self.newest_prompt = self.newest_raw_prompt = Bill()
         self._raw_cache = PromptCache(prices.cache, warm)
+        #: The prompts of the newest call, ours and the raw one.
+        self._newest = self._newest_raw = CountedPrompt(tokens=0, cached_tokens=0)
 
     @property
     def spent_usd(self) -> float:
@@ -43,6 +45,7 @@ class SessionBill:
     def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Record a call that sends everything."""
         prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model))
+        self._newest_raw = prompt
         self.newest_raw_prompt = prompt.bill_at(self.prices)
         self.raw_prompts += self.newest_raw_prompt
         return prompt
@@ -50,14 +53,24 @@ class SessionBill:
     def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
         """Record a call that sends `view`. anew: it begins like no earlier request."""
         prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew))
+        self._newest = prompt
         self.newest_prompt = prompt.bill_at(self.prices)
         self.prompts += self.newest_prompt
         return prompt
 
     def lengthen_lifetime(self, model: str) -> None:
-        """Take note that the cache entries of the newest request live an hour, by the provider's report."""
+        """Take note that the cache entries of the newest request live an hour, by the provider's report.
+
+        What it wrote is billed again: it cost more.
+        """
         self.cache.lengthen_lifetime(model)
         self._raw_cache.lengthen_lifetime(model)
+        ours = self._newest.with_hour_writes().bill_at(self.prices)
+        raw = self._newest_raw.with_hour_writes().bill_at(self.prices)
+        self.prompts = self.prompts - self.newest_prompt + ours
+        self.raw_prompts = self.raw_prompts - self.newest_raw_prompt + raw
+        self.newest_prompt = ours
+        self.newest_raw_prompt = raw
 
     def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
         """Record an answer of `tokens` to our prompt and to the raw one; they may be in different price tiers."""

@@ -9,7 +9,7 @@ and we do, part of the difference is caching and not hiding: `caching_usd` is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
@@ -27,6 +27,10 @@ class CountedPrompt:
     cached_tokens: int
     has_breakpoints: bool = True
     hour_tokens: int = 0
+
+    def with_hour_writes(self) -> CountedPrompt:
+        """Return the same where all that is written to the cache lives an hour."""
+        return replace(self, hour_tokens=self.tokens)
 
     def bill_at(self, prices: Prices, tokens: int | None = None) -> Bill:
         """Return its bill; tokens: of the prompt by another count, of which the same shares are cached and kept."""
@@ -93,6 +97,13 @@ class SessionCosts:
         self._earlier += self.previous
         self._call = (ours, raw, client_marks)
         self._newest = None
+
+    def lengthen_lifetime(self) -> None:
+        """Have the newest call billed again: the provider reported that what it wrote lives an hour."""
+        if self._call is not None:
+            ours, raw, client_marks = self._call
+            self._call = (ours.with_hour_writes(), raw.with_hour_writes(), client_marks)
+            self._newest = None
 
     def rebill_newest(self) -> None:
         """Have the newest call billed again: more is known of how the provider counts it."""

@@ -32,7 +32,7 @@ class PromptBlock:
     """The smallest thing that a prompt cache compares.
 
     text:   what is compared: role and content, without cache markers.
-    tokens: counted. has_breakpoint: whether a cache breakpoint is set on it.
+    tokens: counted. has_breakpoint: whether a cache breakpoint is set on it. ttl: how long it asks to keep the prefix.
     signature, thinking: of a thinking block; "" for anything else.
     place:  where it is, as a provider's error names it ("messages.3.content.0").
     """
@@ -40,6 +40,7 @@ class PromptBlock:
     text: str
     tokens: int
     has_breakpoint: bool = False
+    ttl: str = ""
     signature: str = ""
     thinking: str = ""
     place: str = ""
@@ -209,6 +210,7 @@ def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
         text=f"{role} {_dump_json(_strip_markers(block))}",
         tokens=tokens,
         has_breakpoint="cache_control" in block,
+        ttl=text_in(mapping_in(block.get("cache_control")).get("ttl")),
         signature=text_in(sealed.get("signature")),
         thinking=text_in(sealed.get("thinking")),
         place=place,

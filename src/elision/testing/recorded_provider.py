@@ -205,7 +205,8 @@ class RecordedProvider:
         prompt = [*split_into_blocks(api, body, self._counter)]
         if api == "anthropic" and "cache_control" in body and prompt:
             # Automatic caching: the marker is on the last block.
-            prompt[-1] = replace(prompt[-1], has_breakpoint=True)
+            ttl = text_in(mapping_in(body.get("cache_control")).get("ttl"))
+            prompt[-1] = replace(prompt[-1], has_breakpoint=True, ttl=ttl)
         if self.terms.bound_thinking and api == "anthropic":
             unfit = thinking_seals.find_unfit(prompt)
         else:

@@ -2,8 +2,9 @@
 
 Entries are prefixes of earlier requests of the same model. With `prefix` rules the whole of a request is an entry; with
 `breakpoints` only the places that it marked are (Anthropic), and a mark looks back 20 blocks for one. An entry lives
-`ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. Sources:
-`docs/concepts/prices.md`.
+`ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. No breakpoint
+lengthens the life of what was written before: an entry lives an hour if all that it holds was written for one. The
+provider's pages leave open what happens there, so the dearer reading is taken. Sources: `docs/concepts/prices.md`.
 """
 
 from __future__ import annotations
@@ -116,15 +117,17 @@ class PromptCache:
         if memory.view is not self._newest:
             # Another model had a request since then, which may share less with this model's last view.
             common = min(common, view.count_common(memory.view))
+        reach = self._find_reach(memory, common, view, now)
+        return max(warm, self.rules.count_usable(view.track.count_tokens_before(reach)))
+
+    def _find_reach(self, memory: _ModelCache, common: int, view: View, now: float | None) -> int:
+        """Return the longest entry that a request of `view` finds. common: segments that are those of the last view."""
         if self.rules.kind == "prefix":
             if self._is_alive(memory, memory.view.length, now):
-                reach = min(common, memory.view.length)
-            else:
-                reach = 0
-        else:
-            anchors = {common, *(mark for mark in view.marks if mark < common)}
-            reach = max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
-        return max(warm, self.rules.count_usable(view.track.count_tokens_before(reach)))
+                return min(common, memory.view.length)
+            return 0
+        anchors = {common, *(mark for mark in view.marks if mark < common)}
+        return max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
 
     def _find_readable_place(self, memory: _ModelCache, view: View, anchor: int, now: float | None) -> int:
         """Return the entry that a breakpoint after `anchor` segments finds, looking back; 0 for none."""
@@ -147,17 +150,22 @@ class PromptCache:
             return 0
         memory = self._caches.get(model)
         common = view.count_common(memory.view) if memory else 0
+        reach = 0
         if anew:
             cached = 0
         else:
             cached = self.count_readable(common, view, now, model)
+            if memory is not None:
+                reach = self._find_reach(memory, common, view, now)
         if memory is None or self.rules.kind == "prefix":
             memory = self._caches[model] = _ModelCache(view)
         elif common < memory.view.length:
             memory.drop_after(common)
+        # What is written after an entry of five minutes lives no longer than that one.
+        may_last = not reach or reach in memory.hours
         for mark in view.marks if self.rules.kind == "breakpoints" else (view.length,):
             kept = mark in memory.hours and self._is_alive(memory, mark, now)
-            memory.add_entry(mark, now, hour=kept or mark <= view.hour_length)
+            memory.add_entry(mark, now, hour=kept or (may_last and mark <= view.hour_length))
         memory.view = view
         memory.used_at = now
         self._newest = view

@@ -117,6 +117,16 @@ class Bill:
             usd=self.usd + other.usd,
         )
 
+    def __sub__(self, other: Bill) -> Bill:
+        return Bill(
+            cache_write_1h=self.cache_write_1h - other.cache_write_1h,
+            input=self.input - other.input,
+            cache_write=self.cache_write - other.cache_write,
+            cache_read=self.cache_read - other.cache_read,
+            output=self.output - other.output,
+            usd=self.usd - other.usd,
+        )
+
     @property
     def prompt_tokens(self) -> int:
         """Prompt tokens."""
