@@ -269,9 +269,9 @@ def _read_fields(turn: Any, index: int) -> tuple[str, Any, Any]:
 
 
 def _collect_turns(given: Sequence[TurnShape], session: Log) -> list[TurnShape]:
-    """Return the given turns that no summary covers, with placeholders where the session hides results."""
+    """Return the given turns that no summary covers, with the texts that the session shows in place of results."""
     texts: dict[int, dict[int, str]] = {}
-    for (turn, position), text in session.state.hidden.items():
+    for (turn, position), text in session.state.list_shown_texts():
         texts.setdefault(turn, {})[position] = text
     covered = session.state.covered_turns
     return [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elision.trajectory.content import make_content
-from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded
-from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended
+from elision.trajectory.plan import Clip, Fold, FoldedRun, Mask, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -33,7 +33,7 @@ def state(*events: Event, turns: int = 0) -> State:
 
 
 def shape(of: State) -> list[str]:
-    letters = {"head": "H", "assistant": "a", "observation": "o", "placeholder": "p", "clipped": "c"}
+    letters = {"head": "H", "assistant": "a", "observation": "o", "placeholder": "p", "clipped": "c", "folded": "f"}
     return [letters.get(segment.kind, segment.kind) for segment in of.track.segments]
 
 
@@ -156,3 +156,60 @@ def test_work_is_what_is_new() -> None:
     long.fold_event(PassDecided(52, "x", masks=(Mask((40, 1), "p"),)))
     shared = sum(ours is theirs for ours, theirs in zip(long.track.segments, track.segments, strict=True))
     assert shared == len(track.segments) - 1
+
+
+def fold(key: tuple[int, int], source: tuple[int, int], text: str = "as there") -> Fold:
+    return Fold(key, text, (FoldedRun(0, 1, source, 0),))
+
+
+def test_a_fold_at_birth_rewrites_nothing() -> None:
+    """An observation that no request held yet is folded in place; views before it stay whole."""
+    going = state(turns=2)
+    first = going.make_view()
+    before = list(first.segments)
+    going.fold_event(TurnAdded(turn(3)))
+    going.fold_event(PassDecided(4, "x", folds=(fold((3, 1), (1, 1)),)))
+    assert "".join(shape(going)) == "HHaoaoaf"
+    assert going.find_segment((3, 1)).text == "as there"
+    assert (going.epoch, going.is_edited, going.hidden) == (1, True, {})
+    assert going.track is first.track
+    assert first.segments == before
+    assert going.make_view().count_common(first) == first.length
+    assert going.track.tokens == sum(segment.tokens for segment in going.track.segments) < going.raw_track.tokens
+
+
+def test_folds_are_moved_and_taken_back_with_the_mask_of_their_source() -> None:
+    """A later fold of an observation replaces the first, and an unfolded one is whole; the mask is the first change."""
+    going = state(turns=4)
+    whole = going.find_segment((3, 1)).tokens
+    going.fold_event(PassDecided(5, "x", folds=(fold((3, 1), (1, 1)), fold((4, 1), (1, 1)))))
+    going.fold_event(called(5))
+    view = going.make_view()
+    masked = PassDecided(6, "x", (Mask((1, 1), "gone"),), folds=(fold((4, 1), (3, 1), "moved"),), unfolded=((3, 1),))
+    going.fold_event(masked)
+    assert "".join(shape(going)) == "HHapaoaoaf"
+    assert going.find_segment((3, 1)).tokens == whole
+    assert going.find_segment((3, 1)).text == ""
+    assert list(going.list_shown_texts()) == [((1, 1), "gone"), ((4, 1), "moved")]
+    assert going.make_view().count_common(view) == going.observation_places[1, 1]
+
+
+def test_what_is_folded_can_be_masked_clipped_or_covered() -> None:
+    """Then it is folded no longer."""
+    going = state(turns=4)
+    going.fold_event(PassDecided(5, "x", folds=tuple(fold((index, 1), (1, 1)) for index in (2, 3, 4))))
+    going.fold_event(PassDecided(6, "x", (Mask((3, 1), "gone"),), (Clip((4, 1), "cut"),), summary(2)))
+    assert shape(going) == ["H", "H", "summary", "a", "p", "a", "c"]
+    assert going.folded == {}
+
+
+def test_an_amended_turn_forgets_its_folds() -> None:
+    """Those of the turn that came again; what views rely on is listed."""
+    going = state(turns=3)
+    going.fold_event(PassDecided(4, "x", folds=(fold((2, 1), (1, 1)), fold((3, 1), (1, 1)))))
+    assert going.list_fixed_keys(3) == {(3, 1)}
+    going.fold_event(TurnAmended(turn(3, results=2)))
+    assert list(going.folded) == [(2, 1)]
+    going.fold_event(PassDecided(5, "x", folds=(fold((3, 2), (3, 1)),)))
+    assert going.list_fixed_keys(3) == {(3, 1), (3, 2)}
+    assert "".join(shape(going)) == "HHaoafaof"

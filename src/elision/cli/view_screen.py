@@ -38,10 +38,13 @@ COLOURS: Mapping[str, str] = {
     "user": "cyan",
     "assistant": "green",
     "observation": "white",
+    "folded": "bright_blue",
     "placeholder": "yellow",
     "clipped": "red",
     "summary": "magenta",
 }
+#: How an observation is shown as another text -> what that is called.
+HIDING_WORDS: Mapping[str, str] = {"folded": "folded", "placeholder": "masked", "clipped": "cut to fit"}
 #: Rows shown of a long text: from its beginning, and from its end.
 Rows: TypeAlias = tuple[int, int]
 USUAL_ROWS: Rows = (7, 3)
@@ -147,8 +150,8 @@ class ViewScreen:
             return f"  of turns 1-{covered_turns(shown)}{', written now' if shown.decided.summary else ''}"
         if not isinstance(source, Observation):
             return ""
-        if segment.kind in ("placeholder", "clipped"):
-            word = "masked" if segment.kind == "placeholder" else "cut to fit"
+        if segment.kind in HIDING_WORDS:
+            word = HIDING_WORDS[segment.kind]
             now = " now" if (segment.turn, segment.index) in changed_segments(shown) else ""
             return f"  {word}{now}, was {format_plural(self.sizer.count_observation(source), 'token')}"
         return "  an error" if source.error else ""
@@ -207,7 +210,7 @@ class ViewScreen:
                     self._print_block(self._build_entry(segment, shown, "+"))
 
     def _print_replaced(self, segment: Segment, old: Segment | None) -> None:
-        if old is None or segment.kind not in ("placeholder", "clipped"):
+        if old is None or segment.kind not in HIDING_WORDS:
             return
         title = Line(f"{name_segment(old)[0]}  {format_plural(old.tokens, 'token')}", style="bold red")
         text = old.text or (text_of_content(old.source.content) if isinstance(old.source, Observation) else "")
@@ -276,8 +279,9 @@ def covered_turns(shown: ViewAt) -> int:
 
 
 def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
-    """Observations that this pass hid or cut."""
-    return {mask.key for mask in shown.decided.masks} | {clip.key for clip in shown.decided.clips}
+    """Observations that this pass hid, cut or folded."""
+    decided = shown.decided
+    return {edit.key for edits in (decided.masks, decided.clips, decided.folds) for edit in edits}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -311,8 +315,11 @@ def _describe_hidden_line(shown: ViewAt) -> Line:
     """What became of the observations made so far."""
     seen = [segment for segment in shown.view.segments if isinstance(segment.source, Observation)]
     masked = sum(segment.kind == "placeholder" for segment in seen)
+    folded = sum(segment.kind == "folded" for segment in seen)
     behind = covered_turns(shown)
     line = Line.assemble((f"{masked} of {len(seen)} observations masked", "yellow" if masked else ""))
+    if folded:
+        line.append(" · ").append(f"{folded} folded", style=COLOURS["folded"])
     if behind:
         line.append(" · ").append(f"turns 1-{behind} in the summary", style="magenta")
     return line
@@ -323,6 +330,10 @@ def _describe_decision_line(shown: ViewAt) -> Line:
     line = Line(escape_controls(decided.reason))
     if decided.masks:
         line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
+    if decided.folds:
+        line.append(f" · {len(decided.folds)} folded now", style=COLOURS["folded"])
+    if decided.unfolded:
+        line.append(f" · {len(decided.unfolded)} unfolded now", style=COLOURS["folded"])
     if decided.summary:
         line.append(
             f" · summary written now, from {format_plural(decided.summary.input_tokens, 'token')}", style="magenta"

@@ -188,15 +188,15 @@ class SessionBranch:
         self.totals.remove_newest(turn.index)
 
     def is_amended_by(self, history: History) -> bool:
-        """Return whether `history` has the newest turn with another ending, of which nothing is hidden."""
+        """Return whether `history` has the newest turn with another ending, of which nothing is hidden or folded."""
         newest = self.log.state.turns[-1]
         history.turns.adopt_tags(newest)
         amended, _ = history.turns.build_turn(newest.index)
         if _keep_assistant_part(newest) != _keep_assistant_part(amended):
             return False
-        for turn, position in self.log.state.hidden:
-            hidden = slice(position - 1, position)
-            if turn == newest.index and newest.observations[hidden] != amended.observations[hidden]:
+        for _, position in self.log.state.list_fixed_keys(newest.index):
+            fixed = slice(position - 1, position)
+            if newest.observations[fixed] != amended.observations[fixed]:
                 return False
         return True
 

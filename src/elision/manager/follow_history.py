@@ -378,7 +378,7 @@ def _count_same_turns(branch: SessionBranch, history: History) -> int:
 
 
 def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
-    """Return whether only the ending of the newest turn differs, and nothing of it that is hidden.
+    """Return whether only the ending of the newest turn differs, and nothing of it that is hidden or folded.
 
     common: leading messages that are unchanged.
     """
@@ -387,8 +387,8 @@ def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
         return False
     if common < history.turns.find_answer_end(newest):
         return False
-    hidden = [key for key in branch.log.state.hidden if key[0] == newest]
-    return all(place < common for place in history.splice.find_messages(hidden))
+    fixed = branch.log.state.list_fixed_keys(newest)
+    return all(place < common for place in history.splice.find_messages(fixed))
 
 
 def _has_thinking(history: History) -> bool:

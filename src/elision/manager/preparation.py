@@ -206,7 +206,9 @@ class CallPreparer:
         marks: tuple[int, ...] = ()
         if state.last_view is not None and state.last_view.track is state.track:
             marks = state.last_view.marks
-        view = View(call=0, epoch=0, track=state.track, length=len(state.track.segments), marks=marks)
+        # A copy, since the pass may change the newest segments of the track.
+        length = len(state.track.segments)
+        view = View(call=0, epoch=0, track=state.track.fork(length), length=length, marks=marks)
         mark = needs_breakpoints(self.options.cache_control, branch.log)
         tools = call.request.tools
         ours = recall_tools.list_added_tools(branch.log, branch.history.dialect.name, tools)

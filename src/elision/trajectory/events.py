@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.plan import Clip, Key, Mask, Summary
+from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -66,7 +66,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     """One pass: everything it hid, at once (I4), or nothing and why.
 
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
-    asked, because the store failed.
+    asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
+    fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
     """
 
     call: int
@@ -76,6 +77,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     summary: Summary | None = None
     offers: bool = False
     held: bool = False
+    folds: tuple[Fold, ...] = ()
+    unfolded: tuple[Key, ...] = ()
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):

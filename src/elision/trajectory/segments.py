@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from elision.trajectory.plan import Key, Summary
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment
 
-#: Observations that are shown as another text: how, and the text.
-Edits = dict[Key, tuple[Literal["placeholder", "clipped"], str]]
+#: Observations that are shown as another text, or whole again: how, and the text.
+Edits = dict[Key, tuple[Literal["placeholder", "clipped", "folded", "observation"], str]]
 
 
 def make_head_segments(head: Head, sizer: Sizer) -> list[Segment]:
@@ -63,7 +63,9 @@ def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer)
 def edit_segment(segment: Segment, edits: Edits, sizer: Sizer) -> Segment:
     """Return the segment as it is shown after `edits`."""
     key = (segment.turn, segment.index)
-    if segment.kind not in ("observation", "clipped") or key not in edits:
+    if segment.kind not in ("observation", "folded", "clipped") or key not in edits:
         return segment
     kind, text = edits[key]
+    if kind == "observation" and isinstance(segment.source, Observation):
+        return replace(segment, kind=kind, text="", tokens=sizer.count_observation(segment.source))
     return replace(segment, kind=kind, text=text, tokens=sizer.count_text(text))

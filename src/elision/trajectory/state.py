@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, TurnAmended
-from elision.trajectory.plan import Key, Summary
+from elision.trajectory.plan import Fold, Key, Summary
 from elision.trajectory.segments import (
     Edits,
     edit_segment,
@@ -33,6 +33,8 @@ class State:
         self.head = Head()
         self.turns: list[Turn] = []
         self.hidden: dict[Key, str] = {}
+        #: Observations whose repeated lines are folded; each source of theirs is shown whole.
+        self.folded: dict[Key, Fold] = {}
         self.summary: Summary | None = None
         self.calls = 0
         self.epoch = 1
@@ -69,7 +71,20 @@ class State:
     @property
     def is_edited(self) -> bool:
         """Whether requests differ from the client's."""
-        return bool(self.hidden or self.covered_turns or self.has_recall_tools)
+        return bool(self.hidden or self.folded or self.covered_turns or self.has_recall_tools)
+
+    def list_shown_texts(self) -> Iterator[tuple[Key, str]]:
+        """Yield the observations that are shown as another text, and the text."""
+        yield from self.hidden.items()
+        for key, fold in self.folded.items():
+            yield key, fold.text
+
+    def list_fixed_keys(self, turn: int) -> set[Key]:
+        """Return the observations of turn `turn` that views hide, fold, or have as a source of folded lines."""
+        folds = [fold for key, fold in self.folded.items() if key[0] == turn]
+        fixed = {key for key in self.hidden if key[0] == turn}
+        fixed.update(fold.key for fold in folds)
+        return fixed.union(run.source for fold in folds for run in fold.runs if run.source[0] == turn)
 
     def find_observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
@@ -214,12 +229,14 @@ class State:
             return
         place = self.turn_places[turn.index]
         raw = self.raw_turn_places.pop()
-        self.turns.pop()
+        dropped = self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
+        self.folded = {key: fold for key, fold in self.folded.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
         self.raw_last_length = min(self.raw_last_length, raw)
         self._rebuild_track(place, [])
-        self.observation_places = {key: at for key, at in self.observation_places.items() if key[0] < turn.index}
+        for position in range(1, len(dropped.observations) + 1):
+            self.observation_places.pop((turn.index, position), None)
         self._add_turn(turn)
 
     def _replace_user_words(self, turn: Turn) -> None:
@@ -246,40 +263,56 @@ class State:
             self._rebuild_track(0, [*head, *self.track.segments[self.head_length :]])
             self.has_recall_tools = True
             self.head_length += 1
-        edits: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
-        edits |= {clip.key: ("clipped", clip.text) for clip in event.clips}
+        hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
+        hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
+        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
+        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
+        edits |= hidden
         if not edits and event.summary is None:
             return
-        self.hidden.update((key, text) for key, (_, text) in edits.items())
+        self.hidden.update((key, text) for key, (_, text) in hidden.items())
+        for key in (*event.unfolded, *hidden):
+            self.folded.pop(key, None)
+        self.folded |= {fold.key: fold for fold in event.folds}
         first = min((self.observation_places[key] for key in edits), default=len(self.track.segments))
         behind = first
         opening: list[Segment] = []
         if event.summary is not None:
             self.summary = event.summary
             self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
+            self.folded = {key: fold for key, fold in self.folded.items() if key[0] > event.summary.covers}
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
+            self._drop_covered_places(event.summary.covers)
             opening = make_summary_segments(event.summary, self.turns, self.sizer)
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
 
+    def _drop_covered_places(self, covers: int) -> None:
+        self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covers}
+        self.turn_places = {turn: place for turn, place in self.turn_places.items() if turn > covers}
+
     def _rebuild_track(self, first: int, segments: list[Segment]) -> None:
         """Put `segments` in place of all from `first` on."""
+        last = self.last_view
         if first < self._sent_length:
             self.epoch += 1
             self._sent_length = 0
-        self.track = self.track.fork(first)
+            self.track = self.track.fork(first)
+        elif last is not None and last.track is self.track and first < last.length:
+            self.track = self.track.fork(first)
+        else:
+            # No view shows what is dropped. A copy would make each fold at birth cost the whole history.
+            self.track.cut(first)
         for segment in segments:
             self.track.append(segment)
-        # The places of the segments from `first` on; those of covered turns are dropped.
+        # The places of the segments from `first` on.
         covered = self.covered_turns
-        self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covered}
-        self.turn_places = {turn: place for turn, place in self.turn_places.items() if turn > covered}
         for place in range(first, len(self.track.segments)):
             segment = self.track.segments[place]
             if segment.turn <= covered:
                 continue
-            if segment.kind in ("observation", "placeholder", "clipped"):
+            if segment.kind in ("observation", "folded", "placeholder", "clipped"):
                 self.observation_places[segment.turn, segment.index] = place
             elif segment.kind == "assistant":
                 self.turn_places[segment.turn] = place

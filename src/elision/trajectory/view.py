@@ -14,7 +14,17 @@ from typing import Literal, TypeAlias
 from elision.trajectory.turn import Message, Observation, Turn
 
 SegmentKind: TypeAlias = Literal[
-    "hidden", "head", "tools", "recall", "summary", "interjection", "assistant", "observation", "placeholder", "clipped"
+    "hidden",
+    "head",
+    "tools",
+    "recall",
+    "summary",
+    "interjection",
+    "assistant",
+    "observation",
+    "folded",
+    "placeholder",
+    "clipped",
 ]
 
 
@@ -28,7 +38,7 @@ class Segment:
     turn:   the turn it belongs to, 0 for head and summary.
     index:  1-based position among the turn's observations or interjections, 0 otherwise.
     source: what it was made from.
-    text:   the exact text of a placeholder, clip or summary block; "" where the source speaks for itself.
+    text:   the exact text of a fold, placeholder, clip or summary block; "" where the source speaks for itself.
     """
 
     kind: SegmentKind
@@ -63,6 +73,10 @@ class Track:
         if place:
             return self.ends[place - 1]
         return 0
+
+    def cut(self, place: int) -> None:
+        """Drop the segments from `place` on. No view of the track may show them."""
+        del self.segments[place:], self.ends[place:]
 
     def fork(self, place: int) -> Track:
         """A new track that shares the segments before `place`."""
