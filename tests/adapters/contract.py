@@ -4,17 +4,26 @@
         HOST = "langchain"
         HOOK = "tests.adapters.hooks.langchain:attach"
 
-All scenarios are played once, in the framework's own environment, before the first test of the class.
+All scenarios are played once, in the framework's own environment, before the first test of the class; so are the cases
+of tests/adapters/cases/HOST.py, which hold what only this framework has.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+import tomllib
 from collections.abc import Mapping
+from importlib import import_module
 from typing import ClassVar
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
+from elision.adapters.frameworks import FrameworkError
 from tests.adapters import checks
+from tests.adapters.case_runner import ROOT, list_cases, run_cases
 from tests.adapters.conftest import skip_if_missing
 from tests.adapters.environments import Recordings, run_host
 from tests.adapters.recording import LegRecord
@@ -26,6 +35,7 @@ class AdapterContract:
     LEAST_MASKED: results that the last request of 30 turns hides at least. MOST_COST: share of what everything costs.
     NEW_OBJECTS:  objects of a request that are new even where nothing is hidden, such as a system message.
     ALLOWED:      tests that this framework cannot pass, and why.
+    EXTRA:        of the package, which brings the framework; "" where it is named as the host.
     """
 
     HOST: ClassVar[str]
@@ -34,6 +44,7 @@ class AdapterContract:
     MOST_COST: ClassVar[float] = 1.0
     NEW_OBJECTS: ClassVar[int] = 0
     ALLOWED: ClassVar[Mapping[str, str]] = {}
+    EXTRA: ClassVar[str] = ""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -41,6 +52,18 @@ class AdapterContract:
         """What the framework played with the adapter."""
         skip_if_missing(cls.HOST)
         return run_host(cls.HOST, tmp_path_factory.mktemp(cls.HOST), cls.HOOK)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def outcomes(cls) -> dict[str, str]:
+        """Why each case of the framework failed; "" if it passed."""
+        skip_if_missing(cls.HOST)
+        return run_cases(cls.HOST)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make a test of each case."""
+        if "case" in metafunc.fixturenames:
+            metafunc.parametrize("case", list_cases(self.HOST))
 
     @pytest.fixture(autouse=True)
     def _skip_allowed(self, request: pytest.FixtureRequest) -> None:
@@ -153,3 +176,28 @@ class AdapterContract:
         checks.check_nothing_masked(leg)
         checks.check_tools_stand(leg)
         assert leg.requests[-1].extra.get("context_management"), "the service was not asked to clear results"
+
+    def test_case(self, case: str, outcomes: dict[str, str]) -> None:
+        """What only this framework has, shown where the framework is."""
+        assert not outcomes[case], outcomes[case]
+
+    def test_an_old_framework_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On import, before anything of the framework is imported, with the version that `pyproject.toml` asks for."""
+        module, extra = f"elision.adapters.{self.HOST}", self.EXTRA or self.HOST.replace("_", "-")
+        monkeypatch.setattr("importlib.metadata.version", lambda _: "0.0.1")
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        with pytest.raises(FrameworkError) as caught:
+            import_module(module)
+        text = rf"{module} needs (\S+) (\S+) or newer; 0.0.1 is installed: pip install -U 'elision\[{extra}\]'"
+        said = re.fullmatch(text, str(caught.value))
+        assert said is not None, str(caught.value)
+        requirement = _read_requirement(extra)
+        assert said[1] == requirement.name
+        assert [Version(each.version) for each in requirement.specifier] == [Version(said[2])]
+
+
+def _read_requirement(extra: str) -> Requirement:
+    """Return the first requirement of an extra that is no extra of ours."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = [Requirement(text) for text in project["optional-dependencies"][extra]]
+    return next(each for each in requirements if each.name != project["name"])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.case_runner import list_cases, run_cases
 from tests.adapters.conftest import skip_if_missing
 from tests.adapters.contract import AdapterContract
 from tests.adapters.environments import run_host
@@ -17,19 +16,6 @@ class TestLangChain(AdapterContract):
 
     HOST = "langchain"
     HOOK = "tests.adapters.hooks.langchain:attach"
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
-    """Why each case of tests/adapters/cases/langchain.py failed."""
-    skip_if_missing("langchain")
-    return run_cases("langchain")
-
-
-@pytest.mark.parametrize("case", list_cases("langchain"))
-def test_case(case: str, outcomes: dict[str, str]) -> None:
-    """A case that runs where LangChain is."""
-    assert not outcomes[case], outcomes[case]
 
 
 @pytest.mark.parametrize(("peer", "refused_at"), [("edit", 7), ("summarize", 13)])

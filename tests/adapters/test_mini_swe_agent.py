@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from elision.adapters.frameworks import FrameworkError
-from tests.adapters.case_runner import list_cases, run_cases
-from tests.adapters.conftest import skip_if_missing
 from tests.adapters.contract import AdapterContract
-
-HOST = "mini_swe_agent"
 
 
 class TestMiniSweAgent(AdapterContract):
-    HOST = HOST
+    HOST = "mini_swe_agent"
     HOOK = "tests.adapters.hooks.mini_swe_agent:attach"
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, str]:
-    skip_if_missing(HOST)
-    return run_cases(HOST)
-
-
-@pytest.mark.parametrize("case", list_cases(HOST))
-def test_case(outcomes: dict[str, str], case: str) -> None:
-    assert not outcomes[case], outcomes[case]
-
-
-def test_an_old_framework_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "1.17.5")
-    with pytest.raises(FrameworkError, match=r"mini-swe-agent 2.0.0 or newer; 1.17.5 is installed"):
-        import elision.adapters.mini_swe_agent  # noqa: F401

@@ -12,24 +12,22 @@ class FrameworkError(ElisionError, ImportError):
     """A framework is not installed, or its version has not what the adapter needs."""
 
 
-def check_framework(distribution: str, at_least: str, extra: str) -> None:
+def check_framework(distribution: str, at_least: str, extra: str, adapter: str = "") -> None:
     """Raise FrameworkError, which says what to install, unless `distribution` is there from version `at_least` on.
 
-    extra: the name of the package's extra that brings it.
+    extra:   the name of the package's extra that brings it.
+    adapter: the module that needs it; "" where it is named as the extra.
     """
+    module = adapter or f"elision.adapters.{extra.replace('-', '_')}"
     install = f"pip install -U 'elision[{extra}]'"
     try:
         found = metadata.version(distribution)
     except metadata.PackageNotFoundError as error:
         raise FrameworkError(
-            f"elision.adapters.{extra.replace('-', '_')} needs {distribution} {at_least} or newer, which is not "
-            f"installed: {install}"
+            f"{module} needs {distribution} {at_least} or newer, which is not installed: {install}"
         ) from error
     if _list_numbers(found) < _list_numbers(at_least):
-        raise FrameworkError(
-            f"elision.adapters.{extra.replace('-', '_')} needs {distribution} {at_least} or newer; {found} is "
-            f"installed: {install}"
-        )
+        raise FrameworkError(f"{module} needs {distribution} {at_least} or newer; {found} is installed: {install}")
 
 
 def _list_numbers(version: str) -> list[int]:

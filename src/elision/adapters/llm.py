@@ -27,7 +27,7 @@ from elision.adapters.guarded_calls import (
 from elision.adapters.mirror import Mirror, PlainMessage, read_message_text
 from elision.trajectory.usage import Usage
 
-check_framework("llm", "0.32", "llm-plugin")
+check_framework("llm", "0.32", "llm-plugin", "elision.adapters.llm")
 
 import llm  # noqa: E402
 from llm.parts import Message, TextPart, ToolCallPart, ToolResultPart  # noqa: E402
