@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from elision.trajectory.constraints import Constraint
 from elision.trajectory.content import make_content
 from elision.trajectory.summary_block import (
     FRAME_TOKENS,
     choose_kept_interjections,
     format_summary_block,
     quote_older_words,
+    quote_user_words,
 )
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Message, Turn
@@ -68,3 +70,33 @@ def test_pinned_words_always_stay() -> None:
     """A pinned message stays however full the limit, also behind one that did not fit."""
     turns = [said(1, "rule", pinned=True), said(2, "long"), said(3, "new")]
     assert choose_kept_interjections(turns, [50, 500, 5], 10) == (1, 3)
+
+
+def test_constraints_come_before_other_old_words() -> None:
+    """Where the room is short, what binds the agent is quoted, and chatter is not."""
+    messages = [user("Never push to main."), *(user(f"By the way, remark number {number}.") for number in range(50))]
+    constraints, older = quote_user_words(messages, [Constraint(1, "Never push to main.")], "summary", 60, SIZER)
+    assert [constraint.text for constraint in constraints] == ["Never push to main."]
+    assert older
+    assert older[-1].endswith("49.")
+    block = format_summary_block("s", 60, [], older, constraints)
+    assert "word for word]\n- [1] Never push to main.\n\n[User message of that time]" in block
+
+
+def test_a_constraint_that_the_summary_has_is_not_restated() -> None:
+    """A restated constraint costs tokens in every later request."""
+    messages = [user("Never push to main."), user("x " * 500)]
+    constraint = Constraint(1, "Never push to main.")
+    assert quote_user_words(messages, [constraint], "The user said: never push to main.", 60, SIZER)[0] == []
+    assert quote_user_words(messages[:1], [constraint], "summary", 600, SIZER) == ([], ["Never push to main."])
+
+
+def test_constraints_and_older_words_keep_to_one_limit() -> None:
+    """However many constraints there are, the block grows by no more than the limit; the newest stay."""
+    constraints = [Constraint(number, f"Never touch file number {number}x.") for number in range(1, 200)]
+    messages = [user(constraint.text) for constraint in constraints]
+    restated, older = quote_user_words(messages, constraints, "summary", 300, SIZER)
+    assert restated == constraints[-len(restated) :]
+    assert 10 < len(restated) < 60
+    with_constraints = SIZER.count(format_summary_block("s", 200, [], older, restated))
+    assert with_constraints - SIZER.count(format_summary_block("s", 200, [], [])) <= 300

@@ -21,6 +21,7 @@ from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryOffer, choose_summary_call, limit_user_words
 from elision.strategies.triggers import SummaryTrigger, Threshold
 from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.constraints import Constraint, list_turn_constraints
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Plan
 from elision.trajectory.state import State
@@ -60,7 +61,7 @@ class Policy:
     """One session's memory of a strategy; see the module.
 
     candidates: what may be masked now. user_tokens: of the user's words in the first n turns, by n.
-    pinned_turns: turns that stay word for word.
+    pinned_turns: turns that stay word for word. constraints: what binds the agent in the user's words, oldest first.
     """
 
     def __init__(self, options: PolicyOptions) -> None:
@@ -70,6 +71,7 @@ class Policy:
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
         self.pinned_turns: list[int] = []
+        self.constraints: list[Constraint] = []
         self.user_tokens = [0]
         #: Tokens that a summary of the first n turns quotes, by n.
         self._quoted_tokens = [0]
@@ -87,6 +89,7 @@ class Policy:
         self._quoted_tokens.append(self._quoted_tokens[-1])
         if not self.options.can_hide:
             return
+        self.constraints += list_turn_constraints(turn)
         if turn.pinned:
             self.pinned_turns.append(turn.index)
             self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_text(join_assistant_text(turn))
@@ -97,6 +100,10 @@ class Policy:
         """Take note that the user's words after the newest turn are now those of `turn`."""
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
+        while self.constraints and self.constraints[-1].turn == turn.index:
+            self.constraints.pop()
+        if self.options.can_hide:
+            self.constraints += list_turn_constraints(turn)
 
     def find_stable_length(self, state: State) -> int | None:
         """Return the number of segments before the first observation that a later pass may rewrite; None for none."""

@@ -16,7 +16,7 @@ from elision.trajectory.encodable import make_encodable, remove_controls
 from elision.trajectory.plan import Summary, SummaryRequest, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
-from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_older_words
+from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_user_words
 from elision.trajectory.turn import Message, Observation
 
 #: What a summary costs that no model wrote.
@@ -126,8 +126,10 @@ def accept_summary(
     for turn in covered:
         if turn.index not in kept:
             dropped.extend(turn.interjections)
-    older = quote_older_words(dropped, max_tokens, sizer)
-    text = make_encodable(format_summary_block(answer, covers, _collect_quotes(state, policy, covers), older))
+    stated = [each for each in policy.constraints if each.turn <= covers and each.turn not in kept]
+    constraints, older = quote_user_words(dropped, stated, answer, max_tokens, sizer)
+    quotes = _collect_quotes(state, policy, covers)
+    text = make_encodable(format_summary_block(answer, covers, quotes, older, constraints))
     tokens = sizer.count_text(text) + sum(sizes[index - 1] for index in kept)
     if tokens >= count_replaced_tokens(state, covers):
         raise SummaryError("it is not shorter than what it replaces", cause="too-long")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from elision.trajectory.constraints import Constraint, choose_current_constraints, list_missing_constraints
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Message, Turn
 
 #: How the label begins.
 _LABEL_START = "[Record of turns 1-"
+#: Above the constraints of the user.
+_CONSTRAINTS_LABEL = "[Constraints that the user stated after these turns, word for word]"
 
 
 def remove_block_label(block: str) -> str:
@@ -19,20 +22,62 @@ def remove_block_label(block: str) -> str:
     return block
 
 
-def format_summary_block(text: str, covers: int, quotes: Iterable[tuple[str, str]], older: Iterable[str]) -> str:
+def format_summary_block(
+    text: str,
+    covers: int,
+    quotes: Iterable[tuple[str, str]],
+    older: Iterable[str],
+    constraints: Sequence[Constraint] = (),
+) -> str:
     """The block's exact text.
 
     text: the summary. covers: turns 1 ... covers. quotes: (name, text) of what is kept word for word. older: words of
-    the user beyond `keep_user_tokens`, oldest first.
+    the user beyond `keep_user_tokens`, oldest first. constraints: of the user, which nothing else in the view has.
     """
     parts = [
         f"{_LABEL_START}{covers} of this conversation, condensed. It is a record of what was done, "
         "not a message from the user and not a new request.]",
         text.strip(),
     ]
+    if constraints:
+        parts.append("\n".join([_CONSTRAINTS_LABEL, *map(format_constraint, constraints)]))
     parts += [f"[User message of that time] {words}" for words in older]
     parts += [f"[Kept word for word: {name}]\n{words}" for name, words in quotes]
     return "\n\n".join(parts)
+
+
+def format_constraint(constraint: Constraint) -> str:
+    return f"- [{constraint.turn}] {constraint.text}"
+
+
+def quote_user_words(
+    dropped: Sequence[Message], constraints: Sequence[Constraint], text: str, limit: int, sizer: Sizer
+) -> tuple[list[Constraint], list[str]]:
+    """Return the constraints to restate, and the older words to quote, in `limit` tokens together.
+
+    dropped: messages that leave the view, oldest first. constraints: those in them. text: the summary. They come before
+    other words. Those that the summary has word for word are not restated, and none is where all are quoted anyway.
+    """
+    current = list_missing_constraints(choose_current_constraints(constraints), text)
+    older = quote_older_words(dropped, limit, sizer)
+    if not list_missing_constraints(current, "\n".join(older)):
+        return [], older
+    restated, tokens = _fit_constraints(current, limit, sizer)
+    return restated, quote_older_words(dropped, limit - tokens, sizer)
+
+
+def _fit_constraints(constraints: Sequence[Constraint], limit: int, sizer: Sizer) -> tuple[list[Constraint], int]:
+    """Return as many of `constraints` as fit `limit` tokens, the newest first, in their order; and their tokens."""
+    chosen: list[Constraint] = []
+    used = FRAME_TOKENS
+    for constraint in reversed(constraints):
+        tokens = sizer.count(format_constraint(constraint)) + 1
+        if used + tokens <= limit:
+            used += tokens
+            chosen.append(constraint)
+    if not chosen:
+        return [], 0
+    return chosen[::-1], used
 
 
 def quote_older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> list[str]:
