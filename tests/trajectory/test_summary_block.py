@@ -95,8 +95,19 @@ def test_constraints_and_older_words_keep_to_one_limit() -> None:
     """However many constraints there are, the block grows by no more than the limit; the newest stay."""
     constraints = [Constraint(number, f"Never touch file number {number}x.") for number in range(1, 200)]
     messages = [user(constraint.text) for constraint in constraints]
-    restated, older = quote_user_words(messages, constraints, "summary", 300, SIZER)
+    summary = "word " * 300
+    restated, older = quote_user_words(messages, constraints, summary, 300, SIZER)
     assert restated == constraints[-len(restated) :]
     assert 10 < len(restated) < 60
     with_constraints = SIZER.count(format_summary_block("s", 200, [], older, restated))
     assert with_constraints - SIZER.count(format_summary_block("s", 200, [], [])) <= 300
+
+
+def test_a_short_summary_leaves_its_room_to_constraints() -> None:
+    """A view is planned with the summary at its limit; what a short one leaves free was planned for."""
+    constraints = [Constraint(number, f"Never touch file number {number}x.") for number in range(1, 200)]
+    messages = [user(constraint.text) for constraint in constraints]
+    after_long = quote_user_words(messages, constraints, "word " * 300, 300, SIZER)[0]
+    after_short, older = quote_user_words(messages, constraints, "word", 300, SIZER)
+    assert len(after_short) > 1.8 * len(after_long)
+    assert older == []

@@ -53,16 +53,17 @@ def format_constraint(constraint: Constraint) -> str:
 def quote_user_words(
     dropped: Sequence[Message], constraints: Sequence[Constraint], text: str, limit: int, sizer: Sizer
 ) -> tuple[list[Constraint], list[str]]:
-    """Return the constraints to restate, and the older words to quote, in `limit` tokens together.
+    """Return the constraints to restate, and the older words to quote.
 
-    dropped: messages that leave the view, oldest first. constraints: those in them. text: the summary. They come before
+    dropped: messages that leave the view, oldest first. constraints: those in them. text: the summary. limit: tokens of
+    the older words; the summary may have as many, and what it leaves free serves constraints as well. They come before
     other words. Those that the summary has word for word are not restated, and none is where all are quoted anyway.
     """
     current = list_missing_constraints(choose_current_constraints(constraints), text)
     older = quote_older_words(dropped, limit, sizer)
     if not list_missing_constraints(current, "\n".join(older)):
         return [], older
-    restated, tokens = _fit_constraints(current, limit, sizer)
+    restated, tokens = _fit_constraints(current, limit + max(0, limit - sizer.count(text)), sizer)
     return restated, quote_older_words(dropped, limit - tokens, sizer)
 
 
