@@ -22,6 +22,7 @@ from benchmarks import (
     standstill,
     stores,
     transcripts,
+    which,
 )
 
 PEERS = "--peers"
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "stores": stores.main,
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
+    "which": which.main,
 }
 
 USAGE = f"python -m benchmarks [{PEERS}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"

@@ -18,6 +18,7 @@ from elision import ContextManager
 from elision.errors import SettingError, SpecError
 from elision.manager.context_options import ContextOptions, Options
 from elision.stores.memory import MemoryStore
+from elision.strategies.guards import Guards
 from elision.strategies.masking import Masking
 from elision.trajectory.redact import Redaction
 
@@ -195,6 +196,19 @@ def show_default(value: object) -> str:
     if isinstance(value, Redaction):
         return "Redaction()"
     return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def test_the_schedule_knows_the_turns_of_a_guard() -> None:
+    """Where a run must end is where rewrites must have paid; a schedule that names its own end keeps it."""
+
+    def find_schedule(strategy: str, guards: Guards | None = None) -> str:
+        return str(Options(strategy=strategy, guards=guards, store="memory:").effective_strategy.schedule)
+
+    assert find_schedule("masking", Guards(max_turns=40)) == "cache-aware(max_turns=40)"
+    assert find_schedule("code") == "cache-aware(max_turns=120)"
+    assert find_schedule("masking(schedule=cache-aware(max_turns=9))", Guards(max_turns=40)).endswith("=9)")
+    assert find_schedule("masking(schedule=every-turn)", Guards(max_turns=40)) == "every-turn"
+    assert find_schedule("masking", Guards(max_cost_usd=1.0)) == "cache-aware"
 
 
 def test_the_signature_has_every_option_with_its_default() -> None:

@@ -42,6 +42,8 @@ STRATEGIES = {
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
 SCHEDULES = ("every-turn", "batched(5)", "cache-aware")
+#: A hybrid whose schedule is told where runs end; half of the generated ones end later.
+WITH_AN_END = f"hybrid(window=2, summarize_at=6, tail=3, schedule=cache-aware(max_turns=14), gist=12, {_SUMMARY})"
 
 #: Fixed plans stand for any schedule at all: acting here and there, whether it pays or not.
 PLANS = (
@@ -61,6 +63,7 @@ def _iterate_strategies() -> Iterator[tuple[str, Strategy]]:
             )
         for number, plan in enumerate(PLANS, start=1):
             yield f"{name} x plan {number}", replace(base, schedule=plan)
+    yield "hybrid x cache-aware with an end", parse_strategy(WITH_AN_END)
 
 
 #: Name -> strategy under a schedule.

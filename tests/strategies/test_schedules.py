@@ -111,6 +111,45 @@ def test_cache_aware_does_not_rewrite_for_a_short_rest() -> None:
     assert verdicts(CacheAwareSchedule(), *(offer(call) for call in range(2, 8))) == ["hold"] * 6
 
 
+def test_cache_aware_knows_the_end() -> None:
+    """A rewrite of 5 that saves 1 a call is made while five calls are left, and not later."""
+    schedule = CacheAwareSchedule(max_turns=60)
+    assert verdicts(schedule, *(offer(call) for call in range(54, 57))) == ["hold", "hold", "mask"]
+    assert verdicts(schedule, *(offer(call) for call in range(57, 61))) == ["hold"] * 4
+    assert verdicts(CacheAwareSchedule(), *(offer(call) for call in range(57, 61))) == ["hold", "hold", "mask", "hold"]
+
+
+def test_cache_aware_expects_no_more_calls_for_a_limit() -> None:
+    """A limit far away, or one that the run has passed, changes nothing."""
+    calls = [offer(call) for call in (2, 3, 4, 5, 6, 50, 51, 52, 53)]
+    for limit in (1, 1_000):
+        assert verdicts(CacheAwareSchedule(max_turns=limit), *calls) == verdicts(CacheAwareSchedule(), *calls)
+
+
+def test_a_summary_has_to_pay_before_the_end() -> None:
+    """A summary that costs what ten calls save is not made when five are left."""
+    due = CostEstimates(
+        call=96,
+        can_summarize=True,
+        turns_since_summary=40,
+        cost_hold=100.0,
+        cost_summarize_now=95.0,
+        cost_if_summarized_before=90.0,
+        cost_summarizer=95.0,
+        raw_usd=10_000.0,
+    )
+    assert verdicts(CacheAwareSchedule(), due) == ["summarize"]
+    assert verdicts(CacheAwareSchedule(max_turns=105), due) == ["summarize"]
+    assert verdicts(CacheAwareSchedule(max_turns=104), due) == ["hold"]
+
+
+@pytest.mark.parametrize("turns", [0, -1])
+def test_an_end_is_a_turn(turns: int) -> None:
+    """A run has at least one turn."""
+    with pytest.raises(SpecError, match=r"cache-aware\(max_turns="):
+        CacheAwareSchedule(max_turns=turns)
+
+
 def test_cache_aware_stays_within_the_cap() -> None:
     """However much holding has cost, a rewrite that breaks the cap is not made."""
     capped = [offer(call, spent_usd=SPENDING_CAP * 100.0 - 13.9, raw_usd=100.0) for call in range(50, 60)]

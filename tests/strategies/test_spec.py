@@ -55,7 +55,8 @@ rules = st.builds(
 )
 shared: dict[str, Any] = {
     "schedule": st.sampled_from([EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule()])
-    | st.builds(BatchedSchedule, counts),
+    | st.builds(BatchedSchedule, counts)
+    | st.builds(CacheAwareSchedule, counts),
     "gist": st.integers(0, 10**6),
     "gist_reads": st.none() | st.integers(0, 10**6),
     "placeholder": texts.map(lambda text: text.replace("{", "{{").replace("}", "}}")),

@@ -20,6 +20,7 @@ from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.rules import Rule
+from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.spec import describe_strategy, find_preset, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
@@ -266,10 +267,22 @@ class Options:
         )
         rules = (*self.rules, *own, *strategy.rules)
         handles = strategy.handles and self.recall and self.offer != "never"
-        changed = replace(strategy, handles=handles, budget=self._refine_budget(strategy.budget))
+        changed = replace(
+            strategy,
+            handles=handles,
+            budget=self._refine_budget(strategy.budget),
+            schedule=self._limit_schedule(strategy.schedule),
+        )
         if changed.can_hide:
             return replace(changed, rules=rules)
         return changed
+
+    def _limit_schedule(self, schedule: Schedule) -> Schedule:
+        """Return `schedule`, with the turns after which a guard ends the run if it does not name its own."""
+        limit = self.effective_guards.max_turns
+        if limit is not None and schedule == CacheAwareSchedule():
+            return CacheAwareSchedule(max_turns=limit)
+        return schedule
 
     def _refine_budget(self, budget: Budget | None) -> Budget | None:
         options = {

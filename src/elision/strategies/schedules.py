@@ -140,15 +140,25 @@ class CacheAwareSchedule:
     paid once either way. It does not decide when to rewrite, but whether: a rewrite has to pay for itself within the
     calls that are expected to come. Their number is unknown. The prior is half as many as were made
     (`HORIZON_SHARE`), limited by the calls until a summary may be made, which would undo the masking.
+
+    max_turns: turns after which the run ends at the latest; None if unknown. A rewrite that the calls up to there
+    cannot pay back is not made.
     """
 
     name: ClassVar[str] = "cache-aware"
+    max_turns: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_turns is not None and self.max_turns < 1:
+            raise SpecError(f"cache-aware(max_turns={self.max_turns}): give turns, 1 or more")
 
     def start_clock(self) -> ScheduleClock:
-        return _Accrual()
+        return _Accrual(self.max_turns)
 
     def __str__(self) -> str:
-        return self.name
+        if self.max_turns is None:
+            return self.name
+        return f"{self.name}(max_turns={self.max_turns})"
 
 
 #: Calls expected to come, as a share of those made. Measured on the corpus: 0.3 acts too late, 1 too early.
@@ -159,14 +169,15 @@ CLOSING_SHARE = 0.25
 
 @dataclass(slots=True)
 class _Accrual:
-    """What holding has cost since the last rewrite, in USD."""
+    """What holding has cost since the last rewrite, in USD. max_turns: those of the schedule."""
 
+    max_turns: int | None = None
     lost_usd: float = 0.0
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
         if costs.can_mask:
             self.lost_usd += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
-        if costs.can_summarize and _is_summary_worthwhile(costs):
+        if costs.can_summarize and self._is_summary_worthwhile(costs):
             return "summarize", "summary pays"
         if not costs.can_mask:
             return "hold", "nothing eligible"
@@ -180,7 +191,7 @@ class _Accrual:
             return "hold", "rewrite not yet paid for"
         saved_per_call = costs.cost_hold - costs.cost_if_masked_before
         rewrite = costs.cost_mask_now - costs.cost_if_masked_before
-        if _estimate_future_calls(costs) * saved_per_call < rewrite:
+        if self._estimate_future_calls(costs) * saved_per_call < rewrite:
             return "hold", "rewrite would not pay"
         spent = costs.spent_usd + costs.cost_mask_now
         if costs.is_warm_elsewhere:
@@ -194,32 +205,40 @@ class _Accrual:
         if verdict != "hold":
             self.lost_usd = 0.0
 
+    def _estimate_horizon(self, call: int) -> float:
+        """Return how many calls are expected from call `call` on, that one included."""
+        horizon = HORIZON_SHARE * call
+        # A run that continues after its limit ends at another one.
+        if self.max_turns is not None and call <= self.max_turns:
+            # Never more than without a limit: runs end before it. Where each run's end was given, horizons up to it
+            # saved less than this, since they act early in runs that then grow little.
+            return min(horizon, self.max_turns - call + 1)
+        return horizon
 
-def _estimate_future_calls(costs: CostEstimates) -> float:
-    """Return how many calls a masking made now is expected to serve."""
-    horizon = HORIZON_SHARE * costs.call
-    if costs.can_summarize:
-        return CLOSING_SHARE * horizon
-    if costs.calls_until_summary:
-        return min(horizon, costs.calls_until_summary)
-    return horizon
+    def _estimate_future_calls(self, costs: CostEstimates) -> float:
+        """Return how many calls a masking made now is expected to serve."""
+        horizon = self._estimate_horizon(costs.call)
+        if costs.can_summarize:
+            return CLOSING_SHARE * horizon
+        if costs.calls_until_summary:
+            return min(horizon, costs.calls_until_summary)
+        return horizon
 
-
-def _is_summary_worthwhile(costs: CostEstimates) -> bool:
-    gain = costs.cost_hold - costs.cost_if_summarized_before
-    rewrite = costs.cost_summarize_now - costs.cost_if_summarized_before
-    if costs.is_below_cache_minimum:
-        return False
-    # What holding has cost since the last summary: it has grown from nothing to `gain` a call, so half of that a call.
-    if gain * costs.turns_since_summary / 2 < rewrite + costs.cost_summarizer_fixed:
-        return False
-    # A summary that fails its checks is paid for, and the view stays as it was.
-    worst_case = max(costs.cost_summarize_now, costs.cost_hold) + costs.cost_summarizer
-    if costs.is_warm_elsewhere:
-        worst_case += rewrite
-    if costs.spent_usd + worst_case > SPENDING_CAP * costs.raw_usd:
-        return False
-    return gain * HORIZON_SHARE * costs.call >= rewrite + costs.cost_summarizer
+    def _is_summary_worthwhile(self, costs: CostEstimates) -> bool:
+        gain = costs.cost_hold - costs.cost_if_summarized_before
+        rewrite = costs.cost_summarize_now - costs.cost_if_summarized_before
+        if costs.is_below_cache_minimum:
+            return False
+        # What holding has cost since the last summary: it has grown from nothing to `gain` a call, half of that a call.
+        if gain * costs.turns_since_summary / 2 < rewrite + costs.cost_summarizer_fixed:
+            return False
+        # A summary that fails its checks is paid for, and the view stays as it was.
+        worst_case = max(costs.cost_summarize_now, costs.cost_hold) + costs.cost_summarizer
+        if costs.is_warm_elsewhere:
+            worst_case += rewrite
+        if costs.spent_usd + worst_case > SPENDING_CAP * costs.raw_usd:
+            return False
+        return gain * self._estimate_horizon(costs.call) >= rewrite + costs.cost_summarizer
 
 
 @dataclass(frozen=True, slots=True)

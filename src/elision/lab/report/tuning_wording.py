@@ -161,7 +161,7 @@ def _describe_numbers(strategy: Strategy) -> str:
 
 def _describe_options(strategy: Strategy) -> list[str]:
     options = []
-    if not isinstance(strategy.schedule, CacheAwareSchedule):
+    if strategy.schedule != CacheAwareSchedule():
         options.append(str(strategy.schedule))
     if strategy.gist_reads is not None:
         options.append(f"gist {strategy.gist}, of reads {strategy.gist_reads}")
