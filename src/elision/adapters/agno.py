@@ -7,14 +7,12 @@ agent = Agent(model=elision.wrap_model(OpenAIChat(id="gpt-5")), tools=[*tools, *
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Unpack
+from functools import cached_property
+from typing import Any
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, GuardedCalls, SessionOwner
 from elision.adapters.typed_overflow import state_overflow
-from elision.manager.context_options import ContextOptions
-from elision.manager.session_pool import Sessions
-from elision.strategies.strategy import Strategy
 
 check_framework("agno", "3.0.0", "agno")
 
@@ -23,6 +21,7 @@ from agno.models.base import Model  # noqa: E402
 from agno.models.message import Message  # noqa: E402
 from agno.models.response import ModelResponse  # noqa: E402
 from agno.models.utils import get_model  # noqa: E402
+from agno.tools.function import Function  # noqa: E402
 
 from elision.adapters.agno_messages import (  # noqa: E402
     describe_call,
@@ -50,15 +49,10 @@ class ElisionAgnoModels(SessionOwner):
     SettingError, SpecError, StoreError as `Sessions` does.
     """
 
-    def __init__(
-        self,
-        strategy: str | Strategy = "masking",
-        *,
-        sessions: Sessions | None = None,
-        **options: Unpack[ContextOptions],
-    ) -> None:
-        super().__init__(strategy, sessions=sessions, **options)
-        self.tools = make_recall_tools(self.calls)
+    @cached_property
+    def tools(self) -> list[Function]:
+        """The recall tools, for the agent's tools."""
+        return make_recall_tools(self.calls)
 
     def wrap_model(self, model: Model | str) -> Model:
         """Return a copy of a model, or of the one that a text such as `openai:gpt-5` names, that sends less."""

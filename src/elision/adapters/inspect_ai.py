@@ -9,8 +9,8 @@ check_framework("inspect-ai", "0.3.159", "inspect-ai")
 from collections.abc import Mapping, Sequence  # noqa: E402
 from contextvars import ContextVar  # noqa: E402
 from dataclasses import replace  # noqa: E402
-from functools import partial  # noqa: E402
-from typing import Any, Final, Unpack  # noqa: E402
+from functools import cached_property, partial  # noqa: E402
+from typing import Any, Final  # noqa: E402
 
 from inspect_ai.agent import Agent, AgentState, agent  # noqa: E402
 from inspect_ai.log._samples import sample_active  # noqa: E402
@@ -41,9 +41,6 @@ from elision.adapters.guarded_calls import (  # noqa: E402
 from elision.adapters.mirror import Mirror, PlainMessage  # noqa: E402
 from elision.adapters.plain_text import dump_value  # noqa: E402
 from elision.adapters.typed_overflow import state_overflow  # noqa: E402
-from elision.manager.context_options import ContextOptions  # noqa: E402
-from elision.manager.session_pool import Sessions  # noqa: E402
-from elision.strategies.strategy import Strategy  # noqa: E402
 from elision.trajectory.usage import Usage  # noqa: E402
 
 #: The session of the agent that runs: its tools are called after its model, in the same context.
@@ -68,16 +65,10 @@ class ElisionInspect(SessionOwner):
     (`elision.adapters`) and never reach the agent.
     """
 
-    def __init__(
-        self,
-        strategy: str | Strategy = "masking",
-        *,
-        sessions: Sessions | None = None,
-        **options: Unpack[ContextOptions],
-    ) -> None:
-        super().__init__(strategy, sessions=sessions, **options)
-        #: The recall tools, for the agent's tools.
-        self.tools: list[Tool] = [_make_recall_tool(self.calls, each) for each in list_recall_definitions()]
+    @cached_property
+    def tools(self) -> list[Tool]:
+        """The recall tools, for the agent's tools."""
+        return [_make_recall_tool(self.calls, each) for each in list_recall_definitions()]
 
     def make_model(self, model: str | Model | None = None) -> Agent:
         """Return an agent that calls a model once, to be given to `react` as its model, or called in a loop of yours.

@@ -7,18 +7,17 @@ model = elision.wrap(ChatOpenAI(model="gpt-5").bind_tools([*tools, *elision.tool
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from functools import cached_property
+from typing import Any
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, SessionOwner
-from elision.manager.context_options import ContextOptions
-from elision.manager.session_pool import Sessions
-from elision.strategies.strategy import Strategy
 
 check_framework("langgraph", "1.1.3", "langgraph")
 
 from langchain_core.messages import BaseMessage  # noqa: E402
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence  # noqa: E402
+from langchain_core.tools import StructuredTool  # noqa: E402
 from langgraph.runtime import get_runtime  # noqa: E402
 
 from elision.adapters.langchain_messages import (  # noqa: E402
@@ -48,15 +47,10 @@ class ElisionGraph(SessionOwner):
     StoreError as `Sessions` does.
     """
 
-    def __init__(
-        self,
-        strategy: str | Strategy = "masking",
-        *,
-        sessions: Sessions | None = None,
-        **options: Unpack[ContextOptions],
-    ) -> None:
-        super().__init__(strategy, sessions=sessions, **options)
-        self.tools = make_recall_tools(self.calls)
+    @cached_property
+    def tools(self) -> list[StructuredTool]:
+        """The recall tools, for `bind_tools` and `ToolNode`."""
+        return make_recall_tools(self.calls)
 
     def wrap(self, model: Runnable[Any, BaseMessage]) -> Runnable[Any, BaseMessage]:
         """Return a Runnable that takes a list of messages, as `model` does, and sends what Elision made of it.

@@ -9,13 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, GuardedCalls, RequestParts, SessionOwner
-from elision.manager.context_options import ContextOptions
-from elision.manager.session_pool import Sessions
-from elision.strategies.strategy import Strategy
 
 check_framework("llama-index-core", "0.14.5", "llama-index")
 
@@ -48,15 +45,6 @@ class ElisionFunctionAgents(SessionOwner):
     that request goes out unchanged. Raises FrameworkError on import without llama-index-core 0.14.5; SettingError,
     SpecError, StoreError as `Sessions` does.
     """
-
-    def __init__(
-        self,
-        strategy: str | Strategy = "masking",
-        *,
-        sessions: Sessions | None = None,
-        **options: Unpack[ContextOptions],
-    ) -> None:
-        super().__init__(strategy, sessions=sessions, **options)
 
     def make_agent(self, **options: Any) -> FunctionAgent:
         """Return a function agent. options: as for `FunctionAgent`; its tools get the recall tools beside them."""
