@@ -17,7 +17,8 @@ from types import ModuleType
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.docs.blocks import CONTRIBUTING, FRAMEWORK_PAGES, PAGES, blocks, chunks, commands  # noqa: E402
+from tests.docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
+from tests.docs.framework_pages import FRAMEWORK_PAGES  # noqa: E402
 from tests.docs.run import elision, folder, made, working_in  # noqa: E402
 
 

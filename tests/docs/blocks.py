@@ -11,13 +11,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 README, CONTRIBUTING, CHANGELOG = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 PAGES = [README, CONTRIBUTING, CHANGELOG, *DOCS]
-#: Pages whose code needs a framework: it runs in the framework's own environment (tests/adapters/test_pages.py).
-FRAMEWORK_PAGES = [
-    page
-    for page in DOCS
-    if page.parent.name == "frameworks"
-    and page.stem not in ("overview", "costs", "contract", "base-url", "vercel-ai-sdk", "claude-agent-sdk")
-]
 
 #: A line of claimed output that stands for any number of lines left out.
 LEFT_OUT = "…"

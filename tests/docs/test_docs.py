@@ -19,7 +19,6 @@ import pytest
 from elision.lab.study import DEFAULTS
 from tests.docs.blocks import (
     CONTRIBUTING,
-    FRAMEWORK_PAGES,
     PAGES,
     ROOT,
     Block,
@@ -30,6 +29,7 @@ from tests.docs.blocks import (
     commands,
     place,
 )
+from tests.docs.framework_pages import FRAMEWORK_PAGES
 from tests.docs.run import elision, folder, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
