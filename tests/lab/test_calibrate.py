@@ -104,6 +104,29 @@ def test_other_tokenizer() -> None:
     assert found.lengths == found.billed
 
 
+def test_fit_of_a_tokenizer() -> None:
+    """What a model wrote is billed as reported, what it read 1.25 times our count: calibration finds both."""
+    reads = [200 + 731 * number % 4_000 for number in range(30)]
+    outputs = [30 + 53 * number % 300 for number in range(30)]
+    prompt, turns = 2000, []
+    for index, (read, output) in enumerate(zip(reads, outputs, strict=True), start=1):
+        words = Message(role="user", content=said(read))
+        usage = Usage(cache_read=prompt - 100, cache_write=100, output=output)
+        turns.append(
+            Turn(index=index, content=said(max(4, output - 20)), interjections=(words,), usage=usage, model=CLAUDE)
+        )
+        prompt += output + round(1.25 * read)
+    found = checked(replace(run(call(2000, 0)), turns=tuple(turns)))
+    (fit,) = CalibrationStudy(counter="letters", runs=(found,)).fits.values()
+    assert (fit.per_output, fit.per_counted) == pytest.approx((1.0, 1.25), abs=0.01)
+
+
+def test_output_of_a_first_fragment_is_no_evidence() -> None:
+    """Where a format keeps the output count of a response's first fragment, no fit is made of the call."""
+    calls = [call(2000, 0, output=1), call(3000, 2000, output=1), call(4000, 3000, output=1)]
+    assert [each.growth for each in checked(run(*calls)).calls] == [None, None, None]
+
+
 def test_warm_head() -> None:
     """What the first call read was left by other runs: it is read again when the run's own entries are dead."""
     found = checked(run(call(2000, 1200), call(3000, 1200, at=400)))
@@ -316,6 +339,7 @@ def test_json() -> None:
     assert first["compactions"] == {"recorded": 0, "inferred": 0}
     assert told["totals"]["calls"] == 2
     assert told["billed_per_counted_token"] == {"claude-sonnet-4": 1.0}
+    assert told["token_fits"] == {}
     assert told["without_usage"] == [{"file": "c.json", "trajectory": "main"}]
     assert told["problems"] == [{"file": "b.json", "line": 3, "reason": "broken"}]
 

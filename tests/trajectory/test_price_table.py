@@ -80,7 +80,8 @@ def test_no_two_rows_for_one_period() -> None:
 def test_every_source_is_used() -> None:
     """No source is in the list without an entry (that of the regional surcharge aside)."""
     document = tomllib.loads(TEXT)
-    assert {key for model in document["model"] for key in model["sources"]} | {"aws-global"} == set(document["sources"])
+    listed = [*document["model"], *document["tokenizer"]]
+    assert {key for each in listed for key in each["sources"]} | {"aws-global"} == set(document["sources"])
 
 
 def test_every_tier_has_a_window_to_reach_it() -> None:

@@ -17,6 +17,7 @@ from elision.lab.report.fitting import open_table
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokenizer import OURS, Tokenizer
 
 #: Columns from which on the table has room for the window and other names.
 WIDE: Final = 110
@@ -194,6 +195,7 @@ def _list_facts(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, st
     yield "prices", "USD per million tokens; a call is billed at its tier as a whole"
     yield "cache", _describe_cache_rules(entry.cache)
     yield "window", f"{entry.window:,} tokens" if entry.window else "not known"
+    yield "tokens", _describe_tokenizer(entry.tokenizer)
     if row is not None:
         yield "provider", row.provider
         yield "also", ", ".join(name for name in row.names if name != entry.name)
@@ -211,6 +213,13 @@ def _describe_cache_rules(cache: CacheRules) -> str:
     step = f", in steps of {cache.step:,}" if cache.step > 1 else ""
     lifetime = _format_lifetime(cache.ttl)
     return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {lifetime} after its last use"
+
+
+def _describe_tokenizer(tokenizer: Tokenizer) -> str:
+    if tokenizer == OURS:
+        return "counted as o200k"
+    note = f"; {tokenizer.note}" if tokenizer.note else ""
+    return f"{tokenizer.tokens_per_counted:g} for one of o200k, as of {tokenizer.dated}{note}"
 
 
 def _describe_periods(row: PriceEntry) -> str:

@@ -8,6 +8,7 @@ about.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -20,8 +21,9 @@ from elision.errors import PriceError
 from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.recorded_requests import RecordedRequest, Restart, list_requests
 from elision.lab.results import encode_problems
+from elision.lab.token_fit import PromptGrowth, TokenFit, fit_growth
 from elision.trajectory.cache import HOUR_SECONDS, PromptCache
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
@@ -105,6 +107,7 @@ class CalibratedCall:
 
     added: tokens that it sent beyond this model's call before, as counted and as billed; (0, 0) where the two are not
     of the same text: at a first call, at a restart, where text was recorded that was not sent.
+    growth: the same in parts, where a fit may be made of them.
     """
 
     index: int
@@ -115,6 +118,7 @@ class CalibratedCall:
     restart: Restart = ""
     cause: Cause | None = None
     added: tuple[int, int] = (0, 0)
+    growth: PromptGrowth | None = None
 
     @property
     def over(self) -> int:
@@ -240,6 +244,17 @@ class CalibrationStudy:
         }
         return {name: scale for name in models if (scale := Calibration(calls=calls[name]).scale) is not None}
 
+    @property
+    def fits(self) -> dict[str, TokenFit]:
+        """Model -> how it counts, fitted on all of its calls; models with too few calls are left out."""
+        growths: dict[str, list[PromptGrowth]] = defaultdict(list)
+        for run in self.cached:
+            for call in run.calls:
+                if call.growth is not None:
+                    growths[call.model].append(call.growth)
+        fits = {model: fit_growth(found) for model, found in growths.items()}
+        return {model: fit for model, fit in fits.items() if fit is not None}
+
     def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
@@ -247,6 +262,7 @@ class CalibrationStudy:
             "runs": [run.to_json() for run in self.runs],
             "totals": {"runs": len(self.cached), **calibration_figures(self.total)},
             "billed_per_counted_token": self.scales,
+            "token_fits": {model: fit.to_json(find_tokenizer(model)) for model, fit in self.fits.items()},
             "without_usage": [{"file": file, "trajectory": trajectory} for file, trajectory in self.silent],
             "problems": encode_problems(self.problems),
         }
@@ -390,6 +406,7 @@ class _CalibrationLedger:
             restart=request.restart,
             cause=cause,
             added=(0, 0) if request.restart or cause == "unsent" else moment.added,
+            growth=None if cause == "unsent" else request.growth,
         )
 
     def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:

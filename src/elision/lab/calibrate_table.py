@@ -14,6 +14,7 @@ from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, CalibrationStud
 from elision.lab.report.figures import format_plural
 from elision.lab.report.fitting import choose_columns, open_table
 from elision.lab.report.fitting import measure_column as width_of
+from elision.trajectory.price_lookup import find_tokenizer
 
 #: A difference of cache-read share that is none worth explaining.
 BAR: Final = 0.02
@@ -46,6 +47,8 @@ def _build_parts(study: CalibrationStudy, width: int, *, detail: bool) -> Iterat
         yield _build_bill_table(
             f"All {len(cached)} runs, in tokens" if len(cached) > 1 else "In tokens", study.total, width
         )
+        if study.fits:
+            yield _build_fits_table(study)
         yield _build_key(study)
     yield from _list_left_out(study)
 
@@ -205,6 +208,20 @@ def _build_bill_table(title: str, run: Calibration, width: int) -> Group:
     for (name, _), row in zip(usages, rows, strict=True):
         table.add_row(name, *(row[place] for place in shown))
     return _add_title(title, table)
+
+
+def _build_fits_table(study: CalibrationStudy) -> Group:
+    """How each model counts: as fitted here, beside what the table of prices has."""
+    table = open_table()
+    table.add_column("model", no_wrap=True)
+    for title in ("calls", "output", "read", "table", "explained"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for model, fit in study.fits.items():
+        listed = find_tokenizer(model).tokens_per_counted
+        name = _crop_name(strip_controls(model), 36)
+        figures = (f"{fit.per_output:.2f}", f"{fit.per_counted:.2f}", f"{listed:.2f}", f"{fit.explained:.3f}")
+        table.add_row(name, f"{fit.calls:,}", *figures)
+    return _add_title("Billed tokens per reported token of output, and per token read that we count", table)
 
 
 def _build_key(study: CalibrationStudy) -> RenderableType:

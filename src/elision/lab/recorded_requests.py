@@ -15,6 +15,7 @@ import msgspec
 
 from elision.lab.clock import calls
 from elision.lab.head_estimate import add_recorded_head
+from elision.lab.token_fit import PromptGrowth
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
@@ -25,6 +26,8 @@ from elision.trajectory.view import Segment, Track, View
 
 #: A billed prompt below this share of the one before it was cut: no agent forgets a tenth of its context by accident.
 DROP = 0.9
+#: A reported output below this share of our count of the message is not all that the model wrote.
+CREDIBLE_OUTPUT = 0.5
 #: Counted tokens that a run must have grown by before its own tokenizer's ratio to ours is trusted.
 GROWN = 2_000
 
@@ -39,6 +42,7 @@ class RecordedRequest:
     now:      seconds since the epoch, None if unknown. usage: as billed.
     counted:  the view as our rendered messages count it. billed: the same, as long as it was billed.
     restart:  whether the prompt began anew, behind the head.
+    growth: what it added to the call before; None unless that is the turn before, of the same model, and reported.
     """
 
     call: int
@@ -48,6 +52,7 @@ class RecordedRequest:
     counted: View
     billed: View
     restart: Restart = ""
+    growth: PromptGrowth | None = None
 
 
 def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequest]:
@@ -62,6 +67,7 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
     fixed = told.head.warm_tokens or counted.fixed_tokens
     #: Model -> the share of its newest prompt, from the front, whose cache entries live an hour.
     kept: dict[str, float] = {}
+    before: tuple[Turn, str] | None = None
     for turn, (now, model) in zip(told.turns, calls(told), strict=True):
         if turn.index in restarts:
             pending = restarts[turn.index]
@@ -82,9 +88,25 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
                     billed.build_view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
                 ),
                 restart=restart,
+                growth=None if restart else _measure_growth(before, usage, model, sizer),
             )
             pending = None
+            before = turn, model
+        else:
+            before = None
         counted.add(turn)
+
+
+def _measure_growth(before: tuple[Turn, str] | None, usage: Usage, model: str, sizer: Sizer) -> PromptGrowth | None:
+    """Return what a prompt has beyond the one before it. before: the turn that the call before got, and its model."""
+    if before is None or before[1] != model or before[0].usage is None:
+        return None
+    turn, reported = before[0], before[0].usage
+    read = sum(map(sizer.count_observation, turn.observations)) + sum(map(sizer.count_message, turn.interjections))
+    # Some formats keep the output count of a response's first fragment.
+    if reported.output < CREDIBLE_OUTPUT * sizer.count_assistant(turn):
+        return None
+    return PromptGrowth(usage.prompt - reported.prompt, reported.output, read)
 
 
 def _estimate_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:

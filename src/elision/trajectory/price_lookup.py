@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from elision.errors import PriceError, install
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokenizer import OURS, Tokenizer
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
@@ -108,11 +109,19 @@ def find_prices(name: str, on: date | None = None) -> Prices:
     if listed is not None:
         return listed
     parted = _parse_name(name)
+    tokenizer = find_tokenizer(name)
     for host, spelling in _list_spellings(name, parted):
         found = find_genai_prices(spelling, host, day)
         if found is not None:
-            return found
+            return replace(found, tokenizer=tokenizer)
     raise PriceError(_describe_unknown(name, parted, _find_entry(parted, day)[1]))
+
+
+def find_tokenizer(name: str) -> Tokenizer:
+    """Return how a model counts tokens; as we do where that is not known. `name` is as in `find_prices`."""
+    if len(name) > LONGEST_NAME:
+        return OURS
+    return load_price_table().find_tokenizer(_parse_name(name).model)
 
 
 #: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
@@ -134,7 +143,8 @@ def _find_listed_prices(name: str, day: date) -> Prices | None:
     bare, entry = _find_entry(parted, day)
     if entry is None or not load_price_table().providers[entry.provider].hosts.issuperset(parted.hosts):
         return None
-    return replace(entry.regional_prices if parted.is_regional else entry.prices, name=bare)
+    prices = entry.regional_prices if parted.is_regional else entry.prices
+    return replace(prices, name=bare, tokenizer=load_price_table().find_tokenizer(bare))
 
 
 def _find_entry(parted: _ModelName, day: date) -> tuple[str, PriceEntry | None]:

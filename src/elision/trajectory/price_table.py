@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from elision.errors import PriceError
 from elision.trajectory.prices import CacheRules, Prices, Rates
+from elision.trajectory.tokenizer import OURS, Tokenizer
 
 FILE: Final = "prices.toml"
 
@@ -73,6 +74,7 @@ class PriceTable:
     entries: by provider, for printing. A model whose price changed has one entry per period.
     sets: named price lists, one per way of billing, for when the model does not matter or is not known.
     periods: the entries of each folded model name, oldest first.
+    tokenizers: how families of models count tokens.
     """
 
     dated: date
@@ -80,6 +82,13 @@ class PriceTable:
     entries: tuple[PriceEntry, ...]
     sets: Mapping[str, Prices]
     periods: Mapping[str, tuple[PriceEntry, ...]]
+    tokenizers: tuple[Tokenizer, ...] = ()
+
+    def find_tokenizer(self, name: str) -> Tokenizer:
+        """Return how a model counts tokens, by its bare name; as we do where no family has it."""
+        folded = fold_model_name(name)
+        best = max(self.tokenizers, key=lambda each: each.measure_fit(folded), default=OURS)
+        return best if best.measure_fit(folded) else OURS
 
     def find_entry(self, name: str, on: date) -> PriceEntry | None:
         """Return the entry of a model on a day, by its bare name: the oldest one if the day precedes all of them."""
@@ -121,8 +130,10 @@ def parse_price_table(text: str, file: str = FILE) -> PriceTable:
         if prices.name in sets:
             raise fields.error("name", "another set has it", "give each set a name of its own")
         sets[prices.name] = prices
+    tokenizers = tuple(_read_tokenizer(fields, addresses) for fields in document.take_tables("tokenizer", "name"))
     document.refuse_rest()
     return PriceTable(
+        tokenizers=tokenizers,
         dated=dated,
         providers=MappingProxyType(providers),
         entries=entries,
@@ -205,6 +216,21 @@ def _read_set(fields: _Fields, dated: date) -> Prices:
     return prices
 
 
+def _read_tokenizer(fields: _Fields, addresses: Mapping[str, str]) -> Tokenizer:
+    sources = [fields.choose("sources", key, addresses) for key in fields.take_strings("sources")]
+    tokenizer = Tokenizer(
+        name=fields.take("name", str),
+        models=tuple(map(fold_model_name, fields.take_strings("models"))),
+        tokens_per_counted=fields.take("tokens_per_counted", float),
+        output_sent_again=fields.take("output_sent_again", bool),
+        source="; ".join(addresses[key] for key in sources),
+        dated=fields.take_date("dated").isoformat(),
+        note=fields.take("note", str, ""),
+    )
+    fields.refuse_rest()
+    return tokenizer
+
+
 def _read_tiers(fields: _Fields) -> tuple[tuple[int, Rates], ...]:
     tiers = [(0, _read_rates(fields.take_table("prices")))]
     for tier in fields.take_tables("dearer", "above"):
@@ -256,7 +282,12 @@ def _read_cache_rules(fields: _Fields, base: CacheRules) -> CacheRules:
 
 
 _REQUIRED: Final = object()
-_TYPE_NAMES: Final = {str: "a text in quotes", int: "a whole number", float: "a number, USD per million tokens"}
+_TYPE_NAMES: Final = {
+    str: "a text in quotes",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number, USD per million tokens",
+}
 
 
 class _Fields:
@@ -281,7 +312,8 @@ class _Fields:
             raise self.error(key, "it is missing", f"give {_TYPE_NAMES[kind]}")
         if value is default:
             return value
-        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+        wanted = (int, float) if kind is float else kind
+        if isinstance(value, bool) != (kind is bool) or not isinstance(value, wanted):
             raise self.error(key, f"{value!r} is of the wrong type", f"give {_TYPE_NAMES[kind]}")
         return kind(value)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from elision.errors import PriceError
+from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.usage import Usage
 
 
@@ -140,6 +141,7 @@ class Prices:
     tiers:  (prompt tokens above which it holds, rates), ascending, the first at 0.
     window: the model's context window in tokens, None if unknown.
     source, dated: where the figures are from, and when they were read.
+    tokenizer: how the model counts tokens. A set of prices stands for no model, and counts as we do.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Prices:
     window: int | None = None
     source: str = ""
     dated: str = ""
+    tokenizer: Tokenizer = OURS
 
     def __post_init__(self) -> None:
         starts = [start for start, _ in self.tiers]
