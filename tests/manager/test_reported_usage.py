@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,3 +203,31 @@ def test_usage_of_a_branch_that_was_left_is_passed_over() -> None:
         context.prepare(make_history("openai", 1))
         context.record(CHAT, branch="other")
         assert context.prepare(make_history("openai", 2)).diagnostics.notes == ()
+
+
+def run_reported(report: Callable[[int], int | None], caplog: pytest.LogCaptureFixture) -> tuple[list[int], list[str]]:
+    """Return the results hidden at each call of a run, and its notes on usage. report: tokens for those of a prompt."""
+    masked, notes = [], []
+    with ContextManager("masking(window=3)", model="claude-sonnet-4-5", store="memory:") as context:
+        for steps in range(26):
+            diagnostics = context.prepare(make_history("openai", steps)).diagnostics
+            masked.append(len(diagnostics.masked))
+            notes += [note for note in diagnostics.notes if "were reported" in note]
+            prompt = report(diagnostics.after - diagnostics.anchor)
+            if prompt is not None:
+                context.record({"prompt_tokens": prompt, "completion_tokens": 30})
+    assert [each.getMessage() for each in caplog.records if "were reported" in each.getMessage()] == [
+        f"session {context.session}: {note}" for note in notes
+    ]
+    return masked, notes
+
+
+@pytest.mark.parametrize("nonsense", [10, 190_000])
+def test_nonsense_is_noted_once_and_does_not_stop_hiding(nonsense: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A proxy that reports the same tokens for every prompt does not decide what is hidden."""
+    expected, none = run_reported(lambda counted: counted, caplog)
+    assert sum(expected) > 10
+    assert none == []
+    masked, (note,) = run_reported(lambda counted: nonsense if counted > 1_500 else None, caplog)
+    assert masked == expected
+    assert note.startswith(f"{nonsense:,} tokens were reported for a prompt of about ")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.token_scale import GROWN_TOKENS, TokenScale
+from elision.trajectory.token_scale import GROWN_TOKENS, UNSEEN_TOKENS, TokenScale
 
 
 def grown(factor: float, unseen: int = 0) -> TokenScale:
@@ -55,12 +57,41 @@ def test_a_rewritten_prompt_says_nothing_of_growth() -> None:
 
 
 def test_odd_reports_stay_within_bounds() -> None:
-    """A report that makes no sense moves the scale no further than any tokenizer goes."""
+    """A report that makes little sense moves the scale no further than any tokenizer goes."""
     scale = TokenScale()
     scale.add_report(1_000, 1_000, extends=True)
-    scale.add_report(1_000 + GROWN_TOKENS, 10**9, extends=True)
+    assert scale.add_report(1_000 + GROWN_TOKENS, UNSEEN_TOKENS, extends=True)
     assert scale.rate == 4.0
     assert scale.convert_to_billed(0) >= 0
+
+
+@pytest.mark.parametrize(
+    ("counted", "billed"),
+    [(30_000, 10), (30_000, 7_499), (1_000, 249), (30_000, 4 * 30_000 + UNSEEN_TOKENS + 1), (1_000, 10**9)],
+)
+def test_a_report_that_cannot_be_is_not_used(counted: int, billed: int) -> None:
+    """What a proxy reports instead of a prompt leaves the scale where it was, before and after a report that can be."""
+    scale = TokenScale()
+    assert not scale.add_report(counted, billed, extends=False)
+    assert scale == TokenScale()
+    scale = grown(1.25)
+    before = replace(scale)
+    assert not scale.add_report(counted, billed, extends=True)
+    assert scale == before
+
+
+@pytest.mark.parametrize("counted", [1_000, 30_000, 200_000])
+@pytest.mark.parametrize(("share", "unseen"), [(0.25, 0), (0.5, 0), (1.0, 49_000), (2.6, 40_000), (4.0, 0)])
+def test_a_report_that_can_be_is_used(counted: int, share: float, unseen: int) -> None:
+    """Tokenizers differ, and clients keep long system prompts and tools to themselves."""
+    scale = TokenScale()
+    assert scale.add_report(counted, unseen + round(share * counted), extends=False)
+    assert scale.billed_tokens == unseen + round(share * counted)
+
+
+def test_short_prompts_say_little_and_are_believed() -> None:
+    """A small difference is no nonsense: messages have a price of their own, and pictures are estimated."""
+    assert TokenScale().add_report(GROWN_TOKENS - 1, 1, extends=False)
 
 
 @given(

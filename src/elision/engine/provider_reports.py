@@ -18,11 +18,13 @@ class ProviderReports:
 
     scale:     how many tokens the provider counts for ours.
     hour_turn: the newest turn whose cache entries live an hour; 0 for the head alone, None for nothing.
+    odd_report: the first that was not used, None if there is none: tokens of the prompt by our count, and as reported.
     """
 
     def __init__(self) -> None:
         self.scale = TokenScale()
         self.hour_turn: int | None = None
+        self.odd_report: tuple[int, int] | None = None
         #: The newest prompt that was reported, and the model of its request.
         self._newest: tuple[View, str] | None = None
 
@@ -32,11 +34,13 @@ class ProviderReports:
         return max(turns, default=None)
 
     def add_prompt(self, view: View, model: str, tokens: int) -> None:
-        """Correct our count: the provider counted `tokens` for the prompt of `view`."""
+        """Correct our count: the provider counted `tokens` for the prompt of `view`. What cannot be is not used."""
         before, reported_model = self._newest or (None, "")
         extends = before is not None and reported_model == model and view.count_common(before) == before.length
-        self.scale.add_report(view.tokens, tokens, extends=extends)
-        self._newest = view, model
+        if self.scale.add_report(view.tokens, tokens, extends=extends):
+            self._newest = view, model
+        elif self.odd_report is None:
+            self.odd_report = view.tokens, tokens
 
     def add_cache_writes(self, usage: Usage) -> bool:
         """Take note how long the cache entries of the newest request live; the requests to come write the same.

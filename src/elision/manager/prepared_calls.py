@@ -204,6 +204,7 @@ class PreparedCalls:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
         summarizer_seconds = self._summary_runner.take_waited_seconds()
         self.newest_call = branch.log.state.calls
+        self._report_odd_usage(branch.log)
         notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
         newest = branch.log.newest_call
         if newest is not None and newest.summary_obstacle:
@@ -249,11 +250,26 @@ class PreparedCalls:
             # The diagnostics alone are no work for a thread: `record` builds them, after the response.
             self.think_time.hold(report)
 
-    def add_note_once(self, note: str) -> None:
-        """Add `note` to the next diagnostics, unless earlier ones had it."""
-        if note not in self._past_notes:
-            self._past_notes.add(note)
-            self._notes.append(note)
+    def add_note_once(self, note: str) -> bool:
+        """Add `note` to the next diagnostics, unless earlier ones had it. Return whether it is new."""
+        if note in self._past_notes:
+            return False
+        self._past_notes.add(note)
+        self._notes.append(note)
+        return True
+
+    def _report_odd_usage(self, log: Log) -> None:
+        """Say once, in the log and in the diagnostics, that a reported prompt was not used."""
+        odd = log.reports.odd_report
+        if odd is None:
+            return
+        counted, reported = odd
+        note = (
+            f"{reported:,} tokens were reported for a prompt of about {counted:,}: reports so far off are not used. "
+            "Look at what a proxy before the provider reports as usage"
+        )
+        if self.add_note_once(note):
+            _log.warning("session %s: %s", self.session, note)
 
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""

@@ -15,6 +15,11 @@ GROWN_TOKENS: Final = 500
 #: Billed tokens per counted token, at least and at most: beyond that a report is odd.
 LEAST_RATE = 0.5
 MOST_RATE = 4.0
+#: Billed tokens of a whole prompt per counted token, at least and at most: beyond that a proxy reports something else.
+LEAST_SHARE: Final = 0.25
+MOST_SHARE: Final = 4.0
+#: Tokens that a client may send without showing them to `prepare`: system prompt and tools, of several MCP servers too.
+UNSEEN_TOKENS: Final = 50_000
 
 
 @dataclass(slots=True)
@@ -29,13 +34,20 @@ class TokenScale:
     _grown_counted: int = 0
     _grown_billed: int = 0
 
-    def add_report(self, counted: int, billed: int, *, extends: bool) -> None:
-        """The provider counted a prompt. extends: whether it begins with the whole prompt that was reported before."""
+    def add_report(self, counted: int, billed: int, *, extends: bool) -> bool:
+        """The provider counted a prompt. extends: whether it begins with the whole prompt that was reported before.
+
+        Return whether the report is used: no tokenizer is so far from ours, and a prompt that seems to be nearly
+        nothing would cost nothing, whatever is in it.
+        """
+        if not is_credible(counted, billed):
+            return False
         if extends and self.counted_tokens and counted > self.counted_tokens:
             self._grown_counted += counted - self.counted_tokens
             self._grown_billed += billed - self.billed_tokens
         self.counted_tokens = counted
         self.billed_tokens = billed
+        return True
 
     @property
     def correction(self) -> int:
@@ -74,3 +86,10 @@ class TokenScale:
         if self._is_grown:
             return min(along_growth, in_proportion)
         return in_proportion
+
+
+def is_credible(counted: int, billed: int) -> bool:
+    """Return whether a provider may have billed `billed` tokens for a prompt of `counted` by our count."""
+    if counted - billed >= GROWN_TOKENS and billed < LEAST_SHARE * counted:
+        return False
+    return billed <= MOST_SHARE * counted + UNSEEN_TOKENS
