@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision import Guards
+from elision import ElisionError, Guards, Sessions
 from elision.errors import SummaryError
 from elision.manager import ContextManager
 from elision.manager.session_history import SessionLog
@@ -51,9 +51,31 @@ def test_before_anything_there_is_nothing() -> None:
     """A session without turns is raw, has saved nothing, and costs what everything costs."""
     with ContextManager(store="memory:", session="new") as context:
         report = context.report()
-    assert report == ContextReport(session="new")
+    assert report == ContextReport(session="new", notes=report.notes)
     assert (report.phase, report.efficiency, report.efficiency_score) == ("raw", 1.0, 0.0)
     assert report.to_dict()["summaries"]["frequency"] is None
+
+
+def test_a_session_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """In a note, and in the log: zeros alone look like a session that saved nothing."""
+    store = MemoryStore()
+    with Sessions(store=store) as sessions:
+        sessions.open("thread-1").prepare(make_history("openai", 1))
+        assert sessions.open("thread-1").report().notes == ()
+        assert caplog.messages == []
+        (note,) = sessions.open("thread-l").report().notes
+        assert note.startswith("session 'thread-l' has no turns yet; `list_sessions()`")
+        assert caplog.messages == [f"an empty report: {note}"]
+        assert [info.key for info in sessions.list_sessions()] == ["thread-1"]
+    with pytest.raises(ElisionError, match="these sessions are closed"):
+        sessions.list_sessions()
+
+
+def test_a_session_without_a_name_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Its caller has mistaken no name."""
+    with ContextManager(store="memory:") as context:
+        assert "has no turns yet" in context.report().notes[0]
+    assert caplog.messages == []
 
 
 def test_phases_follow_one_another() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Final
+
 from elision.errors import UnknownHandle
 from elision.manager.call_diagnostics import build_context_report
 from elision.manager.context_options import describe_without_recall_rules
@@ -10,6 +13,8 @@ from elision.manager.opened_session import OpenedSession
 from elision.manager.summary_list import SessionSummary, list_summaries
 from elision.telemetry.context_report import ContextReport
 
+_log: Final = logging.getLogger("elision.manager")
+
 
 class Reports(OpenedSession):
     """The reports of a context manager's session."""
@@ -17,7 +22,8 @@ class Reports(OpenedSession):
     def report(self) -> ContextReport:
         """Return what the session is so far: phases, summaries, savings, and where its tokens are.
 
-        A session that this object has not read yet is read from the store. Raises StoreError.
+        A session that this object has not read yet is read from the store. One that has no turns there either has an
+        empty report with a note, and the log says so: perhaps its name is another. Raises StoreError.
         """
         with self._enter():
             return self._build_report()
@@ -42,8 +48,13 @@ class Reports(OpenedSession):
     def _build_report(self) -> ContextReport:
         try:
             branch = self._find_branch()
-        except UnknownHandle:
-            return ContextReport(session=self.session, model=self.options.model, shadow=self.options.shadow)
+        except UnknownHandle as error:
+            note = f"{error}; `list_sessions()` of a pool, or `elision sessions`, names those that the store has"
+            if self.options.session:
+                _log.warning("an empty report: %s", note)
+            return ContextReport(
+                session=self.session, model=self.options.model, shadow=self.options.shadow, notes=(note,)
+            )
         newest = branch.log.newest_call
         return build_context_report(
             branch,

@@ -16,7 +16,7 @@ from elision.errors import ElisionError, SettingError
 from elision.manager.context import ContextManager
 from elision.manager.context_options import ContextOptions, Options, check_option_names
 from elision.manager.eviction import PoolLimits, select_evictable
-from elision.stores.store import Store
+from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Strategy
 
@@ -113,10 +113,7 @@ class Sessions:
         ElisionError where the pool is closed.
         """
         with self._lock:
-            if self._is_closed:
-                raise ElisionError(
-                    "these sessions are closed: run the agent inside the `with` block of its sessions or adapter"
-                )
+            self._check_open()
             session = self._held.pop(name, None)
             if session is None:
                 context = self._released.pop(name, None) or self._make_context(name, parent, model)
@@ -125,6 +122,15 @@ class Sessions:
             self._held[name] = session
             self._release_idle(keep=session)
         return session.context
+
+    def list_sessions(self) -> list[SessionInfo]:
+        """Return the sessions of the store, the one changed last first: names, parents, times and turns.
+
+        A session is there from its first call on. It waits for the store: in an event loop, call it in a thread.
+        Raises StoreError, ElisionError where the pool is closed.
+        """
+        self._check_open()
+        return self._store.sessions()
 
     def settle(self) -> None:
         """Write the unsaved records of all sessions. A failure is logged; the session's next call tries again."""
@@ -168,6 +174,12 @@ class Sessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close_async()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ElisionError(
+                "these sessions are closed: run the agent inside the `with` block of its sessions or adapter"
+            )
 
     def _make_context(self, name: str, parent: str, model: str) -> ContextManager:
         if not name:

@@ -77,6 +77,7 @@ class ContextReport:
     calls:       requests so far. turns: so far. phase_turns: of them in each phase.
     composition: where the tokens of the turns are, had nothing been hidden.
     shadow:      whether requests were sent unchanged. All this is then what would have been.
+    notes:       what to know about the report, such as that there is no such session yet.
     """
 
     session: str
@@ -90,6 +91,7 @@ class ContextReport:
     savings: SavingFigures = field(default_factory=SavingFigures)
     composition: TokenComposition = field(default_factory=TokenComposition)
     shadow: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def efficiency(self) -> float:
@@ -130,6 +132,7 @@ class ContextReport:
             },
             "efficiency": self.efficiency,
             "efficiency_score": self.efficiency_score,
+            "notes": list(self.notes),
             "composition": {
                 **asdict(self.composition),
                 "observation_share": self.composition.observation_share,
