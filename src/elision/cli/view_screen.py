@@ -39,12 +39,18 @@ COLOURS: Mapping[str, str] = {
     "assistant": "green",
     "observation": "white",
     "folded": "bright_blue",
+    "trimmed": "bright_blue",
     "placeholder": "yellow",
     "clipped": "red",
     "summary": "magenta",
 }
 #: How an observation is shown as another text -> what that is called.
-HIDING_WORDS: Mapping[str, str] = {"folded": "folded", "placeholder": "masked", "clipped": "cut to fit"}
+HIDING_WORDS: Mapping[str, str] = {
+    "folded": "folded",
+    "trimmed": "shortened",
+    "placeholder": "masked",
+    "clipped": "cut to fit",
+}
 #: Rows shown of a long text: from its beginning, and from its end.
 Rows: TypeAlias = tuple[int, int]
 USUAL_ROWS: Rows = (7, 3)
@@ -279,9 +285,9 @@ def covered_turns(shown: ViewAt) -> int:
 
 
 def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
-    """Observations that this pass hid, cut or folded."""
+    """Observations that this pass hid, cut, shortened or folded."""
     decided = shown.decided
-    return {edit.key for edits in (decided.masks, decided.clips, decided.folds) for edit in edits}
+    return {edit.key for edits in (decided.masks, decided.clips, decided.trims, decided.folds) for edit in edits}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -316,10 +322,13 @@ def _describe_hidden_line(shown: ViewAt) -> Line:
     seen = [segment for segment in shown.view.segments if isinstance(segment.source, Observation)]
     masked = sum(segment.kind == "placeholder" for segment in seen)
     folded = sum(segment.kind == "folded" for segment in seen)
+    trimmed = sum(segment.kind == "trimmed" for segment in seen)
     behind = covered_turns(shown)
     line = Line.assemble((f"{masked} of {len(seen)} observations masked", "yellow" if masked else ""))
     if folded:
         line.append(" · ").append(f"{folded} folded", style=COLOURS["folded"])
+    if trimmed:
+        line.append(" · ").append(f"{trimmed} shortened", style=COLOURS["trimmed"])
     if behind:
         line.append(" · ").append(f"turns 1-{behind} in the summary", style="magenta")
     return line
@@ -330,6 +339,8 @@ def _describe_decision_line(shown: ViewAt) -> Line:
     line = Line(escape_controls(decided.reason))
     if decided.masks:
         line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
+    if decided.trims:
+        line.append(f" · {len(decided.trims)} shortened now", style=COLOURS["trimmed"])
     if decided.folds:
         line.append(f" · {len(decided.folds)} folded now", style=COLOURS["folded"])
     if decided.unfolded:

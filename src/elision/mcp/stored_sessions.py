@@ -109,7 +109,7 @@ class StoredSessions:
         for info in visible:
             log = load_session_log(store, info, self.sizer, self.guards)
             (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
-            if state.covered_turns or state.hidden:
+            if state.covered_turns or state.hidden or state.trimmed:
                 found.append(info.key)
         return found[0] if len(found) == 1 else ""
 
@@ -118,7 +118,7 @@ class StoredSessions:
             return False
         log = load_session_log(store, info, self.sizer, self.guards)
         (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
-        return key[0] <= state.covered_turns or key in state.hidden
+        return key[0] <= state.covered_turns or key in state.hidden or key in state.trimmed
 
     def search_text(self, query: str, session: str, limit: int) -> str:
         """Return a line for each place where all words of `query` occur, the newest turn first."""
@@ -143,6 +143,8 @@ class StoredSessions:
                     instead = "summary"
                 elif key in state.hidden:
                     instead = "placeholder"
+                elif key in state.trimmed:
+                    instead = "shortened"
                 else:
                     continue
                 tokens = state.sizer.count_observation(observation)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary
+from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -68,6 +68,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
     asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
     fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
+    trims: those that rules shorten from their first request on; folds of them count the lines of the shorter text.
     """
 
     call: int
@@ -79,6 +80,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     held: bool = False
     folds: tuple[Fold, ...] = ()
     unfolded: tuple[Key, ...] = ()
+    trims: tuple[Trim, ...] = ()
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):

@@ -35,6 +35,8 @@ class State:
         self.hidden: dict[Key, str] = {}
         #: Observations whose repeated lines are folded; each source of theirs is shown whole.
         self.folded: dict[Key, Fold] = {}
+        #: What rules have left of observations, in place of their own text.
+        self.trimmed: dict[Key, str] = {}
         self.summary: Summary | None = None
         self.calls = 0
         self.epoch = 1
@@ -71,23 +73,27 @@ class State:
     @property
     def is_edited(self) -> bool:
         """Whether requests differ from the client's."""
-        return bool(self.hidden or self.folded or self.covered_turns or self.has_recall_tools)
+        return bool(self.hidden or self.folded or self.trimmed or self.covered_turns or self.has_recall_tools)
 
     def list_shown_texts(self) -> Iterator[tuple[Key, str]]:
         """Yield the observations that are shown as another text, and the text."""
         yield from self.hidden.items()
-        for key, fold in self.folded.items():
-            yield key, fold.text
+        yield from (self.trimmed | {key: fold.text for key, fold in self.folded.items()}).items()
 
     def list_fixed_keys(self, turn: int) -> set[Key]:
-        """Return the observations of turn `turn` that views hide, fold, or have as a source of folded lines."""
+        """Return the observations of `turn` that views hide, trim, fold, or have as a source of folded lines."""
         folds = [fold for key, fold in self.folded.items() if key[0] == turn]
-        fixed = {key for key in self.hidden if key[0] == turn}
+        fixed = {key for key in (*self.hidden, *self.trimmed) if key[0] == turn}
         fixed.update(fold.key for fold in folds)
         return fixed.union(run.source for fold in folds for run in fold.runs if run.source[0] == turn)
 
     def find_observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
+
+    def find_own_text(self, key: Key) -> str:
+        """Return the text of observation `key` that may be folded: what rules have left of it, if any."""
+        trimmed = self.trimmed.get(key)
+        return self.find_observation(key).text if trimmed is None else trimmed
 
     def find_segment(self, key: Key) -> Segment:
         """Return the segment that shows observation `key` now. Raises KeyError if a summary covers it."""
@@ -232,6 +238,7 @@ class State:
         dropped = self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
         self.folded = {key: fold for key, fold in self.folded.items() if key[0] < turn.index}
+        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
         self.raw_last_length = min(self.raw_last_length, raw)
         self._rebuild_track(place, [])
@@ -265,14 +272,19 @@ class State:
             self.head_length += 1
         hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
-        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
-        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
+        self.trimmed |= {trim.key: trim.text for trim in event.trims}
+        edits: Edits = {trim.key: ("trimmed", trim.text) for trim in event.trims}
+        edits |= {fold.key: ("folded", fold.text) for fold in event.folds}
+        for key in event.unfolded:
+            edits[key] = ("trimmed", self.trimmed[key]) if key in self.trimmed else ("observation", "")
         edits |= hidden
         if not edits and event.summary is None:
             return
         self.hidden.update((key, text) for key, (_, text) in hidden.items())
         for key in (*event.unfolded, *hidden):
             self.folded.pop(key, None)
+        for key in hidden:
+            self.trimmed.pop(key, None)
         self.folded |= {fold.key: fold for fold in event.folds}
         first = min((self.observation_places[key] for key in edits), default=len(self.track.segments))
         behind = first
@@ -281,6 +293,7 @@ class State:
             self.summary = event.summary
             self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
             self.folded = {key: fold for key, fold in self.folded.items() if key[0] > event.summary.covers}
+            self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > event.summary.covers}
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
             self._drop_covered_places(event.summary.covers)
@@ -312,7 +325,7 @@ class State:
             segment = self.track.segments[place]
             if segment.turn <= covered:
                 continue
-            if segment.kind in ("observation", "folded", "placeholder", "clipped"):
+            if segment.kind in ("observation", "folded", "trimmed", "placeholder", "clipped"):
                 self.observation_places[segment.turn, segment.index] = place
             elif segment.kind == "assistant":
                 self.turn_places[segment.turn] = place
