@@ -39,6 +39,10 @@ STRATEGIES = {
     ),
     "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
     "supersede": "supersede(gist=12)",
+    "raw, fold": "fold(fold=2)",
+    "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
+    'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
+    "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=2, {_SUMMARY})",
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
 SCHEDULES = ("every-turn", "batched(5)", "cache-aware")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from elision.strategies.repeated_lines import unfold_text
+from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, RequestSent
-from elision.trajectory.plan import Key, make_handle
+from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import quote_older_words
 from elision.trajectory.turn import Observation, Turn
@@ -14,7 +16,7 @@ from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
 
 #: What may stand where an observation stood.
-_FORMS = {"observation": "observation", "placeholder": "observation", "clipped": "observation"}
+_FORMS = dict.fromkeys(("observation", "folded", "placeholder", "clipped"), "observation")
 
 
 def is_protected(run: PlayedRun, turn: Turn, observation: Observation) -> bool:
@@ -32,6 +34,48 @@ def check_coverage_and_pairs(run: PlayedRun) -> None:
                 assert segment.source == run.trajectory.turns[segment.turn - 1].observations[segment.index - 1]
             elif segment.kind == "assistant":
                 assert segment.source == run.trajectory.turns[segment.turn - 1]
+
+
+def check_folds_are_lossless(run: PlayedRun) -> None:
+    """I2: each folded run stands verbatim in an earlier result that the same view shows; with it the whole is there."""
+    folds: dict[Key, Fold] = {}
+    for seen in run.views:
+        folds |= {fold.key: fold for fold in seen.decided.folds}
+        shown = {
+            (segment.turn, segment.index): segment
+            for segment in seen.segments
+            if isinstance(segment.source, Observation)
+        }
+        for key, segment in shown.items():
+            if segment.kind != "folded":
+                continue
+            fold = folds[key]
+            assert isinstance(segment.source, Observation)
+            assert segment.text == fold.text
+            sources = {}
+            for folded in fold.runs:
+                assert folded.source < key
+                source = shown[folded.source]
+                assert isinstance(source.source, Observation)
+                assert source.kind in ("observation", "folded")
+                if source.kind == "folded":
+                    lines = set(range(folded.source_start, folded.source_start + folded.lines))
+                    for other in folds[folded.source].runs:
+                        assert lines.isdisjoint(range(other.start, other.start + other.lines))
+                sources[folded.source] = source.source.text
+            assert unfold_text(fold, sources) == segment.source.text
+            assert segment.tokens < SIZER.count_observation(segment.source)
+
+
+def check_protected_is_whole(run: PlayedRun) -> None:
+    """I6: neither is what is protected folded, nor what a rule keeps verbatim, nor what is not text alone."""
+    for seen in run.views:
+        for fold in seen.decided.folds:
+            turn = run.trajectory.turns[fold.key[0] - 1]
+            observation = turn.observations[fold.key[1] - 1]
+            assert not is_protected(run, turn, observation)
+            assert not any(rule.verbatim and rule.matches(turn, observation) for rule in run.strategy.rules)
+            assert all(isinstance(part, Text) for part in observation.content)
 
 
 def check_newest_is_verbatim(run: PlayedRun) -> None:

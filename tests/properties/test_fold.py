@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,8 @@ def describe_log(log: Log) -> dict[str, Any]:
         "view": [get_content(segment) for segment in state.track.segments],
         "raw": [get_content(segment) for segment in state.raw_track.segments],
         "hidden": dict(state.hidden),
+        "folded": (list(state.folded.items()), log.policy.folding.ledger.leaving_tokens),
+        "waiting": {key: candidate.saved_tokens for key, candidate in log.policy.candidates.waiting.items()},
         "turns": list(state.turns),
         "epoch": (state.epoch, state.calls, state.has_recall_tools, state.shadow),
         "pending": {key: candidate.text for key, candidate in log.policy.candidates.pending.items()},
@@ -127,3 +130,25 @@ def test_a_decision_without_its_request_counts_for_nothing(run: Trajectory, case
     assert again.newest_call is not None
     assert going.newest_call is not None
     assert again.newest_call.decided == going.newest_call.decided
+
+
+@pytest.mark.parametrize("case", ["raw, fold x cache-aware", "masking, fold x plan 1", "hybrid, fold x plan 2"])
+@settings(max_examples=PATIENCE)
+@given(run=trajectories(), beside=st.lists(st.sampled_from(BESIDE), min_size=1, max_size=30), data=st.data())
+def test_a_log_that_is_read_again_decides_as_the_one_that_goes_on(
+    case: str, run: Trajectory, beside: list[str], data: st.DataObject
+) -> None:
+    """Killed after any call and resumed: what is folded and unfolded later is the same, in the same words."""
+    setup = LogSetup(CASES[case], SMALL["anthropic"], SIZER)
+    steps = list(enumerate(zip(run.turns, calls(run), strict=True)))
+    cut = data.draw(st.integers(0, len(steps)))
+    log = Log.fold((), setup)
+    log.set_head(run.head)
+    for place, (turn, (now, model)) in steps[:cut]:
+        log = play(log, turn, now, model, beside[place % len(beside)])
+    resumed = Log.fold(list(log.events), setup)
+    for place, (turn, (now, model)) in steps[cut:]:
+        log = play(log, turn, now, model, beside[place % len(beside)])
+        resumed = play(resumed, turn, now, model, beside[place % len(beside)])
+    assert resumed.events == log.events
+    assert describe_log(resumed) == describe_log(log)

@@ -40,8 +40,10 @@ def test_every_view_keeps_the_invariants(case: str, run: Trajectory, prices: str
     played = play_run(run, CASES[case], SMALL[prices])
     # I1: turns are never changed, whatever is hidden of them.
     invariants.check_raw_is_untouched(played, before)
-    # I2 and I5: every observation is verbatim, a placeholder or covered; a turn stays whole and in order.
+    # I2 and I5: every observation is verbatim, folded with its source visible, a placeholder or covered.
     invariants.check_coverage_and_pairs(played)
+    invariants.check_folds_are_lossless(played)
+    invariants.check_protected_is_whole(played)
     invariants.check_newest_is_verbatim(played)
     # I3: the same events give the same views in a new session; what is hidden stays hidden, in the same words.
     invariants.check_events_give_the_views(played)
@@ -59,8 +61,10 @@ def test_every_view_keeps_the_invariants(case: str, run: Trajectory, prices: str
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("raw")])
 def test_the_cases_act(case: str) -> None:
     """The test above sees masks and summaries: on a plain long run every case hides something."""
-    pair = (call("read_file", path="a.py"), result(long_text(1, 40), "read_file"))
-    again = tuple(turn(index, pair) for index in range(1, 51))
+    again = tuple(
+        turn(index, (call("read_file", path="a.py"), result(long_text(index, 40), "read_file")))
+        for index in range(1, 51)
+    )
     played = play_run(Trajectory(id="plain", head=head(), turns=again), CASES[case], SMALL["anthropic"])
     masks = any(seen.decided.masks for seen in played.views)
     summary = any(seen.decided.summary for seen in played.views)

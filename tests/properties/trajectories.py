@@ -142,6 +142,20 @@ def _make_spoken_turn(index: int, number: int) -> Turn:
     return _make_turn(index, number, ((action, seen),))
 
 
+def _make_repeating_turn(index: int, number: int) -> Turn:
+    """One or two results that hold a part of one of three files, with line numbers in front or without."""
+    pairs = []
+    for k in range(1 + number % 2):
+        lines = _make_lines(number % 3, 25).split("\n")[number // 3 % 5 : 12 + (number + k) // 7 % 14]
+        if (number + k) % 4 == 0:
+            lines = [f"{place:6}\t{line}" for place, line in enumerate(lines, start=number % 90)]
+        lines.insert(number % 11, f"between {number + k}")
+        action, _ = _make_read_pair(number * 10 + k)
+        tool = Observation(action_id=action.id, tool=action.name, content=make_content("\n".join(lines)))
+        pairs.append((action, tool))
+    return _make_turn(index, number, tuple(pairs))
+
+
 def _make_pinned_turn(index: int, number: int) -> Turn:
     return replace(_make_call_turn(index, number), pinned=True)
 
@@ -166,6 +180,8 @@ KINDS: tuple[Callable[[int, int], Turn], ...] = (
     _make_unfinished_turn,
     _make_spoken_turn,
     _make_pinned_turn,
+    _make_repeating_turn,
+    _make_repeating_turn,
 )
 
 #: Seconds between calls: most follow at once, some outlive a cache of five minutes or of half an hour.

@@ -115,7 +115,27 @@ class _Pass:
             summary, plan = self._fit_without_summarizer(plan)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
-        decided = PassDecided(self.context.call, plan.reason, plan.masks, plan.clips, summary, offers)
+        return self._record(plan, summary, offers, obstacle)
+
+    def _record(self, plan: Plan, summary: Summary | None, offers: bool, obstacle: str) -> View:
+        """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
+        covers = summary.covers if summary is not None else 0
+        # Where the provider clears results itself, messages stay whole.
+        fold_from = self.terms.editable_from if self.terms.may_summarize else None
+        folding = self.policy.plan_folds(self.state, plan, covers, fold_from)
+        masks = plan.masks
+        if folding.masked:
+            masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
+        decided = PassDecided(
+            self.context.call,
+            plan.reason,
+            masks,
+            plan.clips,
+            summary,
+            offers,
+            folds=folding.folds,
+            unfolded=folding.unfolded,
+        )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
 
     def _plan_whole_summary(self, plan: Plan) -> Plan:
@@ -261,6 +281,7 @@ class _Pass:
             return None
         pending = self.policy.candidates.pending
         saved = sum(pending[mask.key].saved_tokens for mask in plan.masks if mask.key[0] > covers)
+        saved -= self.policy.folding.ledger.measure_exposure(covers, covers=True).most
         for clip in plan.clips:
             saved += self.state.find_segment(clip.key).tokens - self.state.sizer.count_text(clip.text)
         rest = (

@@ -64,6 +64,9 @@ def has_hindsight(strategy: Strategy) -> bool:
 
 
 def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
+    if strategy.fold:
+        # What is folded, and so what masking saves, depends on what was hidden before.
+        return None
     match strategy:
         case Pipeline():
             return _combine_rhythms([_find_rhythm(part) for part in strategy.parts])

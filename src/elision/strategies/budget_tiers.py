@@ -188,9 +188,13 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
     if plan.summarize_to:
         offer = policy.estimate_summary(state, context, plan.summarize_to, plan.summary_tokens)
         if offer:
-            return offer.view_tokens
+            exposure = policy.folding.ledger.measure_exposure(plan.summarize_to, covers=True)
+            return offer.view_tokens - exposure.estimated + exposure.most
         return state.track.tokens
     saved = sum(policy.candidates.pending[mask.key].saved_tokens for mask in plan.masks)
+    if plan.masks:
+        # A view must fit however much is unfolded. Masks are those of all candidates from the first one on.
+        saved -= policy.folding.ledger.measure_exposure(plan.masks[0].key[0] - 1, covers=False).most
     return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule, RuleOutcome, RuleTable
@@ -33,25 +34,35 @@ class MaskCandidate:
 class MaskCandidates:
     """The candidates of one session.
 
-    pending:      what may be masked now, by key. pending_tokens: what masking all of it saves. first_pending: the first
-                  in the view.
+    pending:      what may be masked now, by key. first_pending: the first in the view.
     fresh_turns:  turns that became eligible since the last mask or summary.
     protected:    observations that a rule keeps. not_shortened: those that are not longer than their placeholder.
     hidden_tokens: raw tokens of what is masked.
+    waiting:      what is so short where it is folded that masking it saves nothing; it is masked with its source.
     """
 
     def __init__(
-        self, placeholders: Placeholders, selectors: tuple[Selector, ...], rules: tuple[Rule, ...], counter: str
+        self,
+        placeholders: Placeholders,
+        selectors: tuple[Selector, ...],
+        rules: tuple[Rule, ...],
+        counter: str,
+        ledger: FoldLedger,
     ) -> None:
-        """Begin without a turn. selectors: of this session alone. counter: of tokens, for the sizes that decide."""
+        """Begin without a turn. selectors: of this session alone. counter: of tokens, for the sizes that decide.
+
+        ledger: the folds that rely on what is masked.
+        """
         self.placeholders = placeholders
         self.pending: dict[Key, MaskCandidate] = {}
-        self.pending_tokens = 0
+        self.waiting: dict[Key, MaskCandidate] = {}
         self.first_pending: Key | None = None
         self.fresh_turns: set[int] = set()
         self.protected: list[Key] = []
         self.not_shortened: set[Key] = set()
         self.hidden_tokens = 0
+        self._saved_tokens = 0
+        self._ledger = ledger
         self._selectors = selectors
         self._rules = RuleTable(rules)
         self._superseded_by_rule = Superseded() if self._rules.has_superseded_rule else None
@@ -99,14 +110,12 @@ class MaskCandidates:
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
         for mask in event.masks:
-            candidate = self.pending.pop(mask.key, None)
+            self._drop(mask.key)
             self._settled_keys.add(mask.key)
-            if candidate is not None:
-                self.pending_tokens -= candidate.saved_tokens
             self.hidden_tokens += state.sizer.count_observation(state.find_observation(mask.key))
         if event.summary is not None:
-            for key in [key for key in self.pending if key[0] <= event.summary.covers]:
-                self.pending_tokens -= self.pending.pop(key).saved_tokens
+            for key in [key for key in (*self.pending, *self.waiting) if key[0] <= event.summary.covers]:
+                self._drop(key)
             self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
         if event.masks or event.summary is not None:
             self.fresh_turns.clear()
@@ -132,7 +141,7 @@ class MaskCandidates:
 
     def add_candidate(self, state: State, key: Key, call: int) -> bool:
         """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
-        if key in self._settled_keys or key in self.pending or key[0] <= state.covered_turns:
+        if key in self._settled_keys or key in self.pending or key in self.waiting or key[0] <= state.covered_turns:
             return False
         turn = state.turns[key[0] - 1]
         observation = state.find_observation(key)
@@ -147,8 +156,26 @@ class MaskCandidates:
             self.not_shortened.add(key)
             return False
         saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
-        self.pending[key] = MaskCandidate(key, text, saved_tokens, call)
-        self.pending_tokens += saved_tokens
+        return self._add(state, MaskCandidate(key, text, saved_tokens, call))
+
+    def measure_again(self, state: State, keys: Iterable[Key]) -> None:
+        """Note that those of `keys` that may be masked are shown in another way, so masking saves something else."""
+        for key in keys:
+            found = self.pending.get(key) or self.waiting.get(key)
+            if found is not None:
+                self._drop(key)
+                saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(found.text)
+                self._add(state, replace(found, saved_tokens=saved_tokens))
+
+    def _add(self, state: State, candidate: MaskCandidate) -> bool:
+        key = candidate.key
+        if candidate.saved_tokens <= 0 and key in state.folded:
+            self.waiting[key] = candidate
+            self._ledger.set_mask_tokens(key, -candidate.saved_tokens)
+            return False
+        self.pending[key] = candidate
+        self._saved_tokens += candidate.saved_tokens
+        self._ledger.set_leaving(key, leaves=True)
         if self.first_pending is None:
             self.first_pending = key
         else:
@@ -158,8 +185,16 @@ class MaskCandidates:
     def drop_candidates(self, keys: Iterable[Key]) -> None:
         """Drop the candidates of `keys`; a later pass may add them again."""
         for key in keys:
-            self.pending_tokens -= self.pending.pop(key).saved_tokens
+            self._drop(key)
         self.first_pending = min(self.pending, default=None)
+
+    def _drop(self, key: Key) -> None:
+        candidate = self.pending.pop(key, None)
+        if candidate is not None:
+            self._saved_tokens -= candidate.saved_tokens
+            self._ledger.set_leaving(key, leaves=False)
+        if self.waiting.pop(key, None) is not None:
+            self._ledger.set_mask_tokens(key, None)
 
     def look_ahead(self, state: State) -> Iterator[None]:
         """Write the placeholders that the next call needs, one a step, with what is known by now.
@@ -167,7 +202,8 @@ class MaskCandidates:
         The call writes them again, since its turn may add to what is known; what it looks up is in caches then.
         """
         for key in list(self._due_keys.get(len(state.turns) + 2, ())):
-            if key not in self._settled_keys and key not in self.pending and key[0] > state.covered_turns:
+            is_known = key in self._settled_keys or key in self.pending or key in self.waiting
+            if not is_known and key[0] > state.covered_turns:
                 known = self._known_before(state, len(state.turns) + 1)
                 self.placeholders.write_placeholder(key, state.turns[key[0] - 1], state.find_observation(key), known)
                 yield
@@ -181,19 +217,29 @@ class MaskCandidates:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
+    @property
+    def pending_tokens(self) -> int:
+        """What masking everything pending saves, less what is unfolded then."""
+        return self._saved_tokens - self._ledger.leaving_tokens
+
     def make_masks(self, keys: Iterable[Key]) -> tuple[Mask, ...]:
         """Return the candidates of `keys` as masks, in the order of the view."""
-        return tuple(Mask(key, self.pending[key].text) for key in sorted(keys))
+        found = {**self.waiting, **self.pending}
+        return tuple(Mask(key, found[key].text) for key in sorted(keys))
 
     def make_masks_after(self, turn: int) -> tuple[Mask, ...]:
         """Return the candidates after turn `turn` as masks, in the order of the view."""
         return self.make_masks(key for key in self.pending if key[0] > turn)
 
-    def count_tokens_after(self, turn: int) -> int:
-        """Return the tokens that masking all candidates after turn `turn` would save."""
+    def count_tokens_after(self, turn: int, *, covers: bool = False) -> int:
+        """Return the tokens that masking all candidates after turn `turn` would save, less what is unfolded then.
+
+        covers: whether a summary covers the turns up to that one.
+        """
         if turn <= 0:
             return self.pending_tokens
-        return sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > turn)
+        saved = sum(candidate.saved_tokens for key, candidate in self.pending.items() if key[0] > turn)
+        return saved - self._ledger.measure_exposure(turn, covers=covers).estimated
 
     def count_tokens_within(self, turns: int) -> int:
         """Return the tokens that masking all candidates of turns 1 ... `turns` would save."""

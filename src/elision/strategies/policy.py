@@ -6,12 +6,13 @@ decision grows with what is new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from elision.strategies.budget import Budget
 from elision.strategies.cost_estimation import estimate_costs
 from elision.strategies.decision_context import DecisionContext
+from elision.strategies.folding import Folding, FoldOptions, FoldPlan
 from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule
@@ -42,6 +43,7 @@ class PolicyOptions:
 
     selectors, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
+    fold: how new results are folded.
     counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
@@ -54,19 +56,26 @@ class PolicyOptions:
     budget: Budget | None
     summary_max_tokens: int
     keep_user_tokens: int
+    fold: FoldOptions = field(default_factory=FoldOptions)
     counter: str = "o200k"
 
 
 class Policy:
     """One session's memory of a strategy; see the module.
 
-    candidates: what may be masked now. user_tokens: of the user's words in the first n turns, by n.
-    pinned_turns: turns that stay word for word. constraints: what binds the agent in the user's words, oldest first.
+    candidates: what may be masked now. folding: what is folded. constraints: what binds the agent in the user's words,
+    oldest first. pinned_turns: turns that stay word for word. user_tokens: of the user's words in the first n
+    turns, by n.
     """
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
-        self.candidates = MaskCandidates(options.placeholders, options.selectors, options.rules, options.counter)
+        names_handle = options.placeholders.names_handle
+        fold_options = replace(options.fold, names_handle=names_handle, counter=options.counter)
+        self.folding = Folding(fold_options, options.rules)
+        self.candidates = MaskCandidates(
+            options.placeholders, options.selectors, options.rules, options.counter, self.folding.ledger
+        )
         self.trigger = options.trigger
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
@@ -111,7 +120,9 @@ class Policy:
 
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Take note of `event`, which is in `state` already."""
+        changed = self.folding.record_decision(state, event)
         self.candidates.record_decision(state, event)
+        self.candidates.measure_again(state, changed)
         if event.summary:
             self.clock.record_action("summarize")
         elif event.masks:
@@ -144,6 +155,14 @@ class Policy:
         if verdict == "mask" and self.candidates.pending:
             return Plan(masks=self.candidates.make_masks_after(0), reason=reason)
         return Plan(reason=reason)
+
+    def plan_folds(self, state: State, plan: Plan, covers: int, fold_from: int | None) -> FoldPlan:
+        """Return what a pass folds and unfolds that hides what `plan` says. covers: turns of its summary; 0 for none.
+
+        fold_from: the first turn whose new results may be folded; None for none.
+        """
+        hidden = [*(mask.key for mask in plan.masks), *(clip.key for clip in plan.clips)]
+        return self.folding.plan_folds(state, hidden, covers, self.candidates.waiting, fold_from)
 
     def _plan_for_thresholds(self, state: State, context: DecisionContext) -> Plan | None:
         """Return the plan for the first exceeded threshold that can be acted on; None if there is none."""
@@ -297,7 +316,7 @@ class Policy:
             rest = 0
         else:
             rest = state.track.tokens - state.track.count_tokens_before(place)
-        return head + summary + rest - self.candidates.count_tokens_after(covers)
+        return head + summary + rest - self.candidates.count_tokens_after(covers, covers=True)
 
     def count_quoted_tokens(self, covers: int) -> int:
         """Return the tokens of what a summary of turns 1 ... `covers` quotes word for word."""

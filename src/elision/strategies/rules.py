@@ -19,6 +19,7 @@ class Rule:
     after: masked after that many turns instead of the strategy's window; 1 is as soon as it is no longer the newest.
     superseded: masked as soon as a later observation makes it stale or repeats it.
     below: never masked while smaller than that many tokens.
+    verbatim: never folded, where the strategy folds repeated lines.
     """
 
     tool: str = "*"
@@ -28,14 +29,17 @@ class Rule:
     after: int | None = None
     superseded: bool = False
     below: int = 0
+    verbatim: bool = False
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 1:
             raise SpecError(f"rule(after={self.after}): the newest turn is never masked; give 1 turn or more")
         if self.below < 0:
             raise SpecError(f"rule(below={self.below}): give a size in tokens, 0 or more")
-        if not (self.keep or self.after or self.superseded or self.below):
-            raise SpecError("rule(...): says nothing; give keep=true, after=K, superseded=true or below=N")
+        if not (self.keep or self.after or self.superseded or self.below or self.verbatim):
+            raise SpecError(
+                "rule(...): says nothing; give keep=true, after=K, superseded=true, below=N or verbatim=true"
+            )
 
     def matches(self, turn: Turn, observation: Observation) -> bool:
         if self.tag and self.tag not in observation.tags:
@@ -60,6 +64,7 @@ class RuleOutcome:
     after: int | None = None
     superseded: bool = False
     below: int = 0
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class RuleTable:
             after=next((rule.after for rule in found if rule.after is not None), None),
             superseded=any(rule.superseded for rule in found),
             below=max((rule.below for rule in found), default=0),
+            verbatim=any(rule.verbatim for rule in found),
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
+from elision.strategies.fold_repeats import FoldRepeats
 from elision.strategies.hybrid import Hybrid, limit_tail
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
@@ -29,7 +30,7 @@ from elision.strategies.supersede import Supersede
 from elision.strategies.two_tier import TwoTier
 
 STRATEGIES: dict[str, type[Strategy]] = {
-    kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
+    kind.name: kind for kind in (Raw, FoldRepeats, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
 }
 SCHEDULES: dict[str, type[Any]] = {
     kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
@@ -359,7 +360,9 @@ def _build_rule(value: Any) -> Rule:
     if isinstance(value, _SpecCall) and value.kind == "rule":
         found: Rule = _build_options(Rule, value, "")
         return found
-    raise SpecError("rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=...)")
+    raise SpecError(
+        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=..., verbatim=...)"
+    )
 
 
 def describe_strategy(strategy: Strategy) -> str:

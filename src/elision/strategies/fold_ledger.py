@@ -1,0 +1,188 @@
+"""What is folded in a view, what it relies on, and how many tokens hiding that would add.
+
+When a source is hidden, its lines are shown again where they were folded: the first observation after it that has them
+is shown whole, and later ones refer to that one. So each line of a source is counted once as an estimate, and once for
+each observation as the most that it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elision.trajectory.plan import FoldedRun, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Tokens that a pass adds to the view, since it hides sources: as an estimate, and at most."""
+
+    estimated: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _FoldCost:
+    """The runs of a folded observation, and what it has more tokens if it is shown whole."""
+
+    runs: tuple[FoldedRun, ...]
+    whole_tokens: int
+    lines: int
+
+    @property
+    def sources(self) -> set[Key]:
+        return {run.source for run in self.runs}
+
+    def estimate_run(self, run: FoldedRun, lines: int) -> int:
+        """Return the tokens of `lines` lines of `run`."""
+        return self.whole_tokens * lines // self.lines
+
+
+class FoldLedger:
+    """The folds of one session.
+
+    leaving_tokens: what is added, as an estimate, if everything that may be masked is masked now.
+    """
+
+    def __init__(self) -> None:
+        self.leaving_tokens = 0
+        self._costs: dict[Key, _FoldCost] = {}
+        self._dependents: dict[Key, set[Key]] = {}
+        #: Dependents that would be shown whole again: neither masked with their source, nor in place of being whole.
+        self._live: dict[Key, set[Key]] = {}
+        self._leaving: set[Key] = set()
+        self._mask_tokens: dict[Key, int] = {}
+        #: What is part of `leaving_tokens`: by source, and by observation that would be masked with its source.
+        self._source_tokens: dict[Key, int] = {}
+        self._masked_tokens: dict[Key, int] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._costs
+
+    def list_dependents(self, source: Key) -> set[Key]:
+        """Return the observations with runs that `source` holds."""
+        return self._dependents.get(source, set())
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def add_fold(self, key: Key, runs: tuple[FoldedRun, ...], whole_tokens: int) -> None:
+        """Note that `key` is folded, in place of an earlier fold. whole_tokens: what it has more if it is whole."""
+        before = self._costs.get(key)
+        if before is not None:
+            self._unlink(key, before)
+        # An earlier fold keeps its place: keys ascend.
+        cost = self._costs[key] = _FoldCost(runs, max(0, whole_tokens), max(1, sum(run.lines for run in runs)))
+        for source in cost.sources:
+            self._dependents.setdefault(source, set()).add(key)
+        self._refresh(key)
+
+    def remove_fold(self, key: Key) -> None:
+        """Note that `key` is folded no longer; one that is not is no error."""
+        cost = self._costs.pop(key, None)
+        if cost is None:
+            return
+        self._mask_tokens.pop(key, None)
+        self._unlink(key, cost)
+        self._refresh_masked(key)
+
+    def set_leaving(self, key: Key, *, leaves: bool) -> None:
+        """Note whether a pass that masks everything pending masks `key`."""
+        if leaves == (key in self._leaving):
+            return
+        if leaves:
+            self._leaving.add(key)
+        else:
+            self._leaving.discard(key)
+        if key in self._costs:
+            self._refresh(key)
+        if key in self._dependents:
+            self._refresh_source(key)
+            for dependent in self._dependents[key]:
+                self._refresh_masked(dependent)
+
+    def set_mask_tokens(self, key: Key, tokens: int | None) -> None:
+        """Note that `key` is masked where a source of it is hidden, which adds `tokens`; None if it is shown whole."""
+        if tokens is None:
+            self._mask_tokens.pop(key, None)
+        else:
+            self._mask_tokens[key] = tokens
+        if key in self._costs:
+            self._refresh(key)
+
+    def _unlink(self, key: Key, cost: _FoldCost) -> None:
+        for source in cost.sources:
+            for table in (self._dependents, self._live):
+                table[source].discard(key) if source in table else None
+                if source in table and not table[source]:
+                    del table[source]
+            self._refresh_source(source)
+
+    def _refresh(self, key: Key) -> None:
+        """Count anew what showing `key` whole, or masking it, would add."""
+        is_live = key not in self._leaving and key not in self._mask_tokens
+        for source in self._costs[key].sources:
+            live = self._live.setdefault(source, set())
+            if is_live:
+                live.add(key)
+            else:
+                live.discard(key)
+            self._refresh_source(source)
+        self._refresh_masked(key)
+
+    def _refresh_source(self, source: Key) -> None:
+        self.leaving_tokens -= self._source_tokens.pop(source, 0)
+        if source in self._leaving and self._live.get(source):
+            self._source_tokens[source] = self._estimate_source(source, self._live[source])
+            self.leaving_tokens += self._source_tokens[source]
+
+    def _refresh_masked(self, key: Key) -> None:
+        self.leaving_tokens -= self._masked_tokens.pop(key, 0)
+        if key not in self._mask_tokens or key not in self._costs or key in self._leaving:
+            return
+        if not self._leaving.isdisjoint(self._costs[key].sources):
+            self._masked_tokens[key] = self._mask_tokens[key]
+            self.leaving_tokens += self._masked_tokens[key]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def measure_exposure(self, after: int, *, covers: bool) -> Exposure:
+        """Return what masking all that is pending after turn `after` adds; covers: and a summary of the turns before.
+
+        Only folds after that turn are looked at: those before it rely on nothing after it.
+        """
+        estimated = most = 0
+        live: dict[Key, set[Key]] = {}
+        for key in reversed(self._costs):
+            if key[0] <= after:
+                break
+            if key in self._leaving:
+                continue
+            gone = {each for each in self._costs[key].sources if self._is_gone(each, after, covers)}
+            if not gone:
+                continue
+            most += self._mask_tokens.get(key, self._costs[key].whole_tokens)
+            if key in self._mask_tokens:
+                estimated += self._mask_tokens[key]
+                continue
+            for source in gone:
+                live.setdefault(source, set()).add(key)
+        estimated += sum(self._estimate_source(source, keys) for source, keys in live.items())
+        return Exposure(min(estimated, most), most)
+
+    def _is_gone(self, key: Key, after: int, covers: bool) -> bool:
+        if key[0] <= after:
+            return covers
+        return key in self._leaving
+
+    def _estimate_source(self, source: Key, dependents: Iterable[Key]) -> int:
+        """Return the tokens of the lines of `source` that `dependents` refer to, each line once."""
+        runs = []
+        for key in dependents:
+            runs += [(run.source_start, key, run) for run in self._costs[key].runs if run.source == source]
+        tokens = shown = 0
+        for start, key, run in sorted(runs, key=lambda found: (found[0], found[1])):
+            end = start + run.lines
+            if end > shown:
+                tokens += self._costs[key].estimate_run(run, end - max(start, shown))
+                shown = end
+        return tokens

@@ -1,0 +1,216 @@
+"""Folding at birth: lines of a new result that the view shows already become one line that names the place.
+
+A source is always shown whole where a fold refers to it. A pass that hides one has what refers to it refer to another
+place, or shows it whole again. What refers comes later in the prompt, so the pass rewrites it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from elision.strategies.fold_ledger import FoldLedger
+from elision.strategies.repeated_lines import LineIndex, fold_observation, name_turn
+from elision.strategies.resources import find_resource_use
+from elision.strategies.rules import Rule, RuleTable
+from elision.trajectory.content import Text
+from elision.trajectory.encodable import make_encodable
+from elision.trajectory.events import PassDecided
+from elision.trajectory.plan import Fold, Key, make_handle
+from elision.trajectory.state import State
+from elision.trajectory.tokens import make_counter
+from elision.trajectory.turn import Observation, Turn
+
+#: Lines of the shortest run that is folded where a strategy says no number, and what the presets have.
+USUAL_LINES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldOptions:
+    """How a session folds.
+
+    lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded as well.
+    names_handle: whether a reference names a handle, or a turn. counter: of the tokens that a run has to save.
+    """
+
+    lines: int = 0
+    reads: bool = True
+    names_handle: bool = True
+    counter: str = "o200k"
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """What a pass folds, and shows whole again; masked: observations to mask with the source that they refer to."""
+
+    folds: tuple[Fold, ...] = ()
+    unfolded: tuple[Key, ...] = ()
+    masked: tuple[Key, ...] = ()
+
+
+class Folding:
+    """One session's folds: a fold over the same events as the state. ledger: what hiding their sources would add."""
+
+    def __init__(self, options: FoldOptions, rules: tuple[Rule, ...]) -> None:
+        self.options = options
+        self.ledger = FoldLedger()
+        self._rules = RuleTable(rules)
+        self._index = LineIndex(least_lines=options.lines) if options.lines else None
+        self._count = make_counter(options.counter).count
+        #: How each indexed observation is shown: its fold, or None where it is whole.
+        self._shown: dict[Key, Fold | None] = {}
+        self._sent_turns = 0
+        self._covered_turns = 0
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def plan_folds(
+        self,
+        state: State,
+        hidden: Iterable[Key],
+        covers: int,
+        mask_instead: Mapping[Key, object],
+        fold_from: int | None,
+    ) -> FoldPlan:
+        """Return what a pass does that hides `hidden` and covers turns 1 ... `covers`; 0 for no new summary.
+
+        mask_instead: observations that are masked rather than shown whole. fold_from: the first turn whose new results
+        may be folded; None for none.
+        """
+        if self._index is None and not state.folded:
+            return FoldPlan()
+        gone = set(hidden)
+        gone.update(self._list_covered(state, covers))
+        masked = self._spread(gone, covers, mask_instead)
+        for key in sorted(gone):
+            self._drop_source(key)
+        folds: dict[Key, Fold] = {}
+        unfolded: list[Key] = []
+        waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
+        heapify(waiting)
+        newest: Key | None = None
+        while waiting:
+            key = heappop(waiting)
+            if key in gone or key == newest or key[0] <= covers:
+                continue
+            newest = key
+            before = state.folded[key]
+            fold = self._find_fold(state, key)
+            if fold == before:
+                continue
+            self._show(state, key, fold)
+            if fold is None:
+                unfolded.append(key)
+                continue
+            folds[key] = fold
+            # Other lines of it may be folded than before.
+            for each in self.ledger.list_dependents(key):
+                heappush(waiting, each)
+        for key in self._list_new(state):
+            if key not in gone and key[0] > covers:
+                may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
+                fold = self._find_fold(state, key) if may_fold else None
+                self._show(state, key, fold)
+                if fold is not None:
+                    folds[key] = fold
+        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded), tuple(sorted(masked)))
+
+    def _spread(self, gone: set[Key], covers: int, mask_instead: Mapping[Key, object]) -> list[Key]:
+        """Add to `gone` what is masked with its source. Return it."""
+        masked = []
+        waiting = list(gone)
+        while waiting:
+            for key in self.ledger.list_dependents(waiting.pop()):
+                if key in mask_instead and key not in gone and key[0] > covers:
+                    gone.add(key)
+                    masked.append(key)
+                    waiting.append(key)
+        return masked
+
+    def _may_fold(self, state: State, key: Key) -> bool:
+        """Return whether a new result may be folded: it is text, no rule keeps it whole, and no edit needs it so."""
+        turn = state.turns[key[0] - 1]
+        observation = state.find_observation(key)
+        text = observation.text
+        if make_encodable(text) != text:
+            return False
+        ruling = self._rules.apply_rules(turn, observation)
+        if ruling.keep or ruling.verbatim:
+            return False
+        return self.options.reads or not _reads_file(turn, observation)
+
+    def _find_fold(self, state: State, key: Key) -> Fold | None:
+        observation = state.find_observation(key)
+        if self._index is None or not _is_text(observation):
+            return None
+        name_source = make_handle if self.options.names_handle else name_turn
+        return fold_observation(self._index, key, observation.text, self._count, name_source)
+
+    # -- the fold over events ------------------------------------------------------------------------------------
+
+    def record_decision(self, state: State, event: PassDecided) -> list[Key]:
+        """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
+        are now shown in another way."""
+        if self._index is None and not event.folds and not self._shown:
+            return []
+        covers = event.summary.covers if event.summary is not None else 0
+        gone = {edit.key for edits in (event.masks, event.clips) for edit in edits}
+        gone.update(self._list_covered(state, covers))
+        for key in sorted(gone):
+            self._drop_source(key)
+            self.ledger.remove_fold(key)
+        self._covered_turns = max(self._covered_turns, covers)
+        changed = sorted(
+            key for key in (*event.unfolded, *(fold.key for fold in event.folds)) if key[0] <= self._sent_turns
+        )
+        new = list(self._list_new(state))
+        for key in (*changed, *new):
+            if key in state.hidden or key[0] <= state.covered_turns:
+                continue
+            fold = state.folded.get(key)
+            self._show(state, key, fold)
+            if fold is None:
+                self.ledger.remove_fold(key)
+            else:
+                observation = state.find_observation(key)
+                whole_tokens = state.sizer.count_observation(observation) - state.find_segment(key).tokens
+                self.ledger.add_fold(key, fold.runs, whole_tokens)
+        self._sent_turns = len(state.turns)
+        return changed
+
+    def _list_new(self, state: State) -> Iterator[Key]:
+        """Yield the observations that no request held yet."""
+        for turn in state.turns[self._sent_turns :]:
+            for position in range(1, len(turn.observations) + 1):
+                yield turn.index, position
+
+    def _list_covered(self, state: State, covers: int) -> Iterator[Key]:
+        """Yield the observations that a summary of turns 1 ... `covers` is the first to cover."""
+        for turn in state.turns[self._covered_turns : covers]:
+            for position in range(1, len(turn.observations) + 1):
+                yield turn.index, position
+
+    def _show(self, state: State, key: Key, fold: Fold | None) -> None:
+        """Index the lines of `key` that the view shows. What is indexed so already stays where it is."""
+        if key in self._shown and self._shown[key] == fold:
+            return
+        self._shown[key] = fold
+        observation = state.find_observation(key)
+        if self._index is not None and _is_text(observation):
+            self._index.add_observation(key, observation.text, fold.runs if fold is not None else ())
+
+    def _drop_source(self, key: Key) -> None:
+        self._shown.pop(key, None)
+        if self._index is not None:
+            self._index.remove_observation(key)
+
+
+def _is_text(observation: Observation) -> bool:
+    return all(isinstance(part, Text) for part in observation.content)
+
+
+def _reads_file(turn: Turn, observation: Observation) -> bool:
+    action = turn.find_action(observation)
+    return action is not None and find_resource_use(action).kind == "read"

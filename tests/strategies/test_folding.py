@@ -1,0 +1,148 @@
+"""Folding at birth, and what happens to folds where a source is hidden."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elision.engine import Log, decide, make_plain_terms, run_pass
+from elision.errors import SpecError
+from elision.strategies.spec import describe_strategy, parse_strategy
+from elision.trajectory.events import PassDecided
+from elision.trajectory.turn import Turn
+from tests.properties.builders import PLAIN, begin_session, call, result, run_session, turn, write_brief_summary
+
+
+def lines(first: int, last: int) -> str:
+    return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))
+
+
+def read(index: int, text: str, tool: str = "read_file") -> Turn:
+    return turn(index, (call(tool, path=f"f{index}.py"), result(text, tool)))
+
+
+def show(log: Log) -> dict[tuple[int, int], str]:
+    """How each result is shown in the newest view: as what, and the first line where that is a fold."""
+    assert log.newest_call is not None
+    return {
+        (segment.turn, segment.index): segment.text if segment.kind == "folded" else segment.kind
+        for segment in log.newest_call.view.segments
+        if segment.index and segment.kind in ("observation", "folded", "placeholder", "clipped")
+    }
+
+
+def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
+    """At the first call that shows it, and without a rewrite; what is new of it stays."""
+    log = run_session("fold", [read(1, lines(1, 40)), read(2, f"new\n{lines(10, 30)}\nend"), read(3, "short")])
+    assert show(log) == {
+        (1, 1): "observation",
+        (2, 1): "new\n[as in t1.1, lines 10–29]\nend",
+        (3, 1): "observation",
+    }
+    assert log.state.epoch == 1
+    assert [event.call for event in log.events if isinstance(event, PassDecided) and event.folds] == [3]
+    assert log.bill.spent_usd < log.bill.raw_spent_usd
+
+
+def test_off_is_the_default() -> None:
+    """No strategy folds unless its text says so."""
+    for name in ("raw", "masking", "hybrid"):
+        assert not run_session(name, [read(1, lines(1, 40)), read(2, lines(1, 40))]).state.folded
+
+
+def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> None:
+    """In the same pass; later ones refer to that one from then on, and the first change stays the mask."""
+    turns = [read(1, lines(1, 40)), *(read(index, lines(1, 40)) for index in (2, 3, 4))]
+    log = begin_session(
+        'masking(window=9, gist=0, fold=5, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
+    )
+    for each in turns:
+        run_pass(decide(log, make_plain_terms()), write_brief_summary)
+        log.add_turn(each)
+    before = log.newest_call
+    run_pass(decide(log, make_plain_terms()), write_brief_summary)
+    assert show(log) == {
+        (1, 1): "placeholder",
+        (2, 1): "observation",
+        (3, 1): "[as in t2.1, lines 1–39]",
+        (4, 1): "[as in t2.1, lines 1–39]",
+    }
+    assert before is not None
+    assert log.newest_call is not None
+    assert log.newest_call.view.count_common(before.view) == log.state.observation_places[1, 1]
+    assert log.newest_call.decided.unfolded == ((2, 1),)
+
+
+def test_an_old_fold_is_masked_with_its_source() -> None:
+    """Its placeholder is longer than the fold, so it stays folded as long as it can, and is never shown whole."""
+    turns = [
+        read(1, lines(1, 40)),
+        read(2, lines(1, 40)),
+        *(read(index, lines(100 * index, 100 * index + 40)) for index in (3, 4, 5)),
+    ]
+    log = run_session("masking(window=1, gist=0, fold=5, schedule=batched(3))", turns, PLAIN)
+    masked = [event for event in log.events if isinstance(event, PassDecided) and event.masks]
+    assert [mask.key for mask in masked[0].masks] == [(1, 1), (2, 1), (3, 1), (4, 1)][: len(masked[0].masks)]
+    assert not any(event.unfolded for event in masked)
+
+
+def test_a_summary_unfolds_what_relied_on_its_turns() -> None:
+    """A result after the summary is whole again, since its source is covered."""
+    turns = [read(1, lines(1, 40)), read(2, lines(200, 240)), read(3, lines(1, 40)), read(4, "b")]
+    log = run_session(
+        "summarization(every=2, tail=2, fold=5, summary_max_tokens=50, schedule=every-turn)", turns, PLAIN
+    )
+    assert log.state.covered_turns == 2
+    assert show(log) == {(3, 1): "observation", (4, 1): "observation"}
+    assert log.newest_call is not None
+    assert log.newest_call.decided.unfolded == ((3, 1),)
+    assert log.state.folded == {}
+
+
+def test_rules_keep_results_whole() -> None:
+    """`verbatim` and `keep` do, and `fold_reads=false` for files that are read."""
+    turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40), tool="search")]
+    assert list(run_session("fold", turns).state.folded) == [(2, 1), (3, 1)]
+    assert list(run_session("fold(fold_reads=false)", turns).state.folded) == [(3, 1)]
+    assert list(run_session('fold(rules=[rule(tool="search", verbatim=true)])', turns).state.folded) == [(2, 1)]
+    assert not run_session("fold(rules=[rule(keep=true)])", turns).state.folded
+
+
+def test_turns_are_named_where_handles_are_not() -> None:
+    """Without recall a reference says the turn."""
+    log = run_session("fold(handles=false)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
+    assert show(log)[2, 1] == "[as in turn 1, lines 1–39]"
+
+
+def test_another_strategy_goes_on_with_the_folds_of_a_log() -> None:
+    """One that folds nothing shows what is folded whole again when it hides the source."""
+    folded = run_session("fold", [read(1, lines(1, 40)), read(2, lines(1, 40))], PLAIN)
+    setup = begin_session("masking(window=1, gist=0, schedule=every-turn)", PLAIN).setup
+    log = Log.fold(folded.events, setup)
+    assert list(log.state.folded) == [(2, 1)]
+    log.add_turn(read(3, "x"))
+    run_pass(decide(log, make_plain_terms()), write_brief_summary)
+    assert log.newest_call is not None
+    assert [mask.key for mask in log.newest_call.decided.masks] == [(1, 1), (2, 1)]
+    assert log.state.folded == {}
+
+
+def test_terms_say_what_may_be_folded() -> None:
+    """Nothing where the provider clears results itself, and nothing that bound thinking follows."""
+    turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40))]
+    for changes, expected in (({"may_summarize": False}, []), ({"editable_from": 3}, [(3, 1)])):
+        log = begin_session("fold")
+        for each in turns:
+            log.add_turn(each)
+        run_pass(decide(log, replace(make_plain_terms(), **changes)), write_brief_summary)
+        assert list(log.state.folded) == expected
+
+
+def test_text_form() -> None:
+    """The options are read and written, and nonsense is refused."""
+    assert describe_strategy(parse_strategy("fold")) == "fold"
+    assert describe_strategy(parse_strategy("hybrid(fold=5, fold_reads=false)")) == "hybrid(fold=5, fold_reads=false)"
+    for text in ("raw(fold=1)", "raw(fold=-1)", "raw(fold=true)"):
+        with pytest.raises(SpecError, match="fold"):
+            parse_strategy(text)
