@@ -72,6 +72,15 @@ def test_long_names_give_way(tmp_path: Path) -> None:
     assert line.rstrip().endswith(" ago")
 
 
+def test_a_name_of_36_characters_leaves_the_cost(tmp_path: Path) -> None:
+    """Frameworks name sessions by UUIDs: what they cost and saved stays at 80 columns, and enough of the name."""
+    for name in ("0b9f5a52-1c8e-4f0e-9d53-6a2f5f0c7d11", "7d3c1e90-5c1b-4a57-8f4e-0f6f6b1a2c33"):
+        stored.played(tmp_path, name, 12)
+    header, _, line, *_ = printed("--store", stored.url(tmp_path), width=80).splitlines()
+    assert {"turns", "sent", "cost", "saved", "changed"} <= set(header.split())
+    assert line.startswith("7d3c1e90-5c1b-4a57-8f4")
+
+
 def test_names_are_only_text(kept: tuple[str, list[ContextView]]) -> None:
     """Nothing in a name reaches the terminal as more than letters."""
     text = printed("--store", kept[0])

@@ -21,7 +21,7 @@ from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Costs
 
 #: Cells that a name is given at least, and at most where there are other columns to show.
-_NAME: Final = (16, 48)
+_NAME: Final = (26, 48)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,10 @@ def _describe_relation(row: ListedSession) -> str:
 
 
 def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
-    changed = _SessionColumn(title="changed", keep=9, cell=lambda row: f"{format_duration(now - row.info.changed)} ago")
-    turns = _SessionColumn(title="turns", keep=10, cell=lambda row: figures.format_count(row.info.turns))
+    changed = _SessionColumn(
+        title="changed", keep=10, cell=lambda row: f"{format_duration(now - row.info.changed)} ago"
+    )
+    turns = _SessionColumn(title="turns", keep=11, cell=lambda row: figures.format_count(row.info.turns))
     size = _SessionColumn(title="size", keep=7, cell=lambda row: format_size(row.info.raw_bytes))
     if fast:
         records = _SessionColumn(title="records", keep=6, cell=lambda row: figures.format_count(row.info.records))
@@ -170,12 +172,12 @@ _COUNTED: Final = (
     _SessionColumn(title="tokens", keep=6, cell=_account_cell(_format_reduction)),
     _SessionColumn(
         title="cost",
-        keep=4,
+        keep=9,
         cell=_usd_cell(lambda costs: costs.ours),
     ),
     _SessionColumn(
         title="saved",
-        keep=11,
+        keep=12,
         cell=_usd_cell(lambda costs: costs.hiding),
         mood=lambda row: choose_colour(_saved_usd(row, lambda costs: costs.hiding)),
     ),
@@ -193,7 +195,7 @@ _COUNTED: Final = (
 _SAID: Final = (
     _SessionColumn(
         title="mode",
-        keep=13,
+        keep=14,
         cell=_describe_mode,
         mood=lambda row: "yellow",
         left=True,
@@ -201,7 +203,7 @@ _SAID: Final = (
     ),
     _SessionColumn(
         title="guards",
-        keep=12,
+        keep=13,
         cell=_describe_guard,
         mood=lambda row: "yellow",
         left=True,
