@@ -119,6 +119,20 @@ def test_an_unknown_model_is_said(kept: tuple[str, list[ContextView]]) -> None:
     assert rows(printed("--store", kept[0], "--json"))["burning"]["prices"] == "anthropic (no model named)"
 
 
+def test_models_without_prices_are_named(tmp_path: Path) -> None:
+    """A model that no table knows is priced as another's, so its name is there: prices can be given."""
+    stored.played(tmp_path, "known", 1)
+    assert "prices" not in printed("--store", stored.url(tmp_path))
+    for number in range(5):
+        stored.played(tmp_path, f"s{number}", 1, model=f"nobody-{number}-knows")
+    text = " ".join(printed("--store", stored.url(tmp_path)).split())
+    named = "nobody-0-knows, nobody-1-knows, nobody-2-knows and 2 more"
+    assert f"No prices are known for {named}: priced as anthropic. --model prices all alike" in text
+    assert "Sessions without a known model" not in text
+    listed = rows(printed("--store", stored.url(tmp_path), "--json"))
+    assert listed["s1"]["prices"] == "anthropic (no prices are known for nobody-1-knows)"
+
+
 def test_shadow_mode(tmp_path: Path) -> None:
     """Sessions whose requests went out as they came are marked, and the page says what their figures are."""
     stored.played(tmp_path, "plain", 5)

@@ -701,6 +701,15 @@ def test_a_model_without_prices_is_told() -> None:
     assert not manager(model="somebody-s-model", prices="openai").prepare(make_history("openai", 1)).diagnostics.notes
 
 
+def test_a_model_without_prices_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Where its first session begins: thousands of sessions of a pool or a gateway may have that model."""
+    for _ in range(3):
+        manager(model="a-model-of-one-line")
+    assert [line for line in caplog.messages if "a-model-of-one-line" in line] == [
+        "no prices are known for a-model-of-one-line: billed as anthropic models usually are; give prices="
+    ]
+
+
 def test_a_file_name_is_no_address() -> None:
     """The error says what it takes to be one."""
     with pytest.raises(StoreError, match=r"did you mean sqlite:///agent\.db"):

@@ -16,10 +16,12 @@ from elision.cli.savings import choose_colour
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
 from elision.lab.report.fitting import GAP, choose_columns, open_table
-from elision.manager.session_history import SessionReport
+from elision.manager.session_history import DEFAULT_PRICES, SessionReport
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Costs
 
+#: Models without prices that are named.
+_NAMED_MODELS: Final = 3
 #: Cells that a name is given at least, and at most where there are other columns to show.
 _NAME: Final = (26, 48)
 
@@ -239,8 +241,14 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fa
     notes = []
     if number > len(rows):
         notes.append(f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them")
-    if any(row.account and not row.account.has_own_prices for row in rows):
-        notes.append("sessions without a known model are priced as anthropic; --model prices all alike")
+    unpriced = [row.account for row in rows if row.account and not row.account.has_own_prices]
+    models = sorted({account.model for account in unpriced if account.model})
+    if models:
+        notes.append(f"no prices are known for {_list_models(models)}: priced as {DEFAULT_PRICES}")
+    if not all(account.model for account in unpriced):
+        notes.append(f"sessions without a known model are priced as {DEFAULT_PRICES}")
+    if unpriced:
+        notes.append("--model prices all alike")
     if any(row.account for row in rows):
         notes.append("saved: by hiding, net")
     if any(map(_has_caching_saved, rows)):
@@ -253,3 +261,8 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fa
         notes.append("size: of its log before compression, with what it shares")
     if notes:
         yield Text(". ".join(note[0].upper() + note[1:] for note in notes) + ".", style="dim")
+
+
+def _list_models(models: Sequence[str]) -> str:
+    more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
+    return ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more

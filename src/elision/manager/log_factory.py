@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from elision.engine import Log, LogSetup
 from elision.errors import CallbackError
@@ -13,6 +16,8 @@ from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.strategies.spec import describe_strategy
 from elision.trajectory.events import Event, SessionOpened
 from elision.trajectory.tokens import Sizer, make_counter
+
+_log: Final = logging.getLogger("elision.manager")
 
 
 class LogFactory:
@@ -35,6 +40,8 @@ class LogFactory:
             self.extractors = replace(self.extractors, report=self.extractor_failures.append)
         missing_prices = options.describe_missing_prices()
         self.notes = (missing_prices,) if missing_prices else ()
+        if missing_prices:
+            _warn_once(missing_prices)
 
     def make_log(self, events: Sequence[Event]) -> Log:
         """Return the log that has `events`."""
@@ -70,3 +77,9 @@ def find_opened_event(events: Sequence[Event]) -> SessionOpened | None:
         if isinstance(event, SessionOpened):
             return event
     return None
+
+
+@lru_cache(maxsize=256)
+def _warn_once(note: str) -> None:
+    """Write `note` to the log, once a process: each session of the model has it."""
+    _log.warning("%s", note)

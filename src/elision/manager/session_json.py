@@ -20,7 +20,7 @@ def encode_session_report(account: SessionReport) -> dict[str, Any]:
     return {
         "model": account.model,
         "strategy": account.strategy,
-        "prices": account.prices.name if account.has_own_prices else f"{account.prices.name} (no model named)",
+        "prices": _describe_prices(account),
         "calls": len(account.calls),
         "sent_tokens": account.sent_tokens,
         "raw_tokens": account.raw_tokens,
@@ -72,6 +72,14 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "stop": asdict(diagnostics.stop) if diagnostics.stop else None,
         "hint": asdict(diagnostics.hint) if diagnostics.hint else None,
     }
+
+
+def _describe_prices(account: SessionReport) -> str:
+    """Return the name of what the session is priced as, and why where that is not its own model."""
+    if account.has_own_prices:
+        return account.prices.name
+    reason = f"no prices are known for {account.model}" if account.model else "no model named"
+    return f"{account.prices.name} ({reason})"
 
 
 def _encode_costs(costs: Costs) -> dict[str, Any]:

@@ -114,6 +114,16 @@ def test_totals_are_the_sum_of_the_sessions(asking: DashboardClient) -> None:
         assert len(each["points"]) <= 60
 
 
+def test_models_without_prices_are_named(tmp_path: Path) -> None:
+    """Beside how many sessions of theirs are priced as another's; a session that names no model is counted alone."""
+    for number in range(6):
+        stored.played(tmp_path, f"odd-{number}", 1, model=f"nobody-{number % 5}-knows")
+    stored.played(tmp_path, "nameless", 1, model="")
+    stored.played(tmp_path, "known", 1)
+    totals = DashboardClient(SqliteStore(tmp_path / "agent.db")).get_path("/elision/api/totals").json
+    assert (totals["unpriced"], totals["unpriced_models"]) == (7, [f"nobody-{number}-knows" for number in range(3)])
+
+
 def test_what_a_fork_shares_counts_once(tmp_path: Path) -> None:
     """A fork's own figures leave out the calls of its parent; the whole log is what its page shows."""
     store = SqliteStore(tmp_path / "agent.db")

@@ -60,7 +60,7 @@ const scope = (told) => [
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
-  told.unpriced ? `${plural(told.unpriced, "session")} without known prices: priced as Anthropic’s usual model.` : "",
+  told.unpriced ? `${plural(told.unpriced, "session")} without known prices${told.unpriced_models.length ? ` (${told.unpriced_models.map(visible).join(", ")})` : ""}: priced as Anthropic’s usual model.` : "",
 ].filter(Boolean).join(" ");
 
 // ---- list

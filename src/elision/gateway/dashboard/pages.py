@@ -127,6 +127,7 @@ class _DashboardApi:
             "unread": rows.count(None),
             "faults": sum(bool(row.fault) for row in read),
             "unpriced": sum(bool(row.calls and not row.priced) for row in read),
+            "unpriced_models": sorted({row.model for row in read if row.calls and row.model and not row.priced})[:3],
             "shadow": self._shadow,
             "would": render_totals(sum((row.own_totals for row in read if row.shadow), SavingsTotals())),
             **render_totals(sum((row.own_totals for row in read if not row.shadow), SavingsTotals())),
