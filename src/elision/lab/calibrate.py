@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from elision.engine import count_output_tokens
 from elision.errors import PriceError
-from elision.lab.ratios import divide_or_none, divide_or_zero
-from elision.lab.recorded_requests import RecordedRequest, Restart, list_requests
+from elision.lab.ratios import divide_or_zero
+from elision.lab.recorded_requests import ROUNDING_TOKENS, RecordedRequest, Restart, list_requests
 from elision.lab.results import encode_problems
 from elision.lab.token_fit import PromptGrowth, TokenFit, fit_growth
 from elision.trajectory.cache import HOUR_SECONDS, PromptCache
@@ -34,10 +34,10 @@ from elision.trajectory.view import View
 
 FORMAT: Final = "elision.calibrate/1"
 
+#: A difference of prompt tokens, as a share, that is none worth explaining.
+NEAR: Final = 0.02
 #: Share of a call's prompt below which a difference is rounding (of blocks, units, a few tokens of framing).
 ROUNDING = 0.01
-#: The same in tokens: the coarsest step in which a provider reports cached tokens (OpenAI, 128).
-ROUNDING_TOKENS = 128
 
 #: Why a call read less, or more, than the call before it left in the cache.
 Cause: TypeAlias = Literal[
@@ -105,9 +105,7 @@ class Billing:
 class CalibratedCall:
     """One call. counted, lengths: as simulated.
 
-    added: tokens that it sent beyond this model's call before, as counted and as billed; (0, 0) where the two are not
-    of the same text: at a first call, at a restart, where text was recorded that was not sent.
-    growth: the same in parts, where a fit may be made of them.
+    growth: what it sent beyond the call before, where a fit may be made of it.
     """
 
     index: int
@@ -117,7 +115,6 @@ class CalibratedCall:
     lengths: Usage
     restart: Restart = ""
     cause: Cause | None = None
-    added: tuple[int, int] = (0, 0)
     growth: PromptGrowth | None = None
 
     @property
@@ -192,9 +189,22 @@ class Calibration:
         }
 
     @property
-    def scale(self) -> float | None:
-        """Billed tokens per token that we count, over what calls added to the call before; None if nothing was."""
-        return divide_or_none(sum(call.added[1] for call in self.calls), sum(call.added[0] for call in self.calls))
+    def length_difference(self) -> float:
+        """Our prompt tokens less the billed ones, as a share of these."""
+        return divide_or_zero(self.counted.prompt - self.billed.prompt, self.billed.prompt)
+
+    @property
+    def usd_difference(self) -> float | None:
+        """Our bill less the recorded one, as a share of it; None where either is unknown."""
+        ours, billed = self.counted.usd, self.billed.usd
+        if ours is None or not billed:
+            return None
+        return ours / billed - 1
+
+    @property
+    def has_changed_prefix(self) -> bool:
+        """Whether the recording agent changed a prefix, which no message shows."""
+        return any(call.cause == "changed-prefix" for call in self.calls)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,14 +245,18 @@ class CalibrationStudy:
         )
 
     @property
-    def scales(self) -> dict[str, float]:
-        """Model -> billed tokens per token that we count, all its comparable runs together."""
-        models = dict.fromkeys(run.priced_as or run.model for run in self.cached)
-        calls = {
-            name: tuple(call for run in self.cached if (run.priced_as or run.model) == name for call in run.calls)
-            for name in models
-        }
-        return {name: scale for name in models if (scale := Calibration(calls=calls[name]).scale) is not None}
+    def steady(self) -> Calibration:
+        """The comparable runs as one in which the agent changed no prefix."""
+        return Calibration(calls=tuple(call for run in self.steady_runs for call in run.calls))
+
+    @property
+    def steady_runs(self) -> tuple[Calibration, ...]:
+        return tuple(run for run in self.cached if not run.has_changed_prefix)
+
+    @property
+    def near_runs(self) -> tuple[Calibration, ...]:
+        """The comparable runs whose prompts are as long as billed, within `NEAR`."""
+        return tuple(run for run in self.cached if abs(run.length_difference) <= NEAR)
 
     @property
     def fits(self) -> dict[str, TokenFit]:
@@ -261,7 +275,8 @@ class CalibrationStudy:
             "counter": self.counter,
             "runs": [run.to_json() for run in self.runs],
             "totals": {"runs": len(self.cached), **calibration_figures(self.total)},
-            "billed_per_counted_token": self.scales,
+            "without_changed_prefix": {"runs": len(self.steady_runs), **calibration_figures(self.steady)},
+            "runs_within_2_percent": len(self.near_runs),
             "token_fits": {model: fit.to_json(find_tokenizer(model)) for model, fit in self.fits.items()},
             "without_usage": [{"file": file, "trajectory": trajectory} for file, trajectory in self.silent],
             "problems": encode_problems(self.problems),
@@ -288,7 +303,8 @@ def calibration_figures(run: Calibration) -> dict[str, Any]:
         "lengths": _usage_json(run.lengths),
         "difference": run.difference,
         "difference_elsewhere": run.elsewhere,
-        "billed_per_counted_token": run.scale,
+        "length_difference": run.length_difference,
+        "usd_difference": run.usd_difference,
         "compactions": {"recorded": restarts.count("recorded"), "inferred": restarts.count("inferred")},
         "causes": {cause: {"calls": tally.calls, "tokens": tally.tokens} for cause, tally in run.causes.items()},
     }
@@ -311,6 +327,7 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
 
 def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
     """`trajectory` as it was billed and as it is simulated; None where no usage was recorded."""
+    sizer = sizer.count_as(find_tokenizer(trajectory.model), takes_output=True)
     sent = list(list_requests(trajectory, sizer))
     if not sent:
         return None
@@ -405,8 +422,7 @@ class _CalibrationLedger:
             lengths=lengths,
             restart=request.restart,
             cause=cause,
-            added=(0, 0) if request.restart or cause == "unsent" else moment.added,
-            growth=None if cause == "unsent" else request.growth,
+            growth=request.growth,
         )
 
     def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:
@@ -449,20 +465,6 @@ class _Moment:
         return self.request.usage.cache_read - self.simulated > self.slack
 
     @property
-    def is_unsent(self) -> bool:
-        """Whether we count far more new text than was billed; tokenizers differ, but by less than half."""
-        counted, billed = self.added
-        return counted - billed > max(self.slack, billed // 2)
-
-    @property
-    def added(self) -> tuple[int, int]:
-        """Tokens sent beyond the call before, as counted and as billed; (0, 0) where that says nothing."""
-        if self.before is None or self.interleaved:
-            return 0, 0
-        counted = self.request.counted.tokens - self.before.counted.tokens
-        return counted, self.request.usage.prompt - self.before.usage.prompt
-
-    @property
     def is_late(self) -> bool:
         """Whether the entry of the call before was dead by now."""
         if self.before is None or self.before.now is None or self.request.now is None:
@@ -482,7 +484,7 @@ _WHY: Final[tuple[tuple[Cause, Callable[[_Moment], bool]], ...]] = (
     ("second-model", lambda moment: moment.interleaved and moment.before is None),
     ("missed", lambda moment: moment.is_lost and moment.rules.kind == "prefix"),
     ("changed-prefix", lambda moment: moment.is_lost),
-    ("unsent", lambda moment: moment.is_unsent),
+    ("unsent", lambda moment: moment.request.unsent > 0),
 )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elision.lab.calibrate import CAUSES, FORESEEN, Calibration, CalibrationStudy, Cause, read_share
+from elision.lab.calibrate import CAUSES, FORESEEN, NEAR, Calibration, CalibrationStudy, Cause, read_share
 from elision.lab.report.figures import format_plural
 from elision.lab.report.fitting import choose_columns, open_table
 from elision.lab.report.fitting import measure_column as width_of
@@ -23,7 +23,7 @@ WIDE: Final = 110
 #: Cells of a run's name that are shown however narrow the terminal.
 _NAME: Final = 12
 #: Columns of numbers, and which stays the longer (higher) where room is short.
-_SHARES: Final = {"calls": 4, "billed": 6, "ours": 5, "diff": 7, "length": 1, "$ billed": 3, "$ ours": 2}
+_SHARES: Final = {"calls": 2, "tokens": 4, "billed": 6, "ours": 5, "diff": 7, "length": 0, "$ billed": 3, "$ ours": 1}
 _TOKENS: Final = {"prompt": 6, "read": 5, "written": 3, "plain": 1, "output": 2, "USD": 4}
 _SUFFIXES: Final = (".gz", ".tar", ".jsonl", ".json", ".traj", ".eval")
 
@@ -107,7 +107,7 @@ def _build_shares_table(cached: Sequence[tuple[str, Calibration]], study: Calibr
         causes = [_list_causes(run)] if width >= WIDE else []
         style = "bold" if place == len(cached) else ""
         table.add_row(_crop_name(name, room), *(row[column] for column in shown), *causes, style=style)
-    return _add_title("Share of prompt tokens read from cache, and USD", table)
+    return _add_title("Our prompt tokens against the billed ones, share of them read from cache, and USD", table)
 
 
 def _build_number_table(first: str, titles: Mapping[str, int], shown: Sequence[int]) -> Table:
@@ -132,6 +132,7 @@ def _choose_columns(titles: Mapping[str, int], rows: Sequence[Sequence[Text | st
 def _row_cells(run: Calibration) -> list[Text | str]:
     return [
         f"{len(run.calls):,}",
+        f"{run.length_difference:+.1%}",
         f"{read_share(run.billed):.3f}",
         f"{read_share(run.counted):.3f}",
         Text(f"{round(run.difference, 3) + 0.0:+.3f}", style=_row_style(run)),  # + 0.0 turns -0 into 0
@@ -225,12 +226,24 @@ def _build_fits_table(study: CalibrationStudy) -> Group:
 
 
 def _build_key(study: CalibrationStudy) -> RenderableType:
-    lines = [f"ours: prompts as long as we count them ({study.counter}); length: as long as they were billed."]
-    if scales := ", ".join(f"{strip_controls(model)} {scale:.2f}" for model, scale in study.scales.items()):
-        lines.append(f"Billed tokens per token that we count: {scales}.")
+    lines = [
+        f"ours: prompts as long as we count them ({study.counter}, on the model's scale); length: as long as billed.",
+        f"Prompt tokens: {study.total.length_difference:+.1%} in total, within {NEAR:.0%} on {len(study.near_runs)} of "
+        f"{format_plural(len(study.cached), 'run')}.",
+        *_list_usd_differences(study),
+    ]
     if not study.total.stated:
         lines.append("Where a recording states no cost, USD billed is its token counts at the list price.")
     return Text("\n".join(lines), style="dim")
+
+
+def _list_usd_differences(study: CalibrationStudy) -> Iterator[str]:
+    in_all, steady = study.total.usd_difference, study.steady.usd_difference
+    if in_all is not None:
+        yield f"USD: {in_all:+.1%} in total."
+    if steady is not None and study.steady_runs != study.cached:
+        changed = len(study.cached) - len(study.steady_runs)
+        yield f"USD without {format_plural(changed, 'run')} whose agent changed a prefix: {steady:+.1%}."
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.token_fit import PromptGrowth
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
-from elision.trajectory.tokens import Sizer
+from elision.trajectory.tokenizer import OURS
+from elision.trajectory.tokens import CREDIBLE_OUTPUT, Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -26,8 +27,8 @@ from elision.trajectory.view import Segment, Track, View
 
 #: A billed prompt below this share of the one before it was cut: no agent forgets a tenth of its context by accident.
 DROP = 0.9
-#: A reported output below this share of our count of the message is not all that the model wrote.
-CREDIBLE_OUTPUT = 0.5
+#: A difference of that many tokens is none: the coarsest step in which a provider reports cached tokens (OpenAI, 128).
+ROUNDING_TOKENS = 128
 #: Counted tokens that a run must have grown by before its own tokenizer's ratio to ours is trusted.
 GROWN = 2_000
 
@@ -43,6 +44,7 @@ class RecordedRequest:
     counted:  the view as our rendered messages count it. billed: the same, as long as it was billed.
     restart:  whether the prompt began anew, behind the head.
     growth: what it added to the call before; None unless that is the turn before, of the same model, and reported.
+    unsent: tokens of the newest results that are recorded and were not sent: the agent clipped them.
     """
 
     call: int
@@ -53,10 +55,15 @@ class RecordedRequest:
     billed: View
     restart: Restart = ""
     growth: PromptGrowth | None = None
+    unsent: int = 0
 
 
 def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequest]:
-    """Every call of `trajectory` whose usage was recorded; the others are left out, what they said is not."""
+    """Every call of `trajectory` whose usage was recorded; the others are left out, what they said is not.
+
+    sizer: on the scale of the recorded model.
+    """
+    plain = sizer.count_as(OURS)
     told = _estimate_head(add_recorded_head(trajectory, sizer), sizer)
     counted = _CountedConversation(State(sizer))
     billed = _BilledConversation()
@@ -78,6 +85,7 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
             if restart:
                 counted.restart(usage.prompt, pending or "")
             kept[model] = _kept_tokens(usage, kept.get(model, 0.0))
+            unsent = counted.clip_results(usage.prompt, model)
             yield RecordedRequest(
                 call=turn.index,
                 now=now,
@@ -88,7 +96,8 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
                     billed.build_view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
                 ),
                 restart=restart,
-                growth=None if restart else _measure_growth(before, usage, model, sizer),
+                unsent=unsent,
+                growth=None if restart or unsent else _measure_growth(before, usage, model, plain),
             )
             pending = None
             before = turn, model
@@ -103,7 +112,6 @@ def _measure_growth(before: tuple[Turn, str] | None, usage: Usage, model: str, s
         return None
     turn, reported = before[0], before[0].usage
     read = sum(map(sizer.count_observation, turn.observations)) + sum(map(sizer.count_message, turn.interjections))
-    # Some formats keep the output count of a response's first fragment.
     if reported.output < CREDIBLE_OUTPUT * sizer.count_assistant(turn):
         return None
     return PromptGrowth(usage.prompt - reported.prompt, reported.output, read)
@@ -129,13 +137,17 @@ class _CountedConversation:
 
     fixed: leading segments that every prompt of the run begins with: all of the head up to its first user message.
     scale: billed tokens per counted token, over all growth between two calls without a restart.
+    whole: everything that was said, clipped where the agent clipped it. places: where its turns begin.
     """
 
     state: State
     sent: Track = field(default_factory=Track)
+    whole: Track = field(default_factory=Track)
+    places: list[int] = field(default_factory=list)
     fixed: int = 0
     grown: list[int] = field(default_factory=lambda: [0, 0])
     _taken: int = 0
+    _newest_place: int = 0
     _before: tuple[int, int, str] | None = None
 
     @property
@@ -150,14 +162,18 @@ class _CountedConversation:
     def begin(self, head: Head) -> None:
         self.state.fold_event(HeadSet(head))
         self.sent = self.state.raw_track.fork(self.state.head_length)
+        self.whole = self.state.raw_track.fork(self.state.head_length)
         self._taken = self.state.head_length
         self.fixed = _fixed_tokens(self.sent.segments)
 
     def add(self, turn: Turn) -> None:
         self.state.fold_event(TurnAdded(turn))
         raw = self.state.raw_track.segments
+        self._newest_place = len(self.sent.segments)
+        self.places.append(len(self.whole.segments))
         for segment in raw[self._taken :]:
             self.sent.append(segment)
+            self.whole.append(segment)
         self._taken = len(raw)
 
     def restart(self, prompt: int, summary: str) -> None:
@@ -168,13 +184,33 @@ class _CountedConversation:
         if summary:
             track.append(Segment(kind="summary", tokens=self.state.sizer.count_text(summary), text=summary))
         room = (prompt - head) / scale - (track.tokens - head)
-        raw = self.state.raw_track
-        places = (*self.state.raw_turn_places, len(raw.segments))
-        first = min(places, key=lambda place: abs(raw.tokens - raw.count_tokens_before(place) - room))
-        for segment in raw.segments[first:]:
+        whole = self.whole
+        places = (*self.places, len(whole.segments))
+        first = min(places, key=lambda place: abs(whole.tokens - whole.count_tokens_before(place) - room))
+        for segment in whole.segments[first:]:
             track.append(segment)
         self.sent = track
+        self._newest_place = len(track.segments)
         self._before = None
+
+    def clip_results(self, prompt: int, model: str) -> int:
+        """Shorten the largest of the newest results where far more is recorded than a prompt of `prompt` tokens had.
+
+        Return the tokens that were not sent. Tokenizers differ, but by less than half.
+        """
+        if self._before is None or self._before[2] != model:
+            return 0
+        billed = prompt - self._before[0]
+        newest = self.sent.segments[self._newest_place :]
+        excess = self.sent.tokens - self._before[1] - billed
+        if not newest or excess <= max(ROUNDING_TOKENS, prompt // 100, billed // 2):
+            return 0
+        largest = max(newest, key=lambda segment: segment.tokens if segment.kind == "observation" else -1)
+        clipped = min(excess, largest.tokens)
+        short = [replace(each, tokens=each.tokens - clipped) if each is largest else each for each in newest]
+        self.sent = _replace_end(self.sent, self._newest_place, short)
+        self.whole = _replace_end(self.whole, self.places[-1], short)
+        return clipped
 
     def build_view(self, call: int, prompt: int, model: str) -> View:
         length = len(self.sent.segments)
@@ -184,6 +220,14 @@ class _CountedConversation:
             self.grown[1] += tokens - self._before[1]
         self._before = (prompt, tokens, model)
         return _build_view(call, self.sent, self.fixed, length)
+
+
+def _replace_end(track: Track, place: int, segments: Sequence[Segment]) -> Track:
+    """Return `track` with other segments from `place` on."""
+    changed = track.fork(place)
+    for segment in segments:
+        changed.append(segment)
+    return changed
 
 
 def _fixed_tokens(segments: Sequence[Segment]) -> int:

@@ -63,10 +63,12 @@ def measure_turn(turn: Turn, sizer: Sizer) -> TokenComposition:
     calls = sum(sizer.count_call(action) for action in turn.actions if not action.implicit)
     commands = sum(sizer.count(join_argument_text(action)) for action in turn.actions if action.implicit)
     # A text cut in two may have more tokens than the whole.
-    actions = calls + min(commands, sizer.count_content(turn.content))
+    spoken = sizer.count_assistant(turn)
+    # Reported output may be less than what we count.
+    actions = min(calls + min(commands, sizer.count_content(turn.content)), spoken)
     return TokenComposition(
         observations=sum(sizer.count_observation(observation) for observation in turn.observations),
-        reasoning=sizer.count_assistant(turn) - actions,
+        reasoning=spoken - actions,
         actions=actions,
         user=sum(sizer.count_message(message) for message in turn.interjections),
     )

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from elision.errors import SpecError
 from elision.trajectory.content import Content, Text
+from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
 
@@ -19,6 +20,9 @@ TOKENS_PER_MESSAGE = 4
 #: Tokens a tool call costs beyond its name and arguments: id, type and delimiters. Fitted on the prompt totals that
 #: Claude Code and pi sessions were billed; see `elision calibrate`.
 TOKENS_PER_CALL = 8
+#: A reported output below this share of our count of the message is not all that the model wrote: some formats keep the
+#: count of a response's first fragment.
+CREDIBLE_OUTPUT = 0.5
 
 
 class TokenCounter(Protocol):
@@ -148,12 +152,28 @@ class Sizer:
     """Sizes of messages, in tokens, as a chat API bills them: text, opaque parts and the frame around them.
 
     reasoning: whether recorded reasoning is sent again with its message.
+    tokenizer: of the model that is billed. Counts of text are multiplied by its scale.
+    takes_output: whether a message of the model is as long as its output was reported. Only where the model that
+    reported it is of that tokenizer.
     """
 
-    def __init__(self, counter: TokenCounter, *, reasoning: bool = True) -> None:
+    def __init__(
+        self, counter: TokenCounter, *, reasoning: bool = True, tokenizer: Tokenizer = OURS, takes_output: bool = False
+    ) -> None:
         self.counter = counter
         self.reasoning = reasoning
-        self.count = counter.count
+        self.tokenizer = tokenizer
+        self.takes_output = takes_output
+        self.count = counter.count if tokenizer.tokens_per_counted == 1 else self._count_scaled
+
+    def count_as(self, tokenizer: Tokenizer, *, takes_output: bool = False) -> Sizer:
+        """Return the sizer that counts as models of `tokenizer` do."""
+        if tokenizer == self.tokenizer and takes_output == self.takes_output:
+            return self
+        return Sizer(self.counter, reasoning=self.reasoning, tokenizer=tokenizer, takes_output=takes_output)
+
+    def _count_scaled(self, text: str) -> int:
+        return round(self.counter.count(text) * self.tokenizer.tokens_per_counted)
 
     def count_content(self, parts: Content) -> int:
         return sum(self.count(part.text) if isinstance(part, Text) else part.tokens for part in parts)
@@ -170,6 +190,14 @@ class Sizer:
 
     def count_assistant(self, turn: Turn) -> int:
         """The assistant message of `turn`, reasoning and calls included."""
+        counted = self._count_answer(turn)
+        if not self.takes_output or turn.usage is None or turn.usage.output < CREDIBLE_OUTPUT * counted:
+            return counted
+        if self.tokenizer.output_sent_again:
+            return turn.usage.output
+        return min(turn.usage.output, counted)
+
+    def _count_answer(self, turn: Turn) -> int:
         calls = (action for action in turn.actions if not action.implicit)
         if turn.reasoning and self.reasoning:
             thought = self.count(turn.reasoning)
