@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -20,14 +21,21 @@ from elision.cli.outputs import check_outputs, encode_json, encode_report, make_
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.lifetime_study import LifetimeCosts, add_costs, compare_lifetimes
+from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
 from elision.lab.report import figures, html, png, terminal
+from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 from elision.providers.provider_table import find_provider
+from elision.strategies.strategy import Strategy
 from elision.summarizers.answer_cache import find_default_folder
+from elision.trajectory.lifetimes import LifetimeChoice
+from elision.trajectory.trajectory import Trajectory
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -71,6 +79,18 @@ SummarizerCache = Annotated[
         "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
     ),
 ]
+Lifetime = Annotated[
+    str,
+    typer.Option(
+        "--lifetime",
+        help="How long cache entries live: client (as recorded), 5m, 1h, or plan: chosen call by call from the pauses "
+        "so far. Prints what each would cost, too.",
+    ),
+]
+Pings = Annotated[
+    int,
+    typer.Option("--pings", help="With --lifetime plan: requests at most that keep entries alive in a pause.", min=0),
+]
 
 
 def replay(
@@ -89,6 +109,8 @@ def replay(
         bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
     ] = False,
     elongation: Elongation = None,
+    lifetime: Lifetime = "client",
+    pings: Pings = 0,
     jobs: Jobs = 0,
     summarizer: SummarizerSpec = None,
     base_url: SummarizerUrl = None,
@@ -100,6 +122,9 @@ def replay(
     The digest writes the summaries, without a model. With --summarizer a model does: prompt, temperature and time limit
     are those of the settings, its key is in the environment.
     """
+    trial = _parse_lifetime(lifetime, pings)
+    # The cheapest schedule is worked out with the recording's lifetimes.
+    no_hindsight = no_hindsight or trial != CLIENT_LIFETIMES
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     settings = StudySettings(
         prices=choose_prices(model, price, price_set),
@@ -109,6 +134,7 @@ def replay(
         hindsight=not no_hindsight,
         elongation=elongation or "",
         summarizer=writer,
+        lifetime=trial,
     )
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
@@ -121,7 +147,11 @@ def replay(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    failure = _report_study(result, files, _list_recorded_models(loaded), errors)
+    costs: dict[str, LifetimeCosts] = {}
+    if trial != CLIENT_LIFETIMES and result.finished and result.rows:
+        with errors.status("comparing cache lifetimes"):
+            costs = _compare_lifetimes(loaded.runs, settings, jobs or os.cpu_count() or 1)
+    failure = _report_study(result, costs, files, _list_recorded_models(loaded), errors)
     if failure is not None:
         raise failure
     if not result.finished:
@@ -131,15 +161,46 @@ def replay(
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
+def _parse_lifetime(choice: str, pings: int) -> LifetimeTrial:
+    """Raises SpecError for a choice that there is not, and for pings that nothing plans."""
+    for known in get_args(LifetimeChoice):
+        if choice == known:
+            if pings and known != "plan":
+                raise SpecError(f"--pings {pings}: only the planner sends pings; give --lifetime plan too")
+            return LifetimeTrial(known, pings)
+    raise SpecError(f"--lifetime {choice}: there are {', '.join(get_args(LifetimeChoice))}")
+
+
+def _compare_lifetimes(runs: Sequence[Trajectory], settings: StudySettings, jobs: int) -> dict[str, LifetimeCosts]:
+    """Return what each strategy costs with each lifetime, all runs together."""
+    counting = settings.sizer
+    whole = [add_recorded_head(run, counting) for run in runs]
+    found = {}
+    with ProcessPoolExecutor(min(jobs, len(whole))) as pool:
+        for candidate in settings.candidates:
+            work = partial(_compare_run, strategy=candidate.strategy, settings=settings)
+            found[candidate.label] = add_costs(pool.map(work, whole))
+    return found
+
+
+def _compare_run(run: Trajectory, strategy: Strategy, settings: StudySettings) -> LifetimeCosts:
+    return compare_lifetimes(run, strategy, settings.prices, settings.sizer)
+
+
 def _report_study(
-    result: Study, files: Mapping[str, Path | None], recorded: str, errors: Console
+    result: Study, costs: Mapping[str, LifetimeCosts], files: Mapping[str, Path | None], recorded: str, errors: Console
 ) -> OutputError | None:
-    """Write the files and print the table; the refusal of a file, if any. recorded: models and bills of the runs."""
+    """Write the files and print the tables; the refusal of a file, if any.
+
+    costs: of cache lifetimes by strategy, where they were compared. recorded: models and bills of the runs.
+    """
     # The files first: a reader that closes our output must not cost them.
     made_by = make_provenance(recorded)
     failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
     output = open_output(files)
     terminal.print_study(result, output)
+    if costs:
+        print_lifetimes(costs, output)
     if result.rows:
         priced = f"Recorded as {recorded}; priced here as {result.prices.name}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)

@@ -9,6 +9,7 @@ from elision.errors import BudgetError
 from elision.strategies.billing import SessionBill
 from elision.strategies.session_costs import SessionCosts
 from elision.trajectory.events import PassDecided
+from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
@@ -20,7 +21,8 @@ from elision.trajectory.view import View
 class CallResult:
     """What the newest pass did: its decision and its view.
 
-    terms:           of the call. raw_view: the view if nothing had ever been hidden.
+    terms:           of the call. lifetime: what we decided of its cache entries; None where the client decides.
+    raw_view:        the view if nothing had ever been hidden.
     tokens_before:   of the view if this pass had hidden nothing.
     covered_before:  the newest turn that a summary covered before this pass.
     begins_anew:     whether the request begins like no earlier one.
@@ -37,6 +39,7 @@ class CallResult:
     covered_before: int
     begins_anew: bool
     summarizer_bill: Bill
+    lifetime: CacheLifetime | None = None
     budget_error: BudgetError | None = None
     summary_obstacle: str = ""
 
@@ -76,6 +79,10 @@ class LogBills:
         """Take note that the cache entries of the newest request live an hour, by the provider's report."""
         self.bill.lengthen_lifetime(model)
         self.costs.lengthen_lifetime()
+
+    def record_ping(self, view: View, at: float, model: str) -> None:
+        """Record that the newest view was sent once more at `at`, to keep its cache entries alive."""
+        self.costs.record_ping(self.bill.record_ping(view, at, model))
 
     def settle(self) -> None:
         """Bill the newest call, unless it is billed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elision.trajectory.events import Breakpoints, RequestSent
+from elision.trajectory.lifetimes import LifetimeChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class CallTerms:
     no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
     hour_turn:      the newest turn for which the client asks that cache entries live an hour; 0 for the head alone,
                     None for nothing.
+    lifetime:       who decides how long cache entries live. most_pings: that may keep them alive in one pause.
     """
 
     now: float | None
@@ -38,6 +40,8 @@ class CallTerms:
     no_cache_marks: bool
     breakpoints: Breakpoints
     hour_turn: int | None
+    lifetime: LifetimeChoice
+    most_pings: int
 
 
 def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
@@ -54,6 +58,8 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
         no_cache_marks=False,
         breakpoints="gaps",
         hour_turn=None,
+        lifetime="client",
+        most_pings=0,
     )
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
+from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial, send_pings
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
 from elision.trajectory.events import SummaryFailed
@@ -38,12 +39,14 @@ class ReplayedCall:
 class Replay:
     """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output.
 
+    pings: the requests that kept cache entries alive in pauses.
     failed_summaries: those that were asked for and not taken, by cause.
     """
 
     bill: Bill = field(default_factory=Bill)
     summarizer: Bill = field(default_factory=Bill)
     raw: Bill = field(default_factory=Bill)
+    pings: Bill = field(default_factory=Bill)
     calls: list[ReplayedCall] = field(default_factory=list)
     evidence: EvidenceTally = field(default_factory=EvidenceTally)
     summaries: int = 0
@@ -55,7 +58,7 @@ class Replay:
     @property
     def usd(self) -> float:
         """All of it, in USD."""
-        return self.bill.usd + self.summarizer.usd
+        return self.bill.usd + self.summarizer.usd + self.pings.usd
 
 
 def model_free_summarizer(sizer: Sizer) -> Summarizer:
@@ -77,24 +80,30 @@ def replay_run(
     tally: EvidenceTally | None = None,
     watch: Callable[[Log], None] | None = None,
     summarizer: Summarizer | None = None,
+    lifetime: LifetimeTrial = CLIENT_LIFETIMES,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
-    summarizer: writes the summaries; None for the digest.
+    summarizer: writes the summaries; None for the digest. lifetime: how long cache entries live.
     """
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = summarizer or model_free_summarizer(sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        run_pass(decide(session, make_plain_terms(now, model)), summarizer)
+        send_pings(session, now)
+        terms = replace(make_plain_terms(now, model), lifetime=lifetime.choice, most_pings=lifetime.most_pings)
+        run_pass(decide(session, terms), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)
         if watch is not None:
             watch(session)
         session.add_turn(turn)
         _record_call(result, session)
+    # Nobody knows at the end of a run that it is over.
+    send_pings(session, None)
+    result.pings = session.bill.pings
     result.epochs = session.state.epoch
     failed = (event.cause for event in session.events if isinstance(event, SummaryFailed))
     result.failed_summaries = dict(Counter(failed))
@@ -109,6 +118,7 @@ def _record_call(result: Replay, session: Log) -> None:
     result.bill = books.prompts + books.answers
     result.raw = books.raw_prompts + books.raw_answers
     result.summarizer = books.summaries
+    result.pings = books.pings
     result.summaries += newest.decided.summary is not None
     result.masked += len(newest.decided.masks)
     result.peak = max(result.peak, newest.view.tokens)

@@ -24,6 +24,7 @@ from elision.lab.elongation import TurnAssumption, TurnFactor, assume_turns, pri
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
+from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.ratios import divide_or_none
 from elision.lab.replay import Replay, replay_run
@@ -121,7 +122,8 @@ class StudySettings:
 
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
     out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
-    `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest.
+    `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest. lifetime: how long
+    cache entries live.
     """
 
     prices: Prices
@@ -131,6 +133,7 @@ class StudySettings:
     hindsight: bool = True
     elongation: str = ""
     summarizer: ReplaySummarizer | None = None
+    lifetime: LifetimeTrial = CLIENT_LIFETIMES
 
     def __post_init__(self) -> None:
         # A text that means nothing is refused here, before the work.
@@ -399,6 +402,7 @@ def replay_candidates(
                 tally=EvidenceTally(common=common),
                 watch=step.watch_second_half(len(run.turns)),
                 summarizer=summarizer,
+                lifetime=settings.lifetime,
             )
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
@@ -444,7 +448,7 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         turns=len(run.turns),
         tool_turns=run.tool_turns,
         calls=len(result.calls),
-        bill=result.bill,
+        bill=result.bill + result.pings,
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
         hindsight_usd=best.usd if best else None,

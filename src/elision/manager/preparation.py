@@ -101,6 +101,8 @@ class CallPreparer:
             no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",
             hour_turn=hour_turn,
+            lifetime="client",
+            most_pings=0,
         )
 
     def make_manual_terms(self, branch: SessionBranch, model: str) -> CallTerms:

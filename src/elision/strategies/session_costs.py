@@ -105,6 +105,13 @@ class SessionCosts:
             self._call = (ours.with_hour_writes(), raw.with_hour_writes(), client_marks)
             self._newest = None
 
+    def record_ping(self, ours: CountedPrompt) -> None:
+        """Book a request that keeps the cache entries of the newest call alive, and has one token of output."""
+        tokens = self._scale.convert_to_billed(ours.tokens)
+        bill = ours.bill_at(self._prices, tokens)
+        output = Bill(output=1, usd=self._prices.find_rates(tokens).output / 1e6)
+        self._earlier += CallBills(ours=bill + output)
+
     def rebill_newest(self) -> None:
         """Have the newest call billed again: more is known of how the provider counts it."""
         self._newest = None

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Turn
@@ -111,7 +112,9 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
     unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
               stands in the request, or "always".
-    hour_turn: the newest turn whose cache entries live an hour; 0 for the head alone, None for nothing.
+    hour_turn: the newest turn for which its client asks that cache entries live an hour; 0 for the head alone, None
+              for nothing.
+    lifetime: what we decided of that; None where the client's request holds.
     """
 
     call: int
@@ -121,6 +124,17 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     unmarked: bool = False
     ours: Breakpoints = "gaps"
     hour_turn: int | None = None
+    lifetime: CacheLifetime | None = None
+
+
+class CachePinged(SessionEvent, frozen=True, kw_only=True, tag="pinged"):
+    """The request of call `call` was sent once more, so that its cache entries stay alive.
+
+    at: seconds since the epoch.
+    """
+
+    call: int
+    at: float
 
 
 class UsageReported(SessionEvent, frozen=True, kw_only=True, tag="answered"):
@@ -177,6 +191,7 @@ Event: TypeAlias = (
     | PassDecided
     | SummaryFailed
     | RequestSent
+    | CachePinged
     | UsageReported
     | ObservationRecalled
     | WindowLearned

@@ -1,0 +1,92 @@
+"""What cache lifetimes cost: recordings with pauses, and generated pauses on recorded runs.
+
+The planner's constants were set on one half of the recordings and patterns (`tuned`), and are judged on the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+
+from benchmarks.stitched import CORPUS, SAMPLES
+from elision.lab.clock import calls
+from elision.lab.dialect import sizer
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.lifetime_study import LifetimeCosts, add_costs, compare_lifetimes
+from elision.lab.pause_patterns import PATTERNS, set_pauses
+from elision.lab.report.lifetime_table import format_share, list_choices
+from elision.lab.study import load_runs
+from elision.strategies.spec import parse_strategy
+from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.trajectory import Trajectory
+
+PRICES = find_price_set("anthropic")
+STRATEGIES = ("raw", "masking", "hybrid")
+#: Turns of the runs that patterns are laid on, and how many runs of each half.
+SHORTEST, LONGEST = 30, 250
+RUNS = 6
+HALVES = ("tuned", "judged")
+#: Where the recordings with pauses belong, by turns: the constants were set on these.
+TUNED_LENGTHS = (14, 214)
+
+
+def main() -> None:
+    runs = _drop_copies(load_runs([CORPUS] if CORPUS.is_dir() else [SAMPLES]).runs)
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        print("Share saved of what expired cache entries cost, at the price set `anthropic`.")
+        titles = [name for name, _ in list_choices(LifetimeCosts())][1:-1]
+        print(f"{'':48}{'expired':>9}" + "".join(f"{title:>24}" for title in titles))
+        for half, runs_of_half in zip(HALVES, _split(runs), strict=True):
+            total = []
+            for pattern in PATTERNS:
+                timed = [set_pauses(run, pattern, seed) for seed, run in enumerate(runs_of_half)]
+                for spec in STRATEGIES:
+                    found = add_costs(pool.map(partial(compare, spec=spec), timed))
+                    total.append(found)
+                    print_row(f"{half}: {pattern}, {spec}", found)
+            print_row(f"{half}: all patterns", add_costs(total))
+        for half in HALVES:
+            recorded = [
+                run for run in runs if _has_pauses(run) and (len(run.turns) in TUNED_LENGTHS) == (half == "tuned")
+            ]
+            for spec in STRATEGIES:
+                for run in recorded:
+                    print_row(f"{half}: {run.format}, {len(run.turns)} turns, {spec}", compare(run, spec))
+
+
+def compare(run: Trajectory, spec: str) -> LifetimeCosts:
+    counting = sizer("anthropic", "o200k")
+    return compare_lifetimes(add_recorded_head(run, counting), parse_strategy(spec), PRICES, counting)
+
+
+def print_row(name: str, costs: LifetimeCosts) -> None:
+    """Print what expired entries cost, as a share of the bill, and what of that each choice saves."""
+    lost = (costs.five_minutes - costs.never_cold) / costs.five_minutes
+    cells = []
+    for _, usd in list_choices(costs)[1:-1]:
+        share = costs.compute_share(usd)
+        cells.append(f"{usd / costs.five_minutes - 1:+.1%} of the bill" if share is None else format_share(share))
+    print(f"{name:48}{lost:>9.1%}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+
+
+def _drop_copies(runs: Iterable[Trajectory]) -> list[Trajectory]:
+    found = {(run.format, len(run.turns), run.head.messages): run for run in runs}
+    return list(found.values())
+
+
+def _split(runs: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Return two halves of the runs that are long enough, by their names."""
+    fit = [run for run in runs if SHORTEST <= len(run.turns) <= LONGEST]
+    fit.sort(key=lambda run: hashlib.sha1(f"{os.path.basename(run.file)} {run.id}".encode()).hexdigest())
+    return fit[::2][:RUNS], fit[1::2][:RUNS]
+
+
+def _has_pauses(run: Trajectory) -> bool:
+    times = [now for now, _ in calls(run)]
+    return any(
+        before is not None and now is not None and now - before > PRICES.cache.ttl for before, now in pairwise(times)
+    )
