@@ -1,4 +1,4 @@
-"""Which results to hide: gists by kind and known ends, on one half of the corpus and on the other.
+"""Which results to hide: gists by kind, known ends, the yardstick, on one half of the corpus and on the other.
 
 Constants are set on the first half and judged on the second. Without the shared recordings: `examples/runs`.
 """
@@ -15,6 +15,7 @@ from benchmarks.stitched import CORPUS, SAMPLES
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
+from elision.lab.hiding_yardstick import HidingYardstick, measure_hiding
 from elision.lab.replay import replay_run
 from elision.lab.study import load_runs
 from elision.lab.tuning.run_split import split_runs
@@ -38,6 +39,7 @@ GISTS = (
     "hybrid(gist=20, gist_reads=80)",
     "hybrid(gist=30, gist_reads=60)",
 )
+YARDSTICKS = ("masking", "masking(window=3)", "masking(window=1)")
 ENDED = ("masking", "hybrid")
 LIMITS = (50, 100, 250)
 
@@ -72,9 +74,12 @@ def main() -> None:
             for text in GISTS:
                 strategy = parse_strategy(text)
                 print_row(text, [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves])
+            for text in YARDSTICKS:
+                for half in halves:
+                    print_yardstick(text, list(pool.map(partial(measure, parse_strategy(text), prices), half)))
             for text in ENDED:
-                for label, measure in list_ends(parse_strategy(text), prices):
-                    print_row(f"{text}, {label}", [sum_outcomes(pool.map(measure, half)) for half in halves])
+                for label, replay_ended in list_ends(parse_strategy(text), prices):
+                    print_row(f"{text}, {label}", [sum_outcomes(pool.map(replay_ended, half)) for half in halves])
 
 
 def load_halves() -> tuple[list[Trajectory], list[Trajectory]]:
@@ -110,6 +115,25 @@ def replay(strategy: Strategy, prices: str, run: Trajectory) -> Outcome:
         found=found.evidence.found,
         missing=found.evidence.regret_turns,
     )
+
+
+def measure(strategy: Strategy, prices: str, run: Trajectory) -> HidingYardstick | None:
+    counting = sizer("openai", "o200k")
+    whole = add_recorded_head(run, counting)
+    return measure_hiding(whole, strategy, find_price_set(prices), counting, collect_evidence(whole))
+
+
+def print_yardstick(text: str, found: Sequence[HidingYardstick | None]) -> None:
+    """Print one half's sums: the bill, with recalls, and of the best plan that knows what is used later."""
+    known = [each for each in found if each is not None]
+    bound = sum(each.bound_usd for each in known)
+    paid = sum(each.usd + each.recall_usd for each in known)
+    cells = [
+        f"${sum(each.usd for each in known):.2f} + ${sum(each.recall_usd for each in known):.2f} recalls",
+        f"best plan ${sum(each.best_usd for each in known):.2f}, bound ${bound:.2f}: {paid / bound:.3f} x",
+        f"exact {sum(each.is_exact for each in known)} of {len(known)}",
+    ]
+    print(f"  {text + ', which':34} {'; '.join(cells)}")
 
 
 def sum_outcomes(outcomes: Iterator[Outcome]) -> Outcome:

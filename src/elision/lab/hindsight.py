@@ -51,7 +51,7 @@ def find_cheapest_plan(
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
         return None
-    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
+    run, _ = observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
     usable = strategy.limit_view(prices)
     if usable is not None and int(run.raw.max(initial=0)) > usable:
         return None
@@ -61,6 +61,12 @@ def find_cheapest_plan(
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
     return _find_rhythm(strategy) is not None
+
+
+def has_summaries_in_hindsight(strategy: Strategy) -> bool:
+    """Whether `strategy` summarizes, or acts by what it did before: then what may be hidden is not known in advance."""
+    rhythm = _find_rhythm(strategy)
+    return rhythm is None or bool(rhythm.every)
 
 
 def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
@@ -92,8 +98,11 @@ def _refuse_summary(request: SummaryRequest) -> str:
     raise SummaryError("the observed run never summarizes")
 
 
-def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
-    """Let the strategy see the run without ever acting, and note what it might have hidden and when."""
+def observe_run(
+    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer
+) -> tuple[RunFigures, list[MaskCandidate]]:
+    """Let the strategy see the run without ever acting. Return the run in numbers, and what might have been hidden and
+    when, in the order of the view."""
     session = Log.fold((), LogSetup(replace(strategy, schedule=FixedSchedule()), prices, sizer))
     session.set_head(trajectory.head)
     state = session.state
@@ -109,7 +118,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         session.add_turn(turn)
     found: list[MaskCandidate] = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
-    return RunFigures(
+    figures = RunFigures(
         prices=prices.with_hour_writes() if writes_for_an_hour(make_plain_terms(), state, session.reports) else prices,
         limit=strategy.summary_max_tokens,
         head=state.raw_track.count_tokens_before(state.head_length),
@@ -136,3 +145,4 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
             [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found], dtype=int
         ),
     )
+    return figures, found
