@@ -160,6 +160,19 @@ def test_options_beside_given_sessions_are_refused() -> None:
         SessionOwner(sessions=sessions, model="gpt-5")
 
 
+@pytest.mark.parametrize("kind", [SessionOwner, Sessions, ContextManager])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("memory:", "store='memory:'"), ("sqlite:///a.db", "store='sqlite:///a.db'"), ("gpt-5", "store='sqlite:///agent")],
+)
+def test_an_option_without_its_name_is_named(kind: Any, given: str, named: str) -> None:
+    """What is to be written, where Python would only count arguments."""
+    with pytest.raises(SettingError) as caught:
+        kind("masking", given)
+    assert f"{kind.__name__} takes nothing but the strategy without a name" in str(caught.value)
+    assert f"write {kind.__name__}('masking', {named}" in str(caught.value)
+
+
 def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
     """A framework's messages keep none of ours; and the model of the calls is the session's."""
     calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})

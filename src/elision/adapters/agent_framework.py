@@ -9,7 +9,7 @@ check_framework("agent-framework-core", "1.0.0", "agent-framework")
 import json  # noqa: E402
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping  # noqa: E402
 from functools import partial  # noqa: E402
-from typing import Any, Final, Unpack  # noqa: E402
+from typing import Any, Final, Never, Unpack  # noqa: E402
 
 from agent_framework import (  # noqa: E402
     ChatMiddleware,
@@ -58,11 +58,11 @@ class ElisionContextProvider(SessionOwner, ContextProvider):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         ContextProvider.__init__(self, "elision")
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import asyncio  # noqa: E402
 import logging  # noqa: E402
 from collections.abc import Mapping  # noqa: E402
 from functools import partial  # noqa: E402
-from typing import Any, Final, Unpack  # noqa: E402
+from typing import Any, Final, Never, Unpack  # noqa: E402
 
 from google.adk.plugins.base_plugin import BasePlugin  # noqa: E402
 from google.adk.tools.base_tool import BaseTool  # noqa: E402
@@ -57,11 +57,11 @@ class ElisionAdkPlugin(SessionOwner, BasePlugin):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         BasePlugin.__init__(self, name="elision")
         self._tools = [_RecallTool(self.calls, definition) for definition in list_recall_definitions()]
         self._awaited: dict[tuple[str, str], GuardedCall[Any]] = {}

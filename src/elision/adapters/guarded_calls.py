@@ -19,12 +19,12 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Never, Self, TypedDict, TypeVar, Unpack
 
 from elision.adapters.mirror import Mirror, MirroredMessages
 from elision.errors import ElisionError, SettingError, SpecError
 from elision.manager.agent_call import AgentCall
-from elision.manager.context_options import ContextOptions
+from elision.manager.context_options import ContextOptions, check_positions
 from elision.manager.context_view import ContextView
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.session_pool import Sessions
@@ -256,10 +256,11 @@ class SessionOwner:
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
+        check_positions(type(self).__name__, misplaced)
         if not isinstance(strategy, str | Strategy):
             own = type(self).__name__
             raise SpecError(

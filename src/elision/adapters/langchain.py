@@ -6,7 +6,7 @@ agent = create_agent(model, tools, middleware=[ElisionMiddleware("masking(window
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, SessionOwner
@@ -48,12 +48,12 @@ class ElisionMiddleware(AgentMiddleware, SessionOwner):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
         AgentMiddleware.__init__(self)
-        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         self.tools = make_recall_tools(self.calls)
 
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:

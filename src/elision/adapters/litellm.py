@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Unpack
+from typing import Any, Final, Never, Unpack
 
 from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
@@ -52,7 +52,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
@@ -62,7 +62,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
             if sessions is not None
             else ContextOptions(**{"offer": "never", "cache_control": "auto", **options})
         )
-        SessionOwner.__init__(self, strategy, sessions=sessions, **own)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **own)
         #: The call of each of LiteLLM's call ids, until its usage is recorded.
         self._due: OrderedDict[str, GuardedCall[Any]] = OrderedDict()
 

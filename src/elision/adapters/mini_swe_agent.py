@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Never
 from uuid import uuid4
 
 from elision.adapters.frameworks import check_framework
@@ -39,10 +39,12 @@ class _SessionModel(SessionOwner):
     tools: ClassVar[list[dict[str, Any]] | None] = None
     config: Any
 
-    def _begin_sessions(self, strategy: str, sessions: Sessions | None, options: dict[str, Any]) -> dict[str, Any]:
+    def _begin_sessions(
+        self, strategy: str, misplaced: tuple[Never, ...], sessions: Sessions | None, options: dict[str, Any]
+    ) -> dict[str, Any]:
         """Open the sessions with the options that are ours, and return the others."""
         ours: Any = {name: options.pop(name) for name in _OPTION_NAMES & options.keys()}
-        SessionOwner.__init__(self, strategy, sessions=sessions, **ours)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **ours)
         #: Each run's first message, by which it is known again, and the name of its session.
         self._runs: list[tuple[dict[str, Any], str]] = []
         return options
@@ -117,8 +119,10 @@ class ElisionLitellmModel(_SessionModel, LitellmModel):
 
     tools: ClassVar = [BASH_TOOL, *define_recall_tools("openai")]
 
-    def __init__(self, strategy: str = "masking", *, sessions: Sessions | None = None, **options: Any) -> None:
-        config = self._begin_sessions(strategy, sessions, options)
+    def __init__(
+        self, strategy: str = "masking", *misplaced: Never, sessions: Sessions | None = None, **options: Any
+    ) -> None:
+        config = self._begin_sessions(strategy, misplaced, sessions, options)
         LitellmModel.__init__(self, **config)
         self._check_names(config)
 
@@ -165,9 +169,11 @@ class ElisionLitellmTextbasedModel(_SessionModel, LitellmTextbasedModel):
     what was hidden. strategy, sessions, options: as for `ElisionLitellmModel`; give sessions `observations="user"`.
     """
 
-    def __init__(self, strategy: str = "masking", *, sessions: Sessions | None = None, **options: Any) -> None:
+    def __init__(
+        self, strategy: str = "masking", *misplaced: Never, sessions: Sessions | None = None, **options: Any
+    ) -> None:
         if sessions is None:
             options = {"observations": "user", "recall": False, **options}
-        config = self._begin_sessions(strategy, sessions, options)
+        config = self._begin_sessions(strategy, misplaced, sessions, options)
         LitellmTextbasedModel.__init__(self, **config)
         self._check_names(config)

@@ -75,6 +75,7 @@ class ElisionAgents(SessionOwner):
             if not isinstance(own_model, str | None | _ElisionModel) and data.agent.name not in warned:
                 warned.add(data.agent.name)
                 _log.warning("agent %r has a model object: nothing is hidden without wrap_model", data.agent.name)
+            _check_tools(data.agent)
             filtered: Any = data.model_data if inner_filter is None else inner_filter(data)
             return await filtered if hasattr(filtered, "__await__") else filtered
 
@@ -191,6 +192,14 @@ class _ElisionModel(Model):
             return CallDescription(name=name, parent=parent, parts=found)
 
         return await self._calls.begin_described_async(given, describe)
+
+
+def _check_tools(agent: Any) -> None:
+    """Raise SettingError where the tools of an agent have a list among them: the SDK's own error names no cause."""
+    if any(isinstance(tool, list | tuple) for tool in agent.tools):
+        raise SettingError(
+            f"agent {agent.name[:60]!r} has a list among its tools: write tools=[..., *elision.tools], with a star"
+        )
 
 
 def _define_tool(tool: Any) -> dict[str, Any]:

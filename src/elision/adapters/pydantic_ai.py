@@ -5,7 +5,7 @@ agent = Agent(model, capabilities=[ElisionCapability("masking(window=10)")])
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import (
@@ -62,11 +62,11 @@ class ElisionCapability(AbstractCapability[Any], SessionOwner):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         #: The call of each run whose response is due, and the runs that are to send theirs once more.
         self._due: dict[str, GuardedCall[ModelMessage]] = {}
         self._repeated: set[str] = set()

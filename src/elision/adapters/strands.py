@@ -11,7 +11,7 @@ import copy  # noqa: E402
 from collections.abc import AsyncIterator, Mapping, Sequence  # noqa: E402
 from functools import partial  # noqa: E402
 from itertools import takewhile  # noqa: E402
-from typing import Any, Final, Unpack  # noqa: E402
+from typing import Any, Final, Never, Unpack  # noqa: E402
 
 from strands.middleware import InvokeModelStage  # noqa: E402
 from strands.plugins import Plugin  # noqa: E402
@@ -59,11 +59,11 @@ class ElisionStrandsPlugin(SessionOwner, Plugin):
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         sessions: Sessions | None = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        SessionOwner.__init__(self, strategy, sessions=sessions, **options)
+        SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         Plugin.__init__(self)
 
     def init_agent(self, agent: Any) -> None:

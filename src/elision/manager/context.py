@@ -16,10 +16,16 @@ import logging
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack
 
 from elision.manager.calls import Calls
-from elision.manager.context_options import ContextOptions, Options, check_option_names, show_option_signature
+from elision.manager.context_options import (
+    ContextOptions,
+    Options,
+    check_option_names,
+    check_positions,
+    show_option_signature,
+)
 from elision.manager.exchanges import Exchanges
 from elision.manager.manual_turns import ManualTurns
 from elision.manager.observation_recall import Recall
@@ -96,7 +102,10 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     """
 
     @show_option_signature
-    def __init__(self, strategy: str | Strategy = "masking", **options: Unpack[ContextOptions]) -> None:
+    def __init__(
+        self, strategy: str | Strategy = "masking", *misplaced: Never, **options: Unpack[ContextOptions]
+    ) -> None:
+        check_positions(type(self).__name__, misplaced)
         check_option_names(options)
         super().__init__(Options(strategy=strategy, **options))
         self._closed = False

@@ -97,6 +97,16 @@ class ContextOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
+def check_positions(own: str, misplaced: Sequence[object]) -> None:
+    """Raise SettingError where a class was given more than a strategy by position. own: its name."""
+    if not misplaced:
+        return
+    first = misplaced[0]
+    is_url = isinstance(first, str) and (first.startswith("memory:") or "://" in first)
+    option = f"store={first!r:.100}" if is_url else "store='sqlite:///agent.db'"
+    raise SettingError(f"{own} takes nothing but the strategy without a name: write {own}('masking', {option})")
+
+
 def check_option_names(names: Iterable[str]) -> None:
     """Raises SettingError where one of `names` is no option."""
     for name in names:

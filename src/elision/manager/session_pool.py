@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Final, Never, Self, Unpack
 
 from elision.errors import ElisionError, SettingError
 from elision.manager.context import ContextManager
-from elision.manager.context_options import ContextOptions, Options, check_option_names
+from elision.manager.context_options import ContextOptions, Options, check_option_names, check_positions
 from elision.manager.eviction import PoolLimits, select_evictable
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_store
@@ -75,11 +75,12 @@ class Sessions:
     def __init__(
         self,
         strategy: str | Strategy = "masking",
-        *,
+        *misplaced: Never,
         limit: int = DEFAULT_LIMIT,
         idle_seconds: float = DEFAULT_IDLE_SECONDS,
         **options: Unpack[ContextOptions],
     ) -> None:
+        check_positions(type(self).__name__, misplaced)
         check_option_names(options)
         _check_pool_options(options, limit, idle_seconds)
         # Checked before a store is opened, and once for all sessions.

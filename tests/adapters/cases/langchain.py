@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from elision import ContextManager, ElisionError, Sessions
 from elision.adapters.langchain import ElisionMiddleware
 from elision.adapters.langchain_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR
+from elision.errors import SettingError
 from elision.strategies.rules import Rule
 from tests.adapters.bound_service import BoundService
 from tests.adapters.case_runner import catch
@@ -326,6 +327,12 @@ def check_a_tool_that_cannot_be_described_does_not_end_the_run() -> None:
         agent = Agent(AddTool(), middleware, TakeTool())
         agent.run()
         assert set(agent.hidden) == {0}
+
+
+def check_an_option_without_its_name_is_named() -> None:
+    assert "write elisionmiddleware('masking', store='memory:')" in catch(
+        SettingError, lambda: ElisionMiddleware("masking", "memory:")
+    )
 
 
 def check_options_beside_sessions_are_refused() -> None:

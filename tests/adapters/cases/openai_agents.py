@@ -14,7 +14,7 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 from elision import Sessions
 from elision.adapters.openai_agents import ElisionAgents
 from elision.errors import SettingError, SpecError
-from tests.adapters.case_runner import catch
+from tests.adapters.case_runner import catch, catch_async
 
 EAGER = "masking(window=3, schedule=every-turn)"
 
@@ -110,6 +110,15 @@ async def check_a_wrapped_model_without_a_run_config_sends_all() -> None:
         assert len(elision.sessions) == 0
     assert script.hidden == 0
     assert lines == ["a wrapped model runs without run_config(thread) of Elision: nothing is hidden"]
+
+
+async def check_a_list_among_the_tools_is_named() -> None:
+    script = Script(2)
+    with ElisionAgents(EAGER, store="memory:") as elision:
+        agent = Agent(name="A", model=elision.wrap_model(script.model), tools=[look, elision.tools])
+        run = Runner.run(agent, "Go.", run_config=elision.run_config("t"))
+        assert "write tools=[..., *elision.tools], with a star" in await catch_async(SettingError, run)
+    assert script.requests == []
 
 
 async def check_arguments_in_the_wrong_place_are_named() -> None:
