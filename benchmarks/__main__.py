@@ -9,6 +9,7 @@ from functools import partial
 from benchmarks import (
     callbacks,
     expectations,
+    folding,
     frameworks,
     gateway,
     lifetimes,
@@ -30,6 +31,7 @@ PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "callbacks": callbacks.main,
     "expectations": expectations.main,
+    "folding": folding.main,
     "frameworks": frameworks.main,
     "gateway": partial(gateway.main, peers=PEERS in sys.argv),
     "memory": memory.main,

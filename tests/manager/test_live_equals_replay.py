@@ -42,6 +42,9 @@ STRATEGIES = [
     "two-tier(keep_recent=4, soft=9000, hard=14000)",
     "pipeline(supersede, masking(window=6))",
     "masking(window=10, budget=30000)",
+    "fold",
+    "masking(window=4, fold=5)",
+    "hybrid(window=4, summarize_at=12, tail=4, fold=5)",
 ]
 FORMATS = (
     "claude-code",

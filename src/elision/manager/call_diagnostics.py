@@ -18,7 +18,7 @@ from elision.telemetry.context_report import (
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.composition import measure_head
-from elision.trajectory.plan import Clip, Mask, make_handle
+from elision.trajectory.plan import Clip, Fold, Mask, make_handle
 from elision.trajectory.state import State
 
 
@@ -57,6 +57,8 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         epoch=state.epoch,
         masked=tuple(_list_hidden(state, newest.decided.masks)),
         clipped=tuple(_list_hidden(state, newest.decided.clips)),
+        folded=tuple(_list_hidden(state, newest.decided.folds)),
+        unfolded=tuple(map(make_handle, newest.decided.unfolded)),
         summarized=_describe_summary(state, newest),
         summaries=ledger.summaries,
         summary_tokens=state.sizer.count_text(state.summary.block) if state.summary else 0,
@@ -161,7 +163,7 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     )
 
 
-def _list_hidden(state: State, edits: tuple[Mask, ...] | tuple[Clip, ...]) -> Iterator[Hidden]:
+def _list_hidden(state: State, edits: tuple[Mask | Clip | Fold, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = state.find_observation(edit.key)
         yield Hidden(

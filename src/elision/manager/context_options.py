@@ -270,10 +270,11 @@ class Options:
     def _build_strategy(self) -> Strategy:
         """Return the effective strategy. Raises SpecError."""
         strategy = parse_strategy(self.strategy) if isinstance(self.strategy, str) else self.strategy
-        own = (
-            (Rule(tool=RECALL_TOOL, after=RECALLED_WINDOW_TURNS), Rule(tool=SEARCH_TOOL, after=RECALLED_WINDOW_TURNS))
+        # Who recalls a result wants to see it whole.
+        own = tuple(
+            Rule(tool=tool, after=RECALLED_WINDOW_TURNS, verbatim=True)
+            for tool in (RECALL_TOOL, SEARCH_TOOL)
             if self.recall
-            else ()
         )
         rules = (*self.rules, *own, *strategy.rules)
         handles = strategy.handles and self.recall and self.offer != "never"
@@ -283,7 +284,7 @@ class Options:
             budget=self._refine_budget(strategy.budget),
             schedule=self._limit_schedule(strategy.schedule),
         )
-        if changed.can_hide:
+        if changed.can_hide or changed.fold:
             return replace(changed, rules=rules)
         return changed
 

@@ -280,6 +280,8 @@ def _find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDec
 def _hides_anything(events: Sequence[Event]) -> bool:
     """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
     for event in events:
-        if isinstance(event, PassDecided) and (event.masks or event.clips or event.summary or event.offers):
+        if isinstance(event, PassDecided) and (
+            event.masks or event.clips or event.folds or event.summary or event.offers
+        ):
             return True
     return False

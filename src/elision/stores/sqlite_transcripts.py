@@ -15,7 +15,7 @@ from typing import Any, Final
 from elision.stores.sqlite_file import read_script, run_script
 from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
-from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.plan import Clip, Fold, Mask, Summary
 from elision.trajectory.turn import Turn
 
 #: The largest whole number of SQLite.
@@ -41,6 +41,7 @@ _PUT_TURN: Final = """
       coalesce(:output, (SELECT output_tokens FROM agent_context_turns WHERE session_id = :id AND turn = :turn),
         (SELECT answered_output FROM agent_context_progress WHERE session_id = :id AND answered_call = :turn)))"""
 _DROP_PLACES: Final = "DELETE FROM agent_context_placeholders WHERE session_id = :id AND turn = :turn"
+_DROP_PLACE: Final = f"{_DROP_PLACES} AND position = :position"
 _PUT_PLACE: Final = """
     INSERT OR REPLACE INTO agent_context_placeholders (session_id, turn, position, call, placeholder)
     SELECT :id, :turn, :position, :call, :text
@@ -116,7 +117,9 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         yield _DROP_PLACES, turn
     elif isinstance(event, PassDecided):
         call = {**base, "call": event.call}
-        edits: tuple[Mask | Clip, ...] = (*event.masks, *event.clips)
+        for turn_number, position in event.unfolded:
+            yield _DROP_PLACE, {**call, "turn": turn_number, "position": position}
+        edits: tuple[Mask | Clip | Fold, ...] = (*event.folds, *event.masks, *event.clips)
         for edit in edits:
             yield from _list_edit_changes(edit, call)
         if event.summary is not None:
@@ -129,7 +132,7 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         yield _ANSWER_SESSION, usage
 
 
-def _list_edit_changes(edit: Mask | Clip, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_edit_changes(edit: Mask | Clip | Fold, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     turn, position = edit.key
     if not (1 <= turn <= _BIGGEST and 1 <= position <= _BIGGEST):
         return

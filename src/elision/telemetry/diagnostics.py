@@ -125,7 +125,8 @@ class Diagnostics:
     before, after:    tokens of the prompt, had this pass hidden nothing, and as it is sent. raw: had nothing ever been
                       hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
     estimated:        whether our counts are character estimates.
-    masked, clipped, summarized: what this pass hid. reason: why, or why nothing was.
+    masked, clipped, summarized: what this pass hid. folded: results whose repeated lines it folded, or had name another
+                      place; unfolded: handles of those it shows whole again. reason: why, or why nothing was hidden.
     phase:            "raw" before anything is hidden, "masking" after that, "summarizing" from the first summary on.
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
@@ -146,6 +147,8 @@ class Diagnostics:
     epoch: int = 1
     masked: tuple[Hidden, ...] = ()
     clipped: tuple[Hidden, ...] = ()
+    folded: tuple[Hidden, ...] = ()
+    unfolded: tuple[str, ...] = ()
     summarized: Summarized | None = None
     summaries: int = 0
     summary_tokens: int = 0

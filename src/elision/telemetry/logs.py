@@ -81,6 +81,7 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
         "epoch": diagnostics.epoch,
         "masked": len(diagnostics.masked),
         "clipped": len(diagnostics.clipped),
+        "folded": len(diagnostics.folded),
         "hidden": _join_names([each.handle for each in (*diagnostics.masked, *diagnostics.clipped)]),
         "summary": _describe_summary(diagnostics),
         "history": diagnostics.history if diagnostics.history != "continue" else "",
