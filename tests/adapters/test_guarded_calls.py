@@ -184,6 +184,34 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
     calls.sessions.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"), [({}, "client"), ({"cache_control": "auto"}, "auto"), ({"cache_control": "gaps"}, "gaps")]
+)
+def test_a_given_pool_takes_no_credit_either(options: dict[str, Any], expected: str) -> None:
+    """Unless its options name who sets breakpoints, an adapter's own default counts for what the adapter opens."""
+    with Sessions(STRATEGY, store=MemoryStore(), **options) as sessions, SessionOwner(sessions=sessions) as owner:
+        call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
+        context = sessions.open("s")
+        assert context.options.cache_control == expected
+        assert ("cache_control" in str(call.messages)) == (expected != "client")
+        if expected == "client":
+            assert context.report().savings.costs.caching == 0
+        assert sessions.open("own").options.cache_control == options.get("cache_control", "auto")
+
+
+def test_an_adapter_may_have_another_default() -> None:
+    """LiteLLM's messages are the provider's own: what is set there is sent."""
+
+    class Marking(SessionOwner):
+        CACHE_CONTROL = "auto"
+
+    with Sessions(STRATEGY, store=MemoryStore()) as sessions:
+        for owner in (Marking(sessions=sessions), Marking(STRATEGY, store=MemoryStore())):
+            call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
+            assert "cache_control" in str(call.messages)
+            owner.close()
+
+
 def test_what_the_user_can_mend_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """A closed pool, a name that is none: a sentence without a traceback, and not the whole of a long name."""
     calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})

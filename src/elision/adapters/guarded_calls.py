@@ -19,12 +19,13 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Generic, Never, Self, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, Generic, Never, Self, TypedDict, TypeVar, Unpack
 
 from elision.adapters.mirror import Mirror, MirroredMessages
 from elision.errors import ElisionError, SettingError, SpecError
 from elision.manager.agent_call import AgentCall
-from elision.manager.context_options import ContextOptions, check_positions
+from elision.manager.context import ContextManager
+from elision.manager.context_options import CacheControl, ContextOptions, check_positions
 from elision.manager.context_view import ContextView
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.session_pool import Sessions
@@ -142,24 +143,36 @@ class GuardedCalls:
 
     `begin` takes the framework's name of the history, such as its thread, and `parent` where a sub-agent has one.
     mirror: translates the framework's messages; without one they are a provider's own already.
+    cache_control: of sessions whose options do not name it: who sets cache breakpoints.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, *, cache_control: CacheControl | None = None) -> None:
         self.sessions = sessions
+        self._cache_control = cache_control
 
     @classmethod
-    def make(cls, strategy: str | Strategy, sessions: Sessions | None, options: ContextOptions) -> Self:
+    def make(
+        cls,
+        strategy: str | Strategy,
+        sessions: Sessions | None,
+        options: ContextOptions,
+        cache_control: CacheControl = "client",
+    ) -> Self:
         """Return the calls over `sessions`, or over a pool of their own, made of a strategy and options.
 
         `cache_control` is `client` unless it is given: frameworks set cache breakpoints themselves, or their provider
-        needs none, and what Elision sets would be lost in their own messages.
+        needs none, and what Elision sets would be lost in their own messages. cache_control: another such default.
         Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
         """
         if sessions is None:
-            return cls(Sessions(strategy, **ContextOptions(**{"cache_control": "client", **options})))
+            return cls(Sessions(strategy, **ContextOptions(**{"cache_control": cache_control, **options})))
         if options:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
-        return cls(sessions)
+        return cls(sessions, cache_control=cache_control)
+
+    def open_session(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:
+        """Return the context manager of a session; see `Sessions.open`."""
+        return self.sessions.open(name, parent=parent, model=model, cache_control=self._cache_control)
 
     def begin(
         self,
@@ -220,7 +233,7 @@ class GuardedCalls:
     def answer_recall(self, name: str, tool: str, arguments: str | Mapping[str, Any]) -> str:
         """Return what the model reads for a call of recall tool `tool` in session `name`. Never raises."""
         try:
-            answer = self.sessions.open(name).handle_tool_call(tool, arguments)
+            answer = self.open_session(name).handle_tool_call(tool, arguments)
         except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
             _log_fault(name, error)
             return RECALL_FAULT
@@ -229,7 +242,7 @@ class GuardedCalls:
     async def answer_recall_async(self, name: str, tool: str, arguments: str | Mapping[str, Any]) -> str:
         """Do as `answer_recall`, without blocking the event loop."""
         try:
-            answer = await self.sessions.open(name).handle_tool_call_async(tool, arguments)
+            answer = await self.open_session(name).handle_tool_call_async(tool, arguments)
         except Exception as error:  # noqa: BLE001 - an error of ours never reaches the agent
             _log_fault(name, error)
             return RECALL_FAULT
@@ -238,7 +251,7 @@ class GuardedCalls:
     def _make_call(
         self, name: str, messages: Sequence[_M], mirror: Mirror[_M] | None, parent: str, parts: RequestParts
     ) -> GuardedCall[_M]:
-        context = self.sessions.open(name, parent=parent, model=parts.get("model", ""))
+        context = self.open_session(name, parent=parent, model=parts.get("model", ""))
         if mirror is None:
             return GuardedCall(list(messages), call=context.call(messages, **parts))
         mirrored = mirror.translate(messages)
@@ -250,8 +263,10 @@ class SessionOwner:
 
     A pool of its own is closed at the end of the process, too: many programs have no place that ends an agent.
 
-    calls: the guarded calls over the sessions.
+    calls: the guarded calls over the sessions. CACHE_CONTROL: who sets cache breakpoints, where no option says so.
     """
+
+    CACHE_CONTROL: ClassVar[CacheControl] = "client"
 
     def __init__(
         self,
@@ -267,7 +282,7 @@ class SessionOwner:
                 f"{own} takes a strategy, such as {own}('masking(window=10)'), not {type(strategy).__name__}; where a "
                 f"framework asks for an object, write {own}(), with brackets"
             )
-        self.calls = GuardedCalls.make(strategy, sessions, options)
+        self.calls = GuardedCalls.make(strategy, sessions, options, self.CACHE_CONTROL)
         self._owned = self.calls.sessions if sessions is None else None
         if self._owned is not None:
             weakref.finalize(self, self._owned.close)

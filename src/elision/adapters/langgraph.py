@@ -94,7 +94,7 @@ class ElisionGraph(SessionOwner):
 
     def _describe_hooked(self, messages: Sequence[BaseMessage]) -> CallDescription[BaseMessage]:
         session = _find_current_session(messages)
-        context = self.sessions.open(session[0], parent=session[1])
+        context = self.calls.open_session(session[0], parent=session[1])
         answered = next((each for each in reversed(messages) if getattr(each, "usage_metadata", None)), None)
         if answered is not None and context.awaits_response:
             context.record(answered.usage_metadata)

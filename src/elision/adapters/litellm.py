@@ -11,12 +11,12 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Never, Unpack
+from typing import Any, ClassVar, Final, Never, Unpack
 
 from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, ContextOptions
+from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, CacheControl, ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
 
@@ -49,6 +49,9 @@ class ElisionCallback(CustomLogger, SessionOwner):
     SpecError, StoreError as `Sessions` does.
     """
 
+    #: Its messages are the provider's own, and what Elision sets is sent.
+    CACHE_CONTROL: ClassVar[CacheControl] = "auto"
+
     def __init__(
         self,
         strategy: str | Strategy = "masking",
@@ -57,11 +60,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
         **options: Unpack[ContextOptions],
     ) -> None:
         CustomLogger.__init__(self)
-        own = (
-            options
-            if sessions is not None
-            else ContextOptions(**{"offer": "never", "cache_control": "auto", **options})
-        )
+        own = options if sessions is not None else ContextOptions(**{"offer": "never", **options})
         SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **own)
         #: The call of each of LiteLLM's call ids, until its usage is recorded.
         self._due: OrderedDict[str, GuardedCall[Any]] = OrderedDict()

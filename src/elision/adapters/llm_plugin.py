@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from elision.adapters.env_options import read_pool_options
 from elision.manager.context import ContextManager
+from elision.manager.context_options import CacheControl
 from elision.manager.session_pool import Sessions
 
 _log: Final = logging.getLogger("elision.adapters")
@@ -55,10 +56,13 @@ class _LateSessions(Sessions):
     def __init__(self) -> None:
         self._pool: Sessions | None = None
 
-    def open(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:
+    def open(
+        self, name: str, *, parent: str = "", model: str = "", cache_control: CacheControl | None = None
+    ) -> ContextManager:
         """Do as `Sessions.open`. Raises SettingError where a setting is wrong, and StoreError."""
         if self._pool is None:
-            options = read_pool_options(os.environ, store=f"sqlite:///{llm.user_dir() / 'elision.db'}")
+            store = f"sqlite:///{llm.user_dir() / 'elision.db'}"
+            options = read_pool_options(os.environ, store=store, cache_control="client")
             self._pool = Sessions(options.pop("strategy"), **options)
             atexit.register(self._pool.close)
-        return self._pool.open(name, parent=parent, model=model)
+        return self._pool.open(name, parent=parent, model=model, cache_control=cache_control)

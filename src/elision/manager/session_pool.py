@@ -14,7 +14,13 @@ from typing import Final, Never, Self, Unpack
 
 from elision.errors import ElisionError, SettingError
 from elision.manager.context import ContextManager
-from elision.manager.context_options import ContextOptions, Options, check_option_names, check_positions
+from elision.manager.context_options import (
+    CacheControl,
+    ContextOptions,
+    Options,
+    check_option_names,
+    check_positions,
+)
 from elision.manager.eviction import PoolLimits, select_evictable
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_store
@@ -85,6 +91,7 @@ class Sessions:
         _check_pool_options(options, limit, idle_seconds)
         # Checked before a store is opened, and once for all sessions.
         self._options = Options(strategy=strategy, **options)
+        self._names_cache_control = "cache_control" in options
         self._limits = PoolLimits(sessions=limit, idle_seconds=idle_seconds)
         store = self._options.store
         self._owns_store = isinstance(store, str)
@@ -104,12 +111,15 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} held={len(self)}>"
 
-    def open(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:
+    def open(
+        self, name: str, *, parent: str = "", model: str = "", cache_control: CacheControl | None = None
+    ) -> ContextManager:
         """Return the context manager of session `name`; the same one for the same name. It does not wait for the store.
 
         parent: name of the session that started this one, for a sub-agent. It counts when the session begins.
-        model: of the session's calls, where the options name none: its prices and window decide. It counts where the
-            session is made here, and not where it is held already.
+        model: of the session's calls, where the options name none: its prices and window decide. cache_control: as the
+            option, where the options do not name it. Both count where the session is made here, and not where it is
+            held already.
         The pool stores and closes the session; do not close it. Raises SettingError for what can be no name,
         ElisionError where the pool is closed.
         """
@@ -117,7 +127,9 @@ class Sessions:
             self._check_open()
             session = self._held.pop(name, None)
             if session is None:
-                context = self._released.pop(name, None) or self._make_context(name, parent, model)
+                context = self._released.pop(name, None)
+                if context is None:
+                    context = self._make_context(name, parent, model, cache_control)
                 session = _HeldSession(name, context, 0.0, self._clock)
             session.last_used = self._clock()
             self._held[name] = session
@@ -182,12 +194,14 @@ class Sessions:
                 "these sessions are closed: run the agent inside the `with` block of its sessions or adapter"
             )
 
-    def _make_context(self, name: str, parent: str, model: str) -> ContextManager:
+    def _make_context(self, name: str, parent: str, model: str, cache_control: CacheControl | None) -> ContextManager:
         if not name:
             raise SettingError("a session of the pool needs a name: give the framework's thread or conversation")
         options = replace(self._options, session=name, parent=parent, store=self._store)
         if not options.model and not options.prices:
             options = replace(options, model=model)
+        if cache_control is not None and not self._names_cache_control:
+            options = replace(options, cache_control=cache_control)
         return ContextManager.from_checked(options)
 
     def _list_contexts(self) -> list[ContextManager]:
