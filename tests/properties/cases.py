@@ -34,6 +34,7 @@ STRATEGIES = {
     "summarization": f"summarization(every=3, tail=2, {_SUMMARY}, {RULES})",
     "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_SUMMARY}, {RULES})",
     "hybrid by tokens": f"hybrid(window=3, summarize_at=12, tail=1, summarize_tokens=300, gist=0, {_SUMMARY})",
+    "probation": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, probation=2, {_SUMMARY}, {RULES})",
     "two-tier": (
         f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
     ),

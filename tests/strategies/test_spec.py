@@ -407,3 +407,14 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
     """With its type and an example."""
     with pytest.raises(SpecError, match=r"a strategy is a text such as masking\(window=10\), not "):
         parse_strategy(given)
+
+
+def test_only_what_summarizes_has_a_probation() -> None:
+    """An option that would do nothing is a mistake."""
+    assert parse_strategy("hybrid(probation=3)").probation == 3
+    assert parse_strategy("pipeline(supersede, hybrid, probation=3)").probation == 3
+    for text in ("masking(probation=3)", "pipeline(supersede, masking, probation=3)"):
+        with pytest.raises(SpecError, match="makes no summaries"):
+            parse_strategy(text)
+    with pytest.raises(SpecError, match="50 calls or fewer"):
+        parse_strategy("hybrid(probation=51)")

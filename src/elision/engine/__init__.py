@@ -22,9 +22,9 @@ from elision.engine.decision import (
     expect_request,
     hold_view,
     run_pass,
-    write_off_attempt,
 )
 from elision.engine.event_log import Log, LogSetup
+from elision.engine.failed_attempts import write_off_attempt
 from elision.engine.log_bills import CallResult, count_output_tokens
 from elision.engine.terms import CallTerms, make_plain_terms
 

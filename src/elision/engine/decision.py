@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, get_args
-
-import msgspec
+from typing import Final, TypeAlias
 
 from elision.engine.event_log import Log
-from elision.engine.log_bills import bill_summary_call
+from elision.engine.failed_attempts import describe_failure
+from elision.engine.probation import begin_probation, find_probation
 from elision.engine.terms import CallTerms
-from elision.errors import BudgetError, SummaryCause, SummaryError, describe_error, words_of_error
+from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
 from elision.strategies.policy import FORCED
 from elision.strategies.summary_cost import SummaryCall
@@ -26,7 +25,6 @@ from elision.summarizers.summary_acceptance import (
     estimate_call,
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
-from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import Plan, Summary, SummaryRequest
 from elision.trajectory.view import View
@@ -46,8 +44,9 @@ PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
 #: The reason of a pass whose summary is written in the background.
 SUMMARY_BEING_WRITTEN: Final = "summary is being written"
-#: Most characters of the reason why a summary failed.
-_REASON: Final = 500
+#: The reason of a pass whose summary is held, and of the one that takes it after its probation.
+ON_PROBATION: Final = "summary on probation"
+PROBATION_OVER: Final = "probation over"
 
 
 def decide(log: Log, terms: CallTerms) -> PassSteps:
@@ -81,6 +80,7 @@ class _Pass:
         self.failures: list[SummaryFailed] = []
         self.budget_error: BudgetError | None = None
         self.summary_obstacle = ""
+        self.probation = find_probation(log, self.context.call)
 
     def run(self) -> PassSteps:
         """Make the pass; see `decide`."""
@@ -95,13 +95,22 @@ class _Pass:
             wanted = replace(wanted, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
         wanted = self._defer_bound_edits(wanted)
         plan = self._fit_plan(wanted, self._list_possible_summaries())
-        summary = None
-        if plan.summarize_to:
+        summary = draft = None
+        taken = self._take_draft(plan)
+        if taken is not None:
+            summary, plan = taken
+        elif plan.summarize_to and self._keeps_probation(plan):
+            plan = Plan(reason=ON_PROBATION)
+        elif plan.summarize_to:
             # The digest says as much as a model in so few tokens.
             is_long = self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.log.strategy.summary_max_tokens)
             if is_long and not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
                 answer = yield self._request_summary(plan)
                 summary, plan = self._settle_summary(plan, answer)
+                if summary is not None and self.log.strategy.probation and not self._is_pressed(plan):
+                    draft = begin_probation(summary, answer, self.context.call)
+                    summary = None
+                    plan = Plan(reason=ON_PROBATION)
             elif plan.is_model_free:
                 summary = self._write_digest(plan)
             else:
@@ -115,9 +124,9 @@ class _Pass:
             summary, plan = self._fit_without_summarizer(plan)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
-        return self._record(plan, summary, offers, obstacle)
+        return self._record(plan, summary, draft, offers, obstacle)
 
-    def _record(self, plan: Plan, summary: Summary | None, offers: bool, obstacle: str) -> View:
+    def _record(self, plan: Plan, summary: Summary | None, draft: Summary | None, offers: bool, obstacle: str) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
         covers = summary.covers if summary is not None else 0
         # Where the provider clears results itself, messages stay whole.
@@ -135,6 +144,7 @@ class _Pass:
             offers,
             folds=folding.folds,
             unfolded=folding.unfolded,
+            draft=draft,
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
 
@@ -215,7 +225,13 @@ class _Pass:
         # while another summary is being written.
         # In shadow mode the view is not sent: the agent waits for nothing.
         is_urgent = plan.is_urgent and not self.state.shadow
-        return replace(asked, redaction=self.log.setup.redaction, is_urgent=is_urgent)
+        return replace(
+            asked,
+            redaction=self.log.setup.redaction,
+            is_urgent=is_urgent,
+            can_wait=bool(self.log.strategy.probation) and not self._is_pressed(plan),
+            call=self.context.call,
+        )
 
     def _settle_summary(self, plan: Plan, answer: SummaryAnswer) -> tuple[Summary | None, Plan]:
         """Return the summary, and the plan that is left."""
@@ -247,8 +263,12 @@ class _Pass:
         covers: int,
         answer: SummaryResult | SummaryError,
         call: SummaryCall,
+        used_lines: Sequence[tuple[str, str]] = (),
     ) -> Summary:
-        """Return the summary that `answer` is. Raises SummaryError if it must not replace turns 1 ... `covers`."""
+        """Return the summary that `answer` is. Raises SummaryError if it must not replace turns 1 ... `covers`.
+
+        used_lines: what is appended to it.
+        """
         if isinstance(answer, SummaryError):
             raise answer
         if covers > plan.summarize_to:
@@ -273,7 +293,42 @@ class _Pass:
             max_tokens=limit,
             room_tokens=room,
             writer=answer.writer,
+            used_lines=used_lines,
         )
+
+    def _take_draft(self, plan: Plan) -> tuple[Summary, Plan] | None:
+        """Return the summary that was on probation, with the plan that takes it; None if none is taken now.
+
+        It is taken when its calls are over, or at once where the view has to become smaller now. What the agent used
+        meanwhile is appended, as far as there is room.
+        """
+        held = self.probation
+        if held is None or not self.terms.may_summarize or not (held.is_over or self._is_pressed(plan)):
+            return None
+        covers = held.draft.covers
+        if self.terms.summarizes_all and plan.summarize_to > covers:
+            # The caller asked for a summary of more turns.
+            return None
+        masks = self.policy.candidates.make_masks_after(covers)
+        reason = PROBATION_OVER if held.is_over else plan.reason
+        taking = Plan(masks=masks, summarize_to=covers, reason=reason)
+        for used_lines in (held.quote_used_lines(self._summary_limit(taking)), []):
+            try:
+                summary = self._accept_answer(taking, covers, held.answer, held.bill, used_lines)
+            except SummaryError:
+                # It no longer fits, or thinking is bound to what it would replace.
+                continue
+            return held.mark_paid(summary), taking
+        return None
+
+    def _keeps_probation(self, plan: Plan) -> bool:
+        """Return whether a summary stays on probation, so that `plan` asks for no other one."""
+        return self.probation is not None and not self.probation.is_over and not self._is_pressed(plan)
+
+    def _is_pressed(self, plan: Plan) -> bool:
+        """Return whether the view has to become smaller at this call, so that no summary can wait."""
+        is_told = plan.is_urgent or plan.is_model_free or self.terms.hides_all or self.terms.summarizes_all
+        return is_told or self._is_over_budget(Plan(reason=plan.reason))
 
     def _measure_room(self, plan: Plan, covers: int) -> int | None:
         """Return the most tokens that may replace turns 1 ... `covers` in a view that fits; None if no view does."""
@@ -318,47 +373,6 @@ class _Pass:
             return self._accept_answer(plan, plan.summarize_to, written, MODEL_FREE)
         except SummaryError:
             return None
-
-
-def describe_failure(log: Log, error: Exception, used: SummaryCall, call: int) -> SummaryFailed:
-    """Return the record that the summary that call `call` asked for failed with `error`. used: what it cost."""
-    cause: SummaryCause = "other"
-    message = f"it could not be used: {describe_error(error)}"
-    if isinstance(error, SummaryError):
-        cause = error.cause if error.cause in get_args(SummaryCause) else cause
-        message = words_of_error(error)
-    cost = bill_summary_call(log.prices, used.input, used.cached, used.output, used.usd)
-    return SummaryFailed(
-        call=call,
-        cause=cause,
-        reason=log.setup.redaction.redact_text(make_encodable(message[: 4 * _REASON]))[:_REASON],
-        input=used.input,
-        cached=used.cached,
-        output=used.output,
-        usd=cost.usd,
-        retry_at=log.breaker.find_retry(call),
-    )
-
-
-def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
-    """Record that a summary was paid for in a pass that was not stored; the breaker delays the next request.
-
-    event: what that pass recorded. Nothing happens if it is in the log after all.
-    """
-    if event in log.events:
-        return
-    if isinstance(event, SummaryFailed):
-        log.write_off_summary(msgspec.structs.replace(event, retry_at=log.breaker.find_retry(event.call)))
-    elif (made := event.summary) is not None:
-        used = SummaryCall(
-            route=made.route,
-            input=made.input_tokens,
-            cached=made.cached_tokens,
-            output=made.output_tokens,
-            usd=bill_summary_call(log.prices, made.input_tokens, made.cached_tokens, made.output_tokens, made.usd).usd,
-        )
-        error = SummaryError("it was not stored, and is not used")
-        log.write_off_summary(describe_failure(log, error, used, event.call))
 
 
 def expect_request(log: Log) -> SummaryRequest | None:

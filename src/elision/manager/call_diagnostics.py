@@ -179,13 +179,17 @@ def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
     summary = newest.decided.summary
     if summary is None:
         return None
+    usd = newest.summarizer_bill.usd
+    if summary.requested_at:
+        # It was on probation, and the call that wrote it has the bill.
+        usd += summary.usd or 0.0
     return Summarized(
         first=newest.covered_before + 1,
         last=summary.covers,
         tokens=state.count_raw_tokens_before(summary.covers + 1)
         - state.count_raw_tokens_before(newest.covered_before + 1),
         left=state.sizer.count_text(summary.block),
-        usd=newest.summarizer_bill.usd,
+        usd=usd,
         route=summary.route,
         model=summary.writer,
         input=summary.input_tokens,

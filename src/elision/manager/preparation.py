@@ -270,18 +270,23 @@ def _find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDec
     """Return those of `events` that report a summary which a model was paid for, taken or not."""
     paid: list[SummaryFailed | PassDecided] = []
     for event in events:
-        if isinstance(event, SummaryFailed) or (
-            isinstance(event, PassDecided) and event.summary is not None and event.summary.route != "model-free"
-        ):
+        if isinstance(event, SummaryFailed):
             paid.append(event)
+        elif isinstance(event, PassDecided):
+            made = event.paid_summary
+            if made is not None and made.route != "model-free":
+                paid.append(event)
     return paid
 
 
 def _hides_anything(events: Sequence[Event]) -> bool:
-    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
+    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools.
+
+    A summary on probation hides something later: another process would have to pay for it again.
+    """
     for event in events:
-        if isinstance(event, PassDecided) and (
-            event.masks or event.clips or event.folds or event.summary or event.offers
-        ):
+        if not isinstance(event, PassDecided):
+            continue
+        if event.masks or event.clips or event.folds or event.summary or event.draft or event.offers:
             return True
     return False

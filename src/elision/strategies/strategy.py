@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
@@ -17,6 +17,9 @@ from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Selector
 from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.prices import Prices
+
+#: Calls that a summary may be on probation, at most: what the agent used first is remembered for so many turns.
+LONGEST_PROBATION: Final = 50
 
 
 def check_whole_numbers(owner: str, least: int, **values: int | None) -> None:
@@ -43,6 +46,7 @@ class Strategy:
     fold:               lines of the shortest run of a new result that is folded where the view shows it; 0 for none.
     fold_reads:         whether that holds for files that are read, too.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
+    probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
     """
 
     name: ClassVar[str] = ""
@@ -59,6 +63,7 @@ class Strategy:
     fold_reads: bool = True
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
+    probation: int = 0
 
     def __post_init__(self) -> None:
         self.check_options()
@@ -71,6 +76,11 @@ class Strategy:
         if self.fold == 1:
             raise SpecError(f"{self.name}(fold=1): a run has 2 lines or more; give 0 to fold nothing")
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
+        check_whole_numbers(self.name, 0, probation=self.probation)
+        if self.probation > LONGEST_PROBATION:
+            raise SpecError(f"{self.name}(probation={self.probation}): give {LONGEST_PROBATION} calls or fewer")
+        if self.probation and self.make_trigger() is None:
+            raise SpecError(f"{self.name} makes no summaries: give probation to a strategy that does, such as hybrid")
         if not isinstance(self.placeholder, str):
             raise SpecError(f"{self.name}(placeholder={self.placeholder}): give a text")
         parse_template(self.placeholder)
@@ -117,4 +127,5 @@ class Strategy:
             fold=FoldOptions(lines=self.fold, reads=self.fold_reads),
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
+            probation=self.probation,
         )

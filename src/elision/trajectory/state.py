@@ -38,6 +38,8 @@ class State:
         #: What rules have left of observations, in place of their own text.
         self.trimmed: dict[Key, str] = {}
         self.summary: Summary | None = None
+        #: The summary that is on probation.
+        self.draft: Summary | None = None
         self.calls = 0
         self.epoch = 1
         self.track = Track()
@@ -270,6 +272,8 @@ class State:
             self._rebuild_track(0, [*head, *self.track.segments[self.head_length :]])
             self.has_recall_tools = True
             self.head_length += 1
+        if event.draft is not None:
+            self.draft = event.draft
         hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
         self.trimmed |= {trim.key: trim.text for trim in event.trims}
@@ -291,6 +295,7 @@ class State:
         opening: list[Segment] = []
         if event.summary is not None:
             self.summary = event.summary
+            self.draft = None
             self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
             self.folded = {key: fold for key, fold in self.folded.items() if key[0] > event.summary.covers}
             self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > event.summary.covers}
