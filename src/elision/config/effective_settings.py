@@ -74,6 +74,8 @@ class Settings:
     observations: str
     thinking: str
     cache_control: str
+    cache_ttl: str
+    cache_ttl_scope: str
     recall: bool
     tokens: str
     redaction: Redaction
@@ -151,6 +153,8 @@ _OPTIONS = (
     "observations",
     "thinking",
     "cache_control",
+    "cache_ttl",
+    "cache_ttl_scope",
     "recall",
     "tokens",
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
+from elision.trajectory.lifetimes import LifetimeChoice
 
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"
@@ -297,6 +298,20 @@ _SESSION: Final = (
         setting_readers.choice(("auto", "client")),
         "who places cache breakpoints where the provider wants them: auto (we do) or client",
         default="auto",
+    ),
+    _make_key(
+        "cache_ttl",
+        "session",
+        setting_readers.choice(get_args(LifetimeChoice)),
+        "how long cache entries at Anthropic live: as the client asks, 5m, 1h, or plan, from the pauses so far",
+        default="client",
+    ),
+    _make_key(
+        "cache_ttl_scope",
+        "session",
+        setting_readers.choice(("own", "all")),
+        "whose cache breakpoints have that lifetime: our own, or all, the client's too",
+        default="own",
     ),
     _make_key(
         "recall",

@@ -315,9 +315,10 @@ class Log:
 
     def _choose_lifetime(self, view: View, terms: CallTerms) -> CacheLifetime | None:
         """Decide how long the cache entries of the next request live; None where the client decides."""
-        if terms.lifetime == "client":
-            return None
         state = self.state
+        has_marks = not terms.no_cache_marks or state.is_edited or terms.breakpoints == "always"
+        if terms.lifetime == "client" or not has_marks:
+            return None
         frontier = self.policy.find_stable_length(state)
         turns = len(state.turns)
         lasting = self.bill.cache.find_lasting_tokens(view, terms.now, terms.model)

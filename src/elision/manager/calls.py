@@ -109,6 +109,7 @@ class Calls(OpenedSession):
         if (
             own.offer == "start"
             or own.cache_control == "auto"
+            or own.cache_ttl != "client"
             or capabilities.find_capabilities(model or own.model).binds_thinking
         ):
             return False

@@ -25,6 +25,7 @@ from elision.strategies.spec import describe_strategy, find_preset, parse_strate
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
+from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
@@ -39,6 +40,8 @@ Listener: TypeAlias = Callable[[Diagnostics], None]
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
+#: Whose breakpoints have the lifetime that is decided: those that Elision sets, or the client's as well.
+LifetimeScope: TypeAlias = Literal["own", "all"]
 Offer: TypeAlias = Literal["caller", "first", "start", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
 OnFault: TypeAlias = Literal["send", "raise"]
@@ -88,6 +91,8 @@ class ContextOptions(TypedDict, total=False):
     offer: Offer
     thinking: str
     cache_control: CacheControl
+    cache_ttl: LifetimeChoice
+    cache_ttl_scope: LifetimeScope
     write_behind: bool
     shadow: bool
     over_budget: OverBudget
@@ -147,6 +152,8 @@ class Options:
     offer: Offer = "caller"
     thinking: str = AUTO_POLICY
     cache_control: CacheControl = "auto"
+    cache_ttl: LifetimeChoice = "client"
+    cache_ttl_scope: LifetimeScope = "own"
     write_behind: bool = False
     shadow: bool = False
     over_budget: OverBudget = "raise"
@@ -406,6 +413,8 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("offer", *_accept_choice(*get_args(Offer))),
     ("thinking", *_accept_choice(AUTO_POLICY, *THINKING_POLICIES)),
     ("cache_control", *_accept_choice(*get_args(CacheControl))),
+    ("cache_ttl", *_accept_choice(*get_args(LifetimeChoice))),
+    ("cache_ttl_scope", *_accept_choice(*get_args(LifetimeScope))),
     ("write_behind", *_FLAG),
     ("shadow", *_FLAG),
     ("over_budget", *_accept_choice(*get_args(OverBudget))),

@@ -40,6 +40,7 @@ from elision.providers.anthropic.bound_thinking import find_editable_from
 from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault
 from elision.trajectory.events import Event, PassDecided, SummaryFailed
+from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.view import View
 
@@ -101,9 +102,23 @@ class CallPreparer:
             no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",
             hour_turn=hour_turn,
-            lifetime="client",
+            lifetime=self._find_lifetime_choice(call, client),
             most_pings=0,
         )
+
+    def _find_lifetime_choice(self, call: IncomingCall, client: ClientBreakpoints) -> LifetimeChoice:
+        """Return who decides how long cache entries of a request live: the client where we may not change it.
+
+        Tools come first in a request, and longer lives come first: so a breakpoint at a tool would have to be changed
+        before all others, and tools are left as they are.
+        """
+        options = self.options
+        is_ours = call.dialect.takes_breakpoints and not options.shadow and call.thinking != "native"
+        if client.has_any:
+            is_ours = is_ours and options.cache_ttl_scope == "all" and not client.has_tool
+        else:
+            is_ours = is_ours and options.cache_control != "client"
+        return options.cache_ttl if is_ours else "client"
 
     def make_manual_terms(self, branch: SessionBranch, model: str) -> CallTerms:
         """Return the terms of a call for turns that are added by hand."""

@@ -156,7 +156,10 @@ class PreparedCalls:
             sent = build_unchanged_request(call.request, history)
         else:
             mark = needs_breakpoints(self.options.cache_control, log)
-            sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
+            lifetime = log.newest_call.lifetime if log.newest_call is not None else None
+            sent = build_request(
+                call.request, history, log, view, call.thinking, call.capabilities, mark=mark, lifetime=lifetime
+            )
         sent = recall_tools.add_recall_tools(sent, log, dialect)
         if recall_tools.is_offer_refused(log, self.options.offer, bound=call.binds_thinking):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))

@@ -33,7 +33,7 @@ HORIZON_CALLS = 50.0
 HORIZON_SHARE = 0.5
 #: What an hour must be expected to save, as a multiple of what it costs more: to begin with it, and to go on with it.
 #: Who stops between two pauses has paid for nothing.
-BEGIN_RISK = 1.25
+BEGIN_RISK = 2.5
 STAY_RISK = 1.0
 
 

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from elision.providers.anthropic.breakpoint_lifetimes import make_control
 from elision.providers.anthropic.rules import (
     MAX_BREAKPOINTS,
     THINKING_TYPES,
@@ -34,7 +35,7 @@ LOOK_BACK: Final = 20
 class BreakpointPlace:
     """message, block: 0-based; a content that is one text is block 0 of its message.
 
-    ttl: "1h" where a later breakpoint lives an hour, since longer lives must come first; else "5m".
+    ttl: "5m" or "1h". A life that is longer than a later breakpoint's must come first.
     """
 
     message: int
@@ -44,18 +45,24 @@ class BreakpointPlace:
     @property
     def control(self) -> dict[str, str]:
         """Return the `cache_control` to set here."""
-        if self.ttl == "5m":
-            return {"type": "ephemeral"}
-        return {"type": "ephemeral", "ttl": self.ttl}
+        return make_control(lives_an_hour=self.ttl == "1h")
 
 
-def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, int]]) -> list[BreakpointPlace]:
+#: Where entries that live an hour end, (message, block), if that is decided here; before every block for none at all.
+HourEnd: TypeAlias = tuple[int, int]
+NO_HOUR: Final[HourEnd] = (-1, -1)
+
+
+def choose_breakpoints(
+    request: Mapping[str, Any], wanted: Iterable[tuple[int, int]], hour_end: HourEnd | None = None
+) -> list[BreakpointPlace]:
     """Choose where to set breakpoints in `request`, most important first, the ones in between last.
 
     request: a body; a message of it that bears no mark may be a `ParsedMessage`, which is read where it is needed.
     wanted: (message, block) after which a prefix should be kept, most important first. A block that can bear no mark
         (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
         nothing.
+    hour_end: the last place with an entry that lives an hour; None where the client's own breakpoints decide.
     """
     messages = list_in(request.get("messages"))
     marks = find_breakpoints(request)
@@ -70,6 +77,8 @@ def choose_breakpoints(request: Mapping[str, Any], wanted: Iterable[tuple[int, i
     if has_automatic_breakpoint(request):
         ends |= {at for at, _ in islice(_walk_back(messages, _END), 1)}
     taken += _fill_gap(messages, sorted(ends), free - len(taken))
+    if hour_end is not None:
+        return [BreakpointPlace(*at, ttl="1h" if at <= hour_end else "5m") for at in taken]
     return [BreakpointPlace(*at, ttl=_choose_ttl(request, marks, at)) for at in taken]
 
 
