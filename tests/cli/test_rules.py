@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.rules import count_matches
+from elision.cli.rules import count_left_out, count_matches
 from elision.lab.study import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, make_counter
@@ -36,6 +36,29 @@ def test_counts_are_those_of_the_run() -> None:
     observations = [observation for turn in runs[0].turns for observation in turn.observations]
     assert count == len(observations)
     assert size == sum(sizer.count_observation(observation) for observation in observations)
+
+
+def test_what_a_rule_leaves_out(tmp_path: Path) -> None:
+    """A rule that shortens results has a column with the tokens that it saves, each rule on its own."""
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
+    noise = "\n".join(f"Collecting package-{number}" for number in range(200))
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": noise},
+    ]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
+    sizer = Sizer(make_counter())
+    runs = load_runs([path]).runs
+    left = "[200 lines of package manager routine left out: t1.1]"
+    saved = sizer.count(noise) - sizer.count(left)
+    assert count_left_out(Rule(trim="packages"), runs, sizer) == saved
+    assert count_left_out(Rule(trim="terminal"), runs, sizer) == count_left_out(Rule(keep=True), runs, sizer) == 0
+    spec = 'raw(rules=[rule(trim="packages"), rule(trim="terminal")])'
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(path), "-s", spec])
+    assert "left out" in shown.output
+    assert f"{saved:,}" in shown.output.split('rule(trim="packages")')[1].split("\n")[0]
 
 
 def test_the_help_s_own_example_works() -> None:

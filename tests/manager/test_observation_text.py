@@ -12,9 +12,10 @@ import pytest
 
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
-from elision.manager.context_options import RECALL_TOOL, RECALLED_WINDOW_TURNS, SEARCH_TOOL
+from elision.manager.context_options import RECALLED_WINDOW_TURNS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
+from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 from tests.manager.agents import LONG, make_history, make_openai_step
 
 EAGER = "masking(window=2, schedule=every-turn)"

@@ -16,7 +16,7 @@ from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
 
 #: What may stand where an observation stood.
-_FORMS = dict.fromkeys(("observation", "folded", "placeholder", "clipped"), "observation")
+_FORMS = dict.fromkeys(("observation", "folded", "trimmed", "placeholder", "clipped"), "observation")
 
 
 def is_protected(run: PlayedRun, turn: Turn, observation: Observation) -> bool:
@@ -39,7 +39,9 @@ def check_coverage_and_pairs(run: PlayedRun) -> None:
 def check_folds_are_lossless(run: PlayedRun) -> None:
     """I2: each folded run stands verbatim in an earlier result that the same view shows; with it the whole is there."""
     folds: dict[Key, Fold] = {}
+    trims: dict[Key, str] = {}
     for seen in run.views:
+        trims |= {trim.key: trim.text for trim in seen.decided.trims}
         folds |= {fold.key: fold for fold in seen.decided.folds}
         shown = {
             (segment.turn, segment.index): segment
@@ -57,22 +59,42 @@ def check_folds_are_lossless(run: PlayedRun) -> None:
                 assert folded.source < key
                 source = shown[folded.source]
                 assert isinstance(source.source, Observation)
-                assert source.kind in ("observation", "folded")
+                assert source.kind in ("observation", "folded", "trimmed")
                 if source.kind == "folded":
                     lines = set(range(folded.source_start, folded.source_start + folded.lines))
                     for other in folds[folded.source].runs:
                         assert lines.isdisjoint(range(other.start, other.start + other.lines))
-                sources[folded.source] = source.source.text
-            assert unfold_text(fold, sources) == segment.source.text
-            assert segment.tokens < SIZER.count_observation(segment.source)
+                sources[folded.source] = trims.get(folded.source, source.source.text)
+            own = trims.get(key, segment.source.text)
+            assert unfold_text(fold, sources) == own
+            assert segment.tokens < SIZER.count_text(own)
+
+
+def check_trims_come_at_birth(run: PlayedRun) -> None:
+    """What rules have left of a result is shown from its first request on, or folded, until it is hidden."""
+    sent = 0
+    trims: dict[Key, str] = {}
+    for seen in run.views:
+        for trim in seen.decided.trims:
+            assert sent < trim.key[0] < seen.call
+            trims[trim.key] = trim.text
+        sent = seen.call - 1
+        for segment in seen.segments:
+            key = (segment.turn, segment.index)
+            if segment.kind == "observation":
+                assert key not in trims
+            elif segment.kind == "trimmed":
+                assert isinstance(segment.source, Observation)
+                assert segment.text == trims[key]
+                assert segment.tokens < SIZER.count_observation(segment.source)
 
 
 def check_protected_is_whole(run: PlayedRun) -> None:
-    """I6: neither is what is protected folded, nor what a rule keeps verbatim, nor what is not text alone."""
+    """I6: neither is folded or trimmed what is protected, what a rule keeps verbatim, or what is not text alone."""
     for seen in run.views:
-        for fold in seen.decided.folds:
-            turn = run.trajectory.turns[fold.key[0] - 1]
-            observation = turn.observations[fold.key[1] - 1]
+        for edit in (*seen.decided.folds, *seen.decided.trims):
+            turn = run.trajectory.turns[edit.key[0] - 1]
+            observation = turn.observations[edit.key[1] - 1]
             assert not is_protected(run, turn, observation)
             assert not any(rule.verbatim and rule.matches(turn, observation) for rule in run.strategy.rules)
             assert all(isinstance(part, Text) for part in observation.content)

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Final, Never, Unpack
 from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, CacheControl, ContextOptions
+from elision.manager.context_options import CacheControl, ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
 
 check_framework("litellm", "1.68.2", "litellm")
 

@@ -26,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Plan, Summary, SummaryRequest
+from elision.trajectory.plan import Plan, Summary, SummaryRequest, Trim
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -69,7 +69,11 @@ def hold_view(log: Log, reason: str, terms: CallTerms) -> View:
 
 
 class _Pass:
-    """One pass. failures: of the summaries that it requested. summary_obstacle: why none was made, as far as known."""
+    """One pass.
+
+    failures: of the summaries that it requested. summary_obstacle: why none was made, as far as known.
+    trims: what it shows of new results.
+    """
 
     def __init__(self, log: Log, terms: CallTerms) -> None:
         self.log = log
@@ -81,9 +85,41 @@ class _Pass:
         self.budget_error: BudgetError | None = None
         self.summary_obstacle = ""
         self.probation = find_probation(log, self.context.call)
+        self.trims: tuple[Trim, ...] = ()
 
     def run(self) -> PassSteps:
-        """Make the pass; see `decide`."""
+        """Make the pass; see `decide`.
+
+        New results are trimmed first, so that all else goes by what is shown of them.
+        """
+        trimming = self.policy.trimming
+        first_turn = self._find_first_editable()
+        if first_turn is not None:
+            self.trims = trimming.plan_trims(self.state, first_turn, names_handle=self._can_recall())
+        self.state.trim_results(self.trims, trimming.sent_turns + 1)
+        try:
+            return (yield from self._plan_and_record())
+        except BaseException:
+            # Nothing is recorded of a pass that is broken off.
+            self.state.trim_results((), trimming.sent_turns + 1)
+            raise
+
+    def _find_first_editable(self) -> int | None:
+        """Return the first turn whose new results may be changed; None where messages stay whole.
+
+        The provider clears results itself then.
+        """
+        return self.terms.editable_from if self.terms.may_summarize else None
+
+    def _can_recall(self) -> bool:
+        """Return whether the next request holds the recall tools, as far as we put them there, whatever it hides."""
+        if not self.policy.candidates.placeholders.names_handle:
+            return False
+        if not self.state.recall_tools or self.state.has_recall_tools:
+            return True
+        return self.state.recall_offer == "start" and self.log.can_add_recall_tools(self.terms)
+
+    def _plan_and_record(self) -> PassSteps:
         wanted = self.policy.plan_pass(self.state, self.context, forced=self.terms.hides_all)
         if self.terms.summarizes_all:
             wanted = self._plan_whole_summary(wanted)
@@ -129,9 +165,7 @@ class _Pass:
     def _record(self, plan: Plan, summary: Summary | None, draft: Summary | None, offers: bool, obstacle: str) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
         covers = summary.covers if summary is not None else 0
-        # Where the provider clears results itself, messages stay whole.
-        fold_from = self.terms.editable_from if self.terms.may_summarize else None
-        folding = self.policy.plan_folds(self.state, plan, covers, fold_from)
+        folding = self.policy.plan_folds(self.state, plan, covers, self._find_first_editable())
         masks = plan.masks
         if folding.masked:
             masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
@@ -145,6 +179,7 @@ class _Pass:
             folds=folding.folds,
             unfolded=folding.unfolded,
             draft=draft,
+            trims=self.trims,
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from elision.gateway.json_patch import encode_json, patch_json
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.providers.live.conversation import Conversation
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect
 from elision.trajectory.events import RecallExchanged
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
 
 _RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 

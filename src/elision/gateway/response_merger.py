@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.streaming.response_writer import JsonResponse, ResponseWriter
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
 
 #: The tools whose calls the gateway answers.
 RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS

@@ -29,6 +29,7 @@ from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
+from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL, SEARCH_TOOLS
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import ObservationRole
 
@@ -50,13 +51,7 @@ _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 #: Whether a value is right, and what to give otherwise.
 _Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
-#: Tool by which the agent reads what was hidden; turns for which what it read stays whatever the strategy's window.
-RECALL_TOOL = "elision_recall"
-SEARCH_TOOL = "elision_search"
-#: Sessions begun before the product had its name hold calls of the tools under their former names, and a model goes on
-#: as it began: those calls are answered too.
-RECALL_TOOLS = frozenset((RECALL_TOOL, "lacuna_recall"))
-SEARCH_TOOLS = frozenset((SEARCH_TOOL, "lacuna_search"))
+#: Turns for which what the agent recalled stays, whatever the strategy's window.
 RECALLED_WINDOW_TURNS = 10
 
 #: Where sessions are kept unless the caller says where: `elision sessions` looks there too.

@@ -10,7 +10,6 @@ from typing import Any
 from elision.errors import ElisionError, UnknownHandle
 from elision.manager import recall_definitions
 from elision.manager.branch import SessionBranch
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.opened_session import OpenedSession
@@ -20,6 +19,7 @@ from elision.stores.store import Hit
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import Key
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
 from elision.trajectory.turn import Turn
 
 

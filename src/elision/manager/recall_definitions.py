@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elision.manager.context_options import RECALL_TOOL, SEARCH_TOOL
 from elision.manager.observation_text import TextPart
 from elision.providers.provider_table import find_provider
 from elision.stores.store import Hit
 from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 
 _RECALL_DESCRIPTION = (
     "Read again what was hidden from this conversation to save room. A placeholder names its handle, such as t12.1. "

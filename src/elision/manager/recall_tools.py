@@ -8,15 +8,14 @@ from typing import Any, Final
 
 from elision.engine import Log
 from elision.manager import recall_definitions
-from elision.manager.context_options import RECALL_TOOLS, SEARCH_TOOLS, Offer, Options
+from elision.manager.context_options import Offer, Options
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic.bound_thinking import find_newest_thinking
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared.json_reading import mapping_in, text_in
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS, reads_handles
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
-#: The tool of `elision mcp` that reads a handle.
-MCP_RECALL_TOOL: Final = "recall_hidden"
 #: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 #: The note of the first placeholder that names a handle which no tool reads.
@@ -78,7 +77,7 @@ def names_unread_handles(log: Log, tools: Any) -> bool:
         return False
     if not log.policy.candidates.placeholders.names_handle or log.state.shadow:
         return False
-    return not any(_reads_handles(_get_tool_name(tool)) for tool in list_tools(tools))
+    return not any(reads_handles(_get_tool_name(tool)) for tool in list_tools(tools))
 
 
 def is_offer_refused(log: Log, wanted: Offer, *, bound: bool) -> bool:
@@ -103,11 +102,6 @@ def list_tools(tools: Any) -> Sequence[Any]:
         return ()
     plain: Sequence[Any] = _to_plain(tools)
     return plain
-
-
-def _reads_handles(name: str) -> bool:
-    # Hosts put the name of a server before those of its tools.
-    return name in _OUR_TOOL_NAMES or name.endswith(MCP_RECALL_TOOL)
 
 
 def _is_list(tools: Any) -> bool:

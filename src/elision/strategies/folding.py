@@ -146,7 +146,7 @@ class Folding:
         if self._index is None or not _is_text(observation):
             return None
         name_source = make_handle if self.options.names_handle else name_turn
-        return fold_observation(self._index, key, observation.text, self._count, name_source)
+        return fold_observation(self._index, key, state.find_own_text(key), self._count, name_source)
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
@@ -174,8 +174,7 @@ class Folding:
             if fold is None:
                 self.ledger.remove_fold(key)
             else:
-                observation = state.find_observation(key)
-                whole_tokens = state.sizer.count_observation(observation) - state.find_segment(key).tokens
+                whole_tokens = state.count_own_tokens(key) - state.find_segment(key).tokens
                 self.ledger.add_fold(key, fold.runs, whole_tokens)
         self._sent_turns = len(state.turns)
         return changed
@@ -199,7 +198,7 @@ class Folding:
         self._shown[key] = fold
         observation = state.find_observation(key)
         if self._index is not None and _is_text(observation):
-            self._index.add_observation(key, observation.text, fold.runs if fold is not None else ())
+            self._index.add_observation(key, state.find_own_text(key), fold.runs if fold is not None else ())
 
     def _drop_source(self, key: Key) -> None:
         self._shown.pop(key, None)

@@ -146,7 +146,10 @@ class MaskCandidates:
         turn = state.turns[key[0] - 1]
         observation = state.find_observation(key)
         # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
-        size = self._text_sizer.count_observation(observation)
+        if key in state.trimmed:
+            size = self._text_sizer.count_text(state.trimmed[key])
+        else:
+            size = self._text_sizer.count_observation(observation)
         text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
         if size < self._rulings[key].below:
             self._settled_keys.add(key)

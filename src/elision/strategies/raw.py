@@ -11,7 +11,7 @@ from elision.trajectory.prices import Prices
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw(Strategy):
-    """Sends everything, always."""
+    """Sends everything, always; rules may shorten what arrives."""
 
     name: ClassVar[str] = "raw"
     can_hide: ClassVar[bool] = False

@@ -299,4 +299,5 @@ def write_reference(run: FoldedRun, name_source: Callable[[Key], str] = make_han
 
 
 def _format_range(gutter: Gutter) -> str:
-    return f"{gutter.prefix}{gutter.first}–{gutter.last}"
+    prefix = "" if gutter.prefix.lower() == "line " else gutter.prefix
+    return f"{prefix}{gutter.first}–{gutter.last}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, TurnAmended
-from elision.trajectory.plan import Fold, Key, Summary
+from elision.trajectory.plan import Fold, Key, Summary, Trim
 from elision.trajectory.segments import (
     Edits,
     edit_segment,
@@ -96,6 +96,12 @@ class State:
         """Return the text of observation `key` that may be folded: what rules have left of it, if any."""
         trimmed = self.trimmed.get(key)
         return self.find_observation(key).text if trimmed is None else trimmed
+
+    def count_own_tokens(self, key: Key) -> int:
+        """Return the tokens of observation `key` if nothing of it is folded."""
+        if key in self.trimmed:
+            return self.sizer.count_text(self.trimmed[key])
+        return self.sizer.count_observation(self.find_observation(key))
 
     def find_segment(self, key: Key) -> Segment:
         """Return the segment that shows observation `key` now. Raises KeyError if a summary covers it."""
@@ -259,6 +265,18 @@ class State:
         self._sent_length = min(self._sent_length, place)
         self._rebuild_track(place, [])
         self._append_segments(make_word_segments(turn, self.sizer))
+
+    def trim_results(self, trims: Iterable[Trim], first_turn: int) -> None:
+        """Show the results from turn `first_turn` on, which no request held yet, as `trims` say, and others whole."""
+        edits: Edits = {key: ("observation", "") for key in self.trimmed if key[0] >= first_turn}
+        edits |= {trim.key: ("trimmed", trim.text) for trim in trims}
+        if not edits:
+            return
+        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < first_turn}
+        self.trimmed |= {trim.key: trim.text for trim in trims}
+        first = min(self.observation_places[key] for key in edits)
+        rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[first:]]
+        self._rebuild_track(first, rest)
 
     def _append_segments(self, segments: Iterable[Segment]) -> None:
         for segment in segments:

@@ -1,0 +1,23 @@
+"""Names of the tools and commands by which an agent reads what was hidden."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Tools by which the agent reads what was hidden, and searches it.
+RECALL_TOOL: Final = "elision_recall"
+SEARCH_TOOL: Final = "elision_search"
+#: Sessions begun before the product had its name hold calls of the tools under their former names, and a model goes on
+#: as it began: those calls are answered too.
+RECALL_TOOLS: Final = frozenset((RECALL_TOOL, "lacuna_recall"))
+SEARCH_TOOLS: Final = frozenset((SEARCH_TOOL, "lacuna_search"))
+#: The tool of `elision mcp` that reads a handle.
+MCP_RECALL_TOOL: Final = "recall_hidden"
+#: The command for agents that have a shell and no tools.
+RECALL_COMMAND: Final = "elision recall"
+
+
+def reads_handles(name: str) -> bool:
+    """Return whether the tool of this name returns what was hidden."""
+    # Hosts put the name of a server before those of its tools.
+    return name in RECALL_TOOLS or name in SEARCH_TOOLS or name.endswith(MCP_RECALL_TOOL)
