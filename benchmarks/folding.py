@@ -1,5 +1,7 @@
 """What folding saves: each strategy with `fold` against the same without it, by format; and work per call.
 
+`reads` is hybrid with `fold_reads=true`: files are folded even where the agent's edits must match their text.
+
 Without the shared recordings: `examples/runs`.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import process_time
 from typing import Final
 
@@ -19,7 +21,6 @@ from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer, replay_run
 from elision.lab.study import load_runs
-from elision.strategies.folding import USUAL_LINES
 from elision.strategies.spec import parse_strategy
 from elision.testing.builders import call, result, turn
 from elision.trajectory.price_lookup import find_price_set
@@ -27,7 +28,13 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
-STRATEGIES: Final = ("raw", "masking", "hybrid")
+#: Column -> strategy without folding, and with it.
+COLUMNS: Final = {
+    "raw": ("raw", "fold"),
+    "masking": ("masking", "masking(fold=5)"),
+    "hybrid": ("hybrid", "hybrid(fold=5)"),
+    "reads": ("hybrid", "hybrid(fold=5, fold_reads=true)"),
+}
 TURNS: Final = 5_000
 EARLY, LATE = range(400, 500), range(4_900, 5_000)
 #: The bound that the issue sets for work per call.
@@ -36,7 +43,7 @@ BOUND: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run, or several, under one strategy: USD, facts used and still visible, epochs, tokens folded."""
+    """One run, or several, under one strategy: USD, facts used and still visible, epochs."""
 
     usd: float = 0.0
     items: int = 0
@@ -49,13 +56,13 @@ class Outcome:
         )
 
 
-#: Price set, strategy, whether it folds.
-Case = tuple[str, str, bool]
+#: Price set, strategy.
+Case = tuple[str, str]
 
 
 def main() -> None:
     runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
-    print(f"Cost with fold={USUAL_LINES} / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
+    print(f"Cost with fold=5 / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
     totals: dict[tuple[str, Case], Outcome] = {}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for run, outcomes in zip(runs, pool.map(replay_all, runs), strict=True):
@@ -65,7 +72,7 @@ def main() -> None:
     formats = [*sorted({run.format for run in runs}), "all"]
     for prices in PRICE_SETS:
         print(f"== {prices}")
-        print(f"  {'format':24}" + "".join(f"{strategy:>26}" for strategy in STRATEGIES))
+        print(f"  {'format':24}" + "".join(f"{column:>26}" for column in COLUMNS))
         for name in formats:
             print(f"  {name:24}" + "".join(f"{cell:>26}" for cell in list_cells(totals, name, prices)))
     print_work()
@@ -78,20 +85,18 @@ def replay_all(run: Trajectory) -> dict[Case, Outcome]:
     known = collect_evidence(whole)
     outcomes: dict[Case, Outcome] = {}
     for prices in PRICE_SETS:
-        for name in STRATEGIES:
-            for folds in (False, True):
-                strategy = replace(parse_strategy(name), fold=USUAL_LINES if folds else 0)
-                found = replay_run(
-                    whole, strategy, find_price_set(prices), counting, known=known, tally=EvidenceTally()
-                )
-                evidence = found.evidence
-                outcomes[prices, name, folds] = Outcome(found.usd, evidence.items, evidence.found, found.epochs)
+        for name in sorted({name for pair in COLUMNS.values() for name in pair}):
+            found = replay_run(
+                whole, parse_strategy(name), find_price_set(prices), counting, known=known, tally=EvidenceTally()
+            )
+            evidence = found.evidence
+            outcomes[prices, name] = Outcome(found.usd, evidence.items, evidence.found, found.epochs)
     return outcomes
 
 
 def list_cells(totals: dict[tuple[str, Case], Outcome], name: str, prices: str) -> Iterator[str]:
-    for strategy in STRATEGIES:
-        plain, folded = (totals[name, (prices, strategy, folds)] for folds in (False, True))
+    for pair in COLUMNS.values():
+        plain, folded = (totals[name, (prices, strategy)] for strategy in pair)
         points = 100 * (folded.found - plain.found) / plain.items if plain.items else 0.0
         epochs = 100 * (folded.epochs / plain.epochs - 1)
         yield f"{folded.usd / plain.usd:.3f} ({points:+.1f}, {epochs:+.0f} %)"

@@ -10,7 +10,7 @@ from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.trajectory.events import PassDecided
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Head, Turn
 from tests.properties.builders import PLAIN, begin_session, call, result, run_session, turn, write_brief_summary
 
 
@@ -101,12 +101,31 @@ def test_a_summary_unfolds_what_relied_on_its_turns() -> None:
 
 
 def test_rules_keep_results_whole() -> None:
-    """`verbatim` and `keep` do, and `fold_reads=false` for files that are read."""
+    """`verbatim` and `keep` do."""
     turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40), tool="search")]
     assert list(run_session("fold", turns).state.folded) == [(2, 1), (3, 1)]
-    assert list(run_session("fold(fold_reads=false)", turns).state.folded) == [(3, 1)]
     assert list(run_session('fold(rules=[rule(tool="search", verbatim=true)])', turns).state.folded) == [(2, 1)]
     assert not run_session("fold(rules=[rule(keep=true)])", turns).state.folded
+
+
+@pytest.mark.parametrize("name", ["old_string", "old_str", "oldText"])
+def test_reads_stay_whole_where_edits_must_match_them(name: str) -> None:
+    """From the first such edit on, or if the head defines such a tool; `fold_reads` folds them all the same."""
+    edit = turn(3, (call("edit_file", path="f1.py", **{name: "a"}), result("done", "edit_file")))
+    turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), edit, read(4, lines(1, 40)), read(5, lines(1, 40), "bash")]
+    assert list(run_session("fold", turns).state.folded) == [(2, 1), (5, 1)]
+    assert list(run_session("fold(fold_reads=true)", turns).state.folded) == [(2, 1), (4, 1), (5, 1)]
+    tools = ({"name": "edit_file", "input_schema": {"properties": {name: {"type": "string"}}}},)
+    assert list(run_session("fold", turns, start=Head(tools=tools)).state.folded) == [(5, 1)]
+
+
+def test_what_is_read_again_is_whole() -> None:
+    """The agent may not have found what the fold refers to; if the file changed meanwhile, it is folded again."""
+    pair = (call("read_file", path="a.py"), result(lines(1, 40), "read_file"))
+    turns = [turn(index, pair) for index in (1, 2, 3, 4)]
+    assert list(run_session("fold", turns).state.folded) == [(2, 1), (4, 1)]
+    changed = turn(3, (call("read_file", path="a.py"), result(f"{lines(1, 40)}\nnew", "read_file")))
+    assert list(run_session("fold", [*turns[:2], changed]).state.folded) == [(2, 1), (3, 1)]
 
 
 def test_turns_are_named_where_handles_are_not() -> None:
@@ -142,7 +161,7 @@ def test_terms_say_what_may_be_folded() -> None:
 def test_text_form() -> None:
     """The options are read and written, and nonsense is refused."""
     assert describe_strategy(parse_strategy("fold")) == "fold"
-    assert describe_strategy(parse_strategy("hybrid(fold=5, fold_reads=false)")) == "hybrid(fold=5, fold_reads=false)"
+    assert describe_strategy(parse_strategy("hybrid(fold=5, fold_reads=true)")) == "hybrid(fold=5, fold_reads=true)"
     for text in ("raw(fold=1)", "raw(fold=-1)", "raw(fold=true)"):
         with pytest.raises(SpecError, match="fold"):
             parse_strategy(text)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.repeated_lines import LineIndex, fold_observation, name_turn
-from elision.strategies.resources import find_resource_use
+from elision.strategies.resources import ResourceUse, find_resource_use
 from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
@@ -21,7 +22,7 @@ from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 
 #: Lines of the shortest run that is folded where a strategy says no number, and what the presets have.
 USUAL_LINES: Final = 5
@@ -31,12 +32,13 @@ USUAL_LINES: Final = 5
 class FoldOptions:
     """How a session folds.
 
-    lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded as well.
+    lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded even where the agent's
+    edits must match their text.
     names_handle: whether a reference names a handle, or a turn. counter: of the tokens that a run has to save.
     """
 
     lines: int = 0
-    reads: bool = True
+    reads: bool = False
     names_handle: bool = True
     counter: str = "o200k"
 
@@ -61,6 +63,9 @@ class Folding:
         self._count = make_counter(options.counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
+        #: What was read -> its newest result.
+        self._results: dict[ResourceUse, Key] = {}
+        self._edits_exactly = False
         self._sent_turns = 0
         self._covered_turns = 0
 
@@ -139,7 +144,14 @@ class Folding:
         ruling = self._rules.apply_rules(turn, observation)
         if ruling.keep or ruling.verbatim:
             return False
-        return self.options.reads or not _reads_file(turn, observation)
+        use = _find_read(turn, observation)
+        if use is None:
+            return True
+        earlier = self._results.get(use)
+        if earlier in state.folded and state.find_observation(earlier).text == text:
+            # An agent that reads the same again may not have found what the fold refers to.
+            return False
+        return self.options.reads or not self._edits_exactly
 
     def _find_fold(self, state: State, key: Key) -> Fold | None:
         observation = state.find_observation(key)
@@ -149,6 +161,15 @@ class Folding:
         return fold_observation(self._index, key, state.find_own_text(key), self._count, name_source)
 
     # -- the fold over events ------------------------------------------------------------------------------------
+
+    def set_head(self, head: Head) -> None:
+        if self._index is not None:
+            self._edits_exactly = self._edits_exactly or has_exact_edit_tool(head)
+
+    def add_turn(self, turn: Turn) -> None:
+        """Take note of what kind of edits the agent makes."""
+        if self._index is not None:
+            self._edits_exactly = self._edits_exactly or edits_exactly(turn)
 
     def record_decision(self, state: State, event: PassDecided) -> list[Key]:
         """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
@@ -176,6 +197,11 @@ class Folding:
             else:
                 whole_tokens = state.count_own_tokens(key) - state.find_segment(key).tokens
                 self.ledger.add_fold(key, fold.runs, whole_tokens)
+        if self._index is not None:
+            for key in new:
+                use = _find_read(state.turns[key[0] - 1], state.find_observation(key))
+                if use is not None:
+                    self._results[use] = key
         self._sent_turns = len(state.turns)
         return changed
 
@@ -210,6 +236,8 @@ def _is_text(observation: Observation) -> bool:
     return all(isinstance(part, Text) for part in observation.content)
 
 
-def _reads_file(turn: Turn, observation: Observation) -> bool:
+def _find_read(turn: Turn, observation: Observation) -> ResourceUse | None:
+    """Return what `observation` read; None if it is no file."""
     action = turn.find_action(observation)
-    return action is not None and find_resource_use(action).kind == "read"
+    use = find_resource_use(action) if action is not None else None
+    return use if use is not None and use.kind == "read" else None

@@ -101,12 +101,14 @@ class Policy:
         self.candidates.set_head(head)
         if self.first_uses is not None:
             self.first_uses.add_head(head)
+        self.folding.set_head(head)
 
     def add_turn(self, state: State, turn: Turn) -> None:
         """Take note of `turn`, which is in `state` already."""
         self.server_calls.add_turn(turn)
         if self.first_uses is not None:
             self.first_uses.add_turn(turn)
+        self.folding.add_turn(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
         self._quoted_tokens.append(self._quoted_tokens[-1])

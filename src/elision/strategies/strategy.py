@@ -44,7 +44,7 @@ class Strategy:
     rules:              refinements per tool, argument, tag and size; the first `after` that matches counts.
     budget:             the limit of the view, None for no limit of its own.
     fold:               lines of the shortest run of a new result that is folded where the view shows it; 0 for none.
-    fold_reads:         whether that holds for files that are read, too.
+    fold_reads:         whether that holds for files read even where the agent's edits must match their text.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
     probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
     """
@@ -60,7 +60,7 @@ class Strategy:
     rules: tuple[Rule, ...] = ()
     budget: Budget | None = None
     fold: int = 0
-    fold_reads: bool = True
+    fold_reads: bool = False
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
     probation: int = 0
