@@ -717,7 +717,7 @@ def test_a_file_name_is_no_address() -> None:
 
 
 def test_a_digest_is_written_where_it_is_waited_for() -> None:
-    """Without a model there is nothing to wait for, and no thread to begin."""
+    """Without a model there is nothing to wait for, and no thread to begin: what looks ahead has its own already."""
     names = []
 
     class Seen(DigestSummarizer):
@@ -728,7 +728,8 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
     context = manager(FOLDING, summarizer=Seen())
     for steps in range(12):
         context.prepare(make_history("openai", steps))
-    assert set(names) == {threading.current_thread().name}
+    assert names
+    assert all(name == threading.current_thread().name or name.startswith("elision-think-time") for name in names)
 
 
 # -- requests that no provider takes ----------------------------------------------------------------------------------
