@@ -196,3 +196,9 @@ def test_the_assumption_is_written_down() -> None:
 def test_every_43_turns_beats_every_21_on_the_corpus() -> None:
     _, (rare, frequent) = _replay_hybrids(str(CORPUS / "swe-agent-traj"), "estimate")
     assert rare < 0.8 * frequent
+
+
+def test_folding_was_not_measured() -> None:
+    """A strategy that folds is like none of those that were run live."""
+    assert find_factor(parse_strategy("masking")) is not None
+    assert find_factor(parse_strategy("masking(fold=5)")) is None

@@ -10,6 +10,7 @@ import pytest
 
 from elision.errors import FormatError, SpecError
 from elision.lab.progress import StudyProgress
+from elision.lab.report.columns import COLUMNS, FOLDED, select_columns
 from elision.lab.results import Row, Study, total
 from elision.lab.study import StudySettings, default_candidates, load_runs, parse_candidates, run_study
 from elision.strategies.spec import describe_strategy
@@ -55,6 +56,19 @@ def test_tokens_add_up(one: Study) -> None:
         assert bill.prompt_tokens == bill.input + bill.cache_write + bill.cache_read
         usd = bill.input * rates.input + bill.cache_write * rates.write_price + bill.cache_read * rates.read_price
         assert row.bill.usd == pytest.approx((usd + bill.output * rates.output) / 1e6)
+
+
+def test_what_is_folded_is_counted_once() -> None:
+    """At the first request of each result; without rewrites that is what the last views are shorter."""
+    study = _study(SWE_AGENT, specs=("raw", "fold", "masking(fold=5)"))
+    raw, folded, masked = study.rows
+    assert (raw.folded, raw.folded_tokens) == (0, 0)
+    assert raw.peak - folded.peak == folded.folded_tokens > 10_000
+    assert folded.folded >= masked.folded > 0
+    assert study.json()["totals"][1]["folded_tokens"] == folded.folded_tokens
+    headings = [column.heading for column in select_columns(COLUMNS, study)]
+    assert FOLDED in headings
+    assert FOLDED not in [column.heading for column in select_columns(COLUMNS, _study(SWE_AGENT, specs=("raw",)))]
 
 
 def test_raw_costs_raw(one: Study) -> None:

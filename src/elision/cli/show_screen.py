@@ -157,6 +157,10 @@ class SessionScreen:
             yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
             yield self._hidden_line("cut to fit", told.clipped, "red")
+        if told.folded:
+            yield self._hidden_line("folded", told.folded, "bright_blue")
+        if told.unfolded:
+            yield Text(f"shown whole again: {', '.join(told.unfolded[:NAMED])}", style="bright_blue")
         if told.acted or made.held:
             yield Text(f"why: {format_session_name(told.reason)}", style=QUIET)
         yield from _list_recalls(made)

@@ -40,6 +40,7 @@ class Replay:
     """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output.
 
     pings: the requests that kept cache entries alive in pauses.
+    folded, folded_tokens: results folded as they arrived, and what that left out of their first request.
     failed_summaries: those that were asked for and not taken, by cause.
     """
 
@@ -53,6 +54,8 @@ class Replay:
     epochs: int = 1
     peak: int = 0
     masked: int = 0
+    folded: int = 0
+    folded_tokens: int = 0
     failed_summaries: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -121,6 +124,11 @@ def _record_call(result: Replay, session: Log) -> None:
     result.pings = books.pings
     result.summaries += newest.decided.summary is not None
     result.masked += len(newest.decided.masks)
+    for fold in newest.decided.folds:
+        # Later ones move the references of an old result.
+        if fold.key[0] == newest.decided.call - 1:
+            result.folded += 1
+            result.folded_tokens += session.state.count_own_tokens(fold.key) - session.sizer.count_text(fold.text)
     result.peak = max(result.peak, newest.view.tokens)
     result.calls.append(
         ReplayedCall(

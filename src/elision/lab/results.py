@@ -71,6 +71,8 @@ class Row:
     epochs: int = 0
     summaries: int = 0
     masked: int = 0
+    folded: int = 0
+    folded_tokens: int = 0
     evidence_items: int = 0
     evidence_found: int = 0
     evidence_found_plain: int = 0
@@ -149,6 +151,8 @@ class Row:
             "epochs": self.epochs,
             "summaries": self.summaries,
             "masked": self.masked,
+            "folded": self.folded,
+            "folded_tokens": self.folded_tokens,
             "evidence_items": self.evidence_items,
             "evidence_recall": self.evidence_recall,
             "evidence_recall_without_summary": self.evidence_recall_plain,
@@ -163,6 +167,7 @@ class Row:
 
 _SUMMED = (
     *("runs", "turns", "tool_turns", "calls", "raw_usd", "epochs", "summaries", "masked"),
+    *("folded", "folded_tokens"),
     *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
     *("regret_turns", "regret_turns_filtered", "repeats", "repeats_hidden"),
 )

@@ -459,6 +459,8 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         epochs=result.epochs,
         summaries=result.summaries,
         masked=result.masked,
+        folded=result.folded,
+        folded_tokens=result.folded_tokens,
         evidence_items=tally.items,
         evidence_found=tally.found,
         evidence_found_plain=tally.found_without_summary,

@@ -37,6 +37,8 @@ class Column:
 
 #: Heading of the column that is absent where no cheapest schedule was asked for.
 HINDSIGHT = "× hindsight"
+#: And of the one that is absent where no strategy folds.
+FOLDED = "tokens folded"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.format_usd(row.usd)),
@@ -47,6 +49,7 @@ COLUMNS = (
     Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
     Column("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
     Column("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
+    Column(FOLDED.replace(" ", "\n"), 55, lambda row: figures.format_tokens(row.folded_tokens)),
     Column("summaries", 50, lambda row: figures.format_count(row.summaries)),
     Column(
         "summary\ncost", 40, lambda row: figures.format_usd(row.summarizer.usd) if row.summaries else figures.NOTHING
@@ -60,11 +63,15 @@ COLUMNS = (
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
-    """Return the columns that have something to show: without × hindsight where it was not asked for.
+    """Return the columns that have something to show: without × hindsight where it was not asked for, and without the
+    tokens folded where no strategy folds.
 
     The cost with the assumed number of turns follows the break-even, where any is assumed.
     """
-    selected = [column for column in columns if study.hindsight or column.heading != HINDSIGHT]
+    hidden = [] if study.hindsight else [HINDSIGHT]
+    if not any(row.folded for row in study.rows):
+        hidden.append(FOLDED)
+    selected = [column for column in columns if column.heading not in hidden]
     if study.turns.factors:
         places = [column.heading for column in selected]
         if wording.BREAK_EVEN in places:
