@@ -24,6 +24,7 @@ from benchmarks import (
     standstill,
     stores,
     transcripts,
+    trims,
     which,
 )
 
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "lifetimes": lifetimes.main,
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
+    "trims": trims.main,
     "which": which.main,
 }
 

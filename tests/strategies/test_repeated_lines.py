@@ -85,6 +85,26 @@ def test_line_numbers_hide_no_repeat(form: str) -> None:
     assert again.text == f"[as in t3.1, numbered {prefix}90–114]"
 
 
+def test_numbers_that_occur_twice_name_no_lines() -> None:
+    """A result that shows two files, or one twice: its lines are counted from its top, which the line says."""
+    other = [f"    other_{number} = {number * 11}" for number in range(40)]
+    source = number_lines("{:6}\t{}", other, 1) + "\n" + number_lines("{:6}\t{}", CODE, 1)
+    found = fold("\n".join(CODE[10:30]), source)
+    assert found is not None
+    assert found.text == "[as in t3.1, lines 51–70 from its top]"
+    moved = fold(number_lines("{:6}\t{}", CODE[10:30], 501), source)
+    assert moved is not None
+    assert moved.text == "[as in t3.1, lines 51–70 from its top, numbered 501–520]"
+
+
+def test_lines_with_and_without_numbers() -> None:
+    """A heading and a listing repeat: the numbers of the listing are not those of the lines."""
+    source = "Here is src/app.py:\n" + number_lines("{:6}\t{}", CODE, 1)
+    found = fold(source + "\nend", source)
+    assert found is not None
+    assert found.text == "[as in t3.1, lines 1–41 from its top]\nend"
+
+
 def test_other_forms_of_numbers() -> None:
     """A listing of one tool repeats that of another one."""
     found = fold(number_lines("{}:{}", CODE, 5), number_lines("{:6}\t{}", CODE, 5))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -29,10 +30,23 @@ class LineNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NumberedLines:
-    """The lines of a text: `bodies`, and `numbers` of those that have one, by index."""
+    """The lines of a text: `bodies`, and `numbers` of those that have one, by index.
+
+    repeated: numbers that are in front of several lines.
+    """
 
     bodies: Sequence[Body]
-    numbers: dict[int, LineNumber]
+    numbers: Mapping[int, LineNumber]
+    repeated: frozenset[tuple[str, int]] = frozenset()
+
+    def shows_misleading_numbers(self, start: int, lines: int, gutter: Gutter | None) -> bool:
+        """Return whether the numbers in front of these lines do not tell which lines they are.
+
+        gutter: by which the lines are named, if they all have a number.
+        """
+        if gutter is not None:
+            return not self.repeated.isdisjoint([(gutter.prefix, gutter.first), (gutter.prefix, gutter.last)])
+        return any(index in self.numbers for index in range(start, start + lines))
 
     def find_gutter(self, index: int, lines: int = 1) -> Gutter | None:
         """Return the gutter of a run of `lines` lines from `index` on; None if the first one has no number."""
@@ -61,7 +75,9 @@ def split_lines(text: str) -> NumberedLines:
             line = bodies[index]
             assert isinstance(line, str)
             bodies[index] = line[match.end() - match.start() :]
-    return NumberedLines([_shorten_body(body) for body in bodies], numbers)
+    counts = Counter((number.lead.lstrip(" "), number.number) for number in numbers.values())
+    repeated = frozenset(number for number, count in counts.items() if count > 1)
+    return NumberedLines([_shorten_body(body) for body in bodies], numbers, repeated)
 
 
 def _shorten_body(body: Body) -> Body:

@@ -52,6 +52,8 @@ class LineIndex:
         self._sources: dict[Key, NumberedLines] = {}
         #: Hash of a group of lines -> where it begins, oldest first.
         self._places: dict[int, list[tuple[Key, int]]] = {}
+        #: The text that was looked at last: it is searched for, and then added.
+        self._newest: tuple[str, NumberedLines] = ("", split_lines(""))
 
     def __contains__(self, key: Key) -> bool:
         return key in self._sources
@@ -59,7 +61,7 @@ class LineIndex:
     def add_observation(self, key: Key, text: str, runs: Sequence[FoldedRun] = ()) -> None:
         """Index the observation's own text. runs: what of it is folded; those lines are no source."""
         self.remove_observation(key)
-        lines = _hide_lines(split_lines(text), runs)
+        lines = _hide_lines(self._split(text), runs)
         self._sources[key] = lines
         self.line_count += len(lines.bodies)
         for start, group in self._hash_groups(lines.bodies):
@@ -86,7 +88,7 @@ class LineIndex:
 
         Of several places with as many lines the newest observation counts. Runs do not overlap.
         """
-        target = split_lines(text)
+        target = self._split(text)
         ends = _find_line_ends(text)
         groups = dict(self._hash_groups(target.bodies))
         runs: list[FoldedRun] = []
@@ -99,10 +101,19 @@ class LineIndex:
                 # The last lines of it may begin a longer run.
                 start += match.lines - self.least_lines + 1
             else:
-                source, gutter, source_gutter = match.source, match.gutter, match.source_gutter
-                runs.append(FoldedRun(start, match.lines, source, match.source_start, gutter, source_gutter))
+                runs.append(self._make_run(start, match))
                 start += match.lines
         return runs
+
+    def _split(self, text: str) -> NumberedLines:
+        if text != self._newest[0]:
+            self._newest = (text, split_lines(text))
+        return self._newest[1]
+
+    def _make_run(self, start: int, match: _Match) -> FoldedRun:
+        lines, place, theirs = match.lines, match.source_start, match.source_gutter
+        from_top = self._sources[match.source].shows_misleading_numbers(place, lines, theirs)
+        return FoldedRun(start, lines, match.source, place, match.gutter, theirs, from_top)
 
     def _find_longest(self, key: Key, target: NumberedLines, start: int, group: int) -> _Match | None:
         best: _Match | None = None
@@ -136,7 +147,7 @@ def _hide_lines(lines: NumberedLines, runs: Iterable[FoldedRun]) -> NumberedLine
     bodies = list(lines.bodies)
     for run in runs:
         bodies[run.start : run.start + run.lines] = [None] * run.lines
-    return NumberedLines(bodies, lines.numbers)
+    return NumberedLines(bodies, lines.numbers, lines.repeated)
 
 
 def _find_line_ends(text: str) -> list[int]:
@@ -285,17 +296,18 @@ def write_reference(run: FoldedRun, name_source: Callable[[Key], str] = make_han
     Where the source shows numbers, they name its lines: a reader sees them, and has not to count.
     """
     ours, theirs = run.gutter, run.source_gutter
-    first = run.source_start + 1
-    if theirs is None:
-        place = f"lines {first}–{first + run.lines - 1}"
-    else:
-        place = f"numbered {_format_range(theirs)}"
-    text = f"as in {name_source(run.source)}, {place}"
+    is_numbered = theirs is not None and not run.from_top
+    text = f"as in {name_source(run.source)}, {_name_place(run)}"
     if ours is None or (theirs is not None and _format_range(ours) == _format_range(theirs)):
         return f"[{text}]"
-    if theirs is None:
-        return f"[{text}, numbered {_format_range(ours)}]"
-    return f"[{text}, here {_format_range(ours)}]"
+    return f"[{text}, {'here' if is_numbered else 'numbered'} {_format_range(ours)}]"
+
+
+def _name_place(run: FoldedRun) -> str:
+    if run.source_gutter is not None and not run.from_top:
+        return f"numbered {_format_range(run.source_gutter)}"
+    lines = f"lines {run.source_start + 1}–{run.source_start + run.lines}"
+    return f"{lines} from its top" if run.from_top else lines
 
 
 def _format_range(gutter: Gutter) -> str:

@@ -70,6 +70,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     source, source_start: the observation that holds them, and where in its own text.
     gutter:        the line numbers in front of the run's lines; None if there are none, or they count as text.
     source_gutter: those in front of the source's lines; None likewise.
+    from_top:      whether numbers that the source shows do not tell which of its lines these are.
     """
 
     start: int
@@ -78,6 +79,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     source_start: int
     gutter: Gutter | None = None
     source_gutter: Gutter | None = None
+    from_top: bool = False
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True):
