@@ -126,6 +126,7 @@ def test_the_environment(tmp_path: Path) -> None:
         CACHE_CONTROL="client",
         CACHE_TTL="plan",
         CACHE_TTL_SCOPE="all",
+        CACHE_PINGS="3",
         RECALL="off",
         TOKENS="estimate",
         BACKGROUND="yes",
@@ -161,7 +162,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert found.prompt == load_prompt(prompt, "on")
     assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", False)
     assert (options["dialect"], options["cache_control"], options["tokens"]) == ("anthropic", "client", "estimate")
-    assert (options["cache_ttl"], options["cache_ttl_scope"]) == ("plan", "all")
+    assert (options["cache_ttl"], options["cache_ttl_scope"], options["cache_pings"]) == ("plan", "all", 3)
     assert options["background"] is True
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
     assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")

@@ -76,6 +76,7 @@ class Settings:
     cache_control: str
     cache_ttl: str
     cache_ttl_scope: str
+    cache_pings: int
     recall: bool
     tokens: str
     redaction: Redaction
@@ -155,6 +156,7 @@ _OPTIONS = (
     "cache_control",
     "cache_ttl",
     "cache_ttl_scope",
+    "cache_pings",
     "recall",
     "tokens",
 )

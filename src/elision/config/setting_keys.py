@@ -9,6 +9,7 @@ from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
+from elision.strategies.pauses import MOST_PINGS
 from elision.trajectory.lifetimes import LifetimeChoice
 
 #: In front of a setting's name in capitals: the variable of the environment.
@@ -312,6 +313,13 @@ _SESSION: Final = (
         setting_readers.choice(("own", "all")),
         "whose cache breakpoints have that lifetime: our own, or all, the client's too",
         default="own",
+    ),
+    _make_key(
+        "cache_pings",
+        "session",
+        whole(0, "pings", most=MOST_PINGS),
+        "keep-alive requests that the gateway may send in a pause, at most, where cache_ttl is plan; 0 for none",
+        default=0,
     ),
     _make_key(
         "recall",

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
+from elision.gateway.cache_pinger import CachePinger
 from elision.gateway.key_secret import load_gateway_secret
 from elision.gateway.live_sessions import ContextFactory, SessionRegistry
 from elision.gateway.proxy import Proxy
@@ -86,9 +87,12 @@ class Gateway:
     proxy: Proxy
     sessions: SessionRegistry
     upstream: Upstream
+    pinger: CachePinger | None = None
 
     async def close(self) -> None:
-        """Write pending events, and close the connections."""
+        """End all pings, write pending events, and close the connections."""
+        if self.pinger is not None:
+            await self.pinger.close()
         await self.sessions.close()
         await self.upstream.close()
 
@@ -106,8 +110,11 @@ def build_gateway(settings: GatewaySettings, store: Store, listener: RequestList
     )
     budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
     secret = load_gateway_secret(settings, store)
-    proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
-    return Gateway(proxy, sessions, upstream)
+    # Another process may serve the next request, and would not end the pause.
+    sends_pings = settings.library.cache_pings > 0 and not settings.shared
+    pinger = CachePinger(upstream) if sends_pings else None
+    proxy = Proxy(settings, secret, sessions, upstream, budgets, listener, pinger)
+    return Gateway(proxy, sessions, upstream, pinger)
 
 
 def _log_unreadable_store(error: ElisionError) -> None:

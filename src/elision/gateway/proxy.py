@@ -20,6 +20,7 @@ from typing import Final
 from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
+from elision.gateway.cache_pinger import CachePinger
 from elision.gateway.decompression import decompress_body
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
@@ -86,6 +87,7 @@ class Proxy:
         upstream: Upstream,
         budgets: Budgets,
         listener: RequestListener,
+        pinger: CachePinger | None = None,
     ) -> None:
         self.settings = settings
         self._secret = secret
@@ -93,6 +95,7 @@ class Proxy:
         self.upstream = upstream
         self.budgets = budgets
         self._listener = listener
+        self._pinger = pinger
 
     async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
         """Serve `request`. Raises CancelledError where the client disconnects.
@@ -181,7 +184,12 @@ class Proxy:
             record.how = "shadow" if self.settings.shadow else "same"
             sent = SessionRequest(session, session.api, url, model_request.body, conversation, request, record)
             complete = await RequestHandler(
-                sent, writer, self.upstream, limit=self.budgets.session_check, shared=self.settings.shared
+                sent,
+                writer,
+                self.upstream,
+                limit=self.budgets.session_check,
+                shared=self.settings.shared,
+                pinger=self._pinger,
             ).handle()
         finally:
             self.sessions.release_session(session, answered=complete, already_marked=writer.is_finished)

@@ -14,12 +14,13 @@ from elision.manager.context_view import AdmissionCheck, ContextView
 from elision.manager.drivers import LeaveLoop, Steps
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.planned_pings import PlannedPings, find_planned_pings
 from elision.manager.prepared_calls import make_incoming_request
 from elision.manager.reported_usage import find_usage
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared import capabilities, signals
 from elision.telemetry.diagnostics import Costs
-from elision.trajectory.events import UsageReported, WindowLearned
+from elision.trajectory.events import CachePinged, UsageReported, WindowLearned
 
 #: The note of usage for which no log has a call.
 _NOTE_NO_CALL: Final = "usage was recorded while no call was prepared: costs.billed leaves it out"
@@ -175,6 +176,27 @@ class Calls(OpenedSession):
         known = at_hand.log.state.calls
         of_call = min(call or self._calls.newest_call, known) or known
         at_hand.log.record_event(UsageReported(call=of_call, usage=found))
+
+    def find_planned_pings(self, *, calls_tools: bool) -> PlannedPings | None:
+        """Return which keep-alive requests may follow the newest call; None for none.
+
+        calls_tools: whether its answer has tool calls.
+        """
+        branch = self._preparer.branch
+        if branch is None:
+            return None
+        return find_planned_pings(branch.log, branch.key, calls_tools=calls_tools)
+
+    def record_ping(self, plan: PlannedPings) -> None:
+        """Record that the request of a call was sent once more, to keep its cache entries alive. It is billed.
+
+        Ignored where another call was made since.
+        """
+        branch = self._preparer.branch
+        if branch is None or branch.key != plan.branch or branch.log.state.calls != plan.call:
+            return
+        self._calls.think_time.finish()
+        branch.log.record_event(CachePinged(call=plan.call, at=self.options.clock()))
 
     def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
         view = yield from self._calls.prepare_view(incoming, model, admit)

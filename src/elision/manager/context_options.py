@@ -18,6 +18,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
+from elision.strategies.pauses import MOST_PINGS
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
@@ -88,6 +89,7 @@ class ContextOptions(TypedDict, total=False):
     cache_control: CacheControl
     cache_ttl: LifetimeChoice
     cache_ttl_scope: LifetimeScope
+    cache_pings: int
     write_behind: bool
     shadow: bool
     over_budget: OverBudget
@@ -149,6 +151,7 @@ class Options:
     cache_control: CacheControl = "auto"
     cache_ttl: LifetimeChoice = "client"
     cache_ttl_scope: LifetimeScope = "own"
+    cache_pings: int = 0
     write_behind: bool = False
     shadow: bool = False
     over_budget: OverBudget = "raise"
@@ -366,6 +369,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _is_token_count(least: int) -> Callable[[Any], bool]:
     return lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
 
@@ -410,6 +417,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("cache_control", *_accept_choice(*get_args(CacheControl))),
     ("cache_ttl", *_accept_choice(*get_args(LifetimeChoice))),
     ("cache_ttl_scope", *_accept_choice(*get_args(LifetimeScope))),
+    ("cache_pings", lambda value: _is_count(value) and value <= MOST_PINGS, f"pings, 0 to {MOST_PINGS}"),
     ("write_behind", *_FLAG),
     ("shadow", *_FLAG),
     ("over_budget", *_accept_choice(*get_args(OverBudget))),

@@ -103,7 +103,7 @@ class CallPreparer:
             breakpoints="gaps" if who == "gaps" else "always",
             hour_turn=hour_turn,
             lifetime=self._find_lifetime_choice(call, client),
-            most_pings=0,
+            most_pings=self.options.cache_pings,
         )
 
     def _find_lifetime_choice(self, call: IncomingCall, client: ClientBreakpoints) -> LifetimeChoice:
