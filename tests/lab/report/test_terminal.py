@@ -13,7 +13,7 @@ from rich.console import Console
 
 from elision.lab.elongation import TurnAssumption, TurnFactor
 from elision.lab.report import terminal
-from elision.lab.report.columns import COLUMNS
+from elision.lab.report.columns import COLUMNS, select_columns
 from elision.lab.report.names import GROUPS
 from elision.lab.results import Control, Study
 from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
@@ -121,7 +121,7 @@ def test_a_missing_hindsight_is_explained() -> None:
 
 def test_everything_at_175() -> None:
     """A wide terminal shows every column; a narrow one the first of them, and says that there are more."""
-    assert len(terminal.build_totals_table(study(), 175).columns) == len(COLUMNS) + 1
+    assert len(terminal.build_totals_table(study(), 175).columns) == len(select_columns(COLUMNS, study())) + 1
     assert 4 <= len(terminal.build_totals_table(study(), 80).columns) - 1 < len(COLUMNS)
     assert "in a wider terminal" in shown(study(), 80)
     assert "in a wider terminal" not in shown(study(), 175)
