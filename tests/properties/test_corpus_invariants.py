@@ -66,6 +66,8 @@ def hold_all(run: PlayedRun, before: str) -> None:
     """Every invariant, of one run."""
     invariants.check_raw_is_untouched(run, before)
     invariants.check_coverage_and_pairs(run)
+    invariants.check_folds_are_lossless(run)
+    invariants.check_protected_is_whole(run)
     invariants.check_newest_is_verbatim(run)
     invariants.check_events_give_the_views(run)
     invariants.check_masked_stays_masked(run)

@@ -78,7 +78,7 @@ def test_the_cases_act(case: str) -> None:
 
 
 @pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["masking", "published", "supersede"])
+@pytest.mark.parametrize("strategy", ["masking", "published", "supersede", "raw, fold", "masking, fold"])
 @settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40, one_model=True))
 def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
@@ -144,7 +144,7 @@ def _prepared(session: Log, now: float | None, model: str) -> BudgetError | None
     return None
 
 
-@pytest.mark.parametrize("strategy", ["masking", "supersede"])
+@pytest.mark.parametrize("strategy", ["masking", "supersede", "masking, fold"])
 @pytest.mark.parametrize("tokens", [400, 900, 2_500])
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))
@@ -154,7 +154,7 @@ def test_i7_masked_view_fits_or_says_so(strategy: str, tokens: int, run: Traject
 
 
 # Quiet runs without rules: see the expected failures in tests/strategies/test_budget_tiers.py for the others.
-@pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "pipeline"])
+@pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "pipeline", "hybrid, fold"])
 @pytest.mark.parametrize("tokens", [400, 900, 2_500])
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))
