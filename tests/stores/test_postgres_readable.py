@@ -22,7 +22,7 @@ from elision.stores.store_urls import open_store
 from elision.stores.turn_texts import make_readable
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
-from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.plan import Clip, Fold, Mask, Summary
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.stores.postgres_server import make_fresh_url
@@ -52,6 +52,17 @@ def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
     return PassDecided(
         call=call, reason="due", masks=tuple(Mask(key, f"[t{key[0]}.{key[1]}]") for key in keys), summary=summary
     )
+
+
+def test_what_is_folded_shows_its_text(store: PostgresStore) -> None:
+    """Until it is whole again."""
+    folds = PassDecided(call=4, reason="x", folds=(Fold((2, 1), "[as in t1.1]"), Fold((3, 1), "[as in t1.1]")))
+    unfolds = PassDecided(call=5, reason="x", folds=(Fold((3, 1), "[as in t2.1]"),), unfolded=((2, 1),))
+    begin_session(store, "s", add_turn(1, "a"), add_turn(2, "a"), add_turn(3, "a"), folds, unfolds)
+    _, second, third = (turn["observations"][0] for turn in shown_turns(store))
+    assert "placeholder" not in second
+    assert "folded_at" not in second
+    assert (third["folded_at"], third["placeholder"]) == (5, "[as in t2.1]")
 
 
 def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> None:

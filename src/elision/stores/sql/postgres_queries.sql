@@ -206,6 +206,24 @@ update agent_context_turns set
     touched = %(record)s
 where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
 
+-- name: fold
+update agent_context_turns set
+    observations = jsonb_set(
+        observations, array[%(place)s::text],
+        (observations -> %(place)s::integer) || jsonb_build_object('folded_at', %(call)s::bigint, 'placeholder', %(text)s::text)
+    ),
+    touched = %(record)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+
+-- name: unfold
+update agent_context_turns set
+    observations = jsonb_set(
+        observations, array[%(place)s::text],
+        (observations -> %(place)s::integer) - 'folded_at' - 'placeholder'
+    ),
+    touched = %(record)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+
 -- name: summarize
 update agent_context_turns set summarized_at = %(call)s, touched = %(record)s
 where session_id = %(id)s and turn <= %(covers)s and summarized_at is null
