@@ -289,3 +289,18 @@ def test_a_framework_s_own_messages_pass_as_they_came(caplog: pytest.LogCaptureF
 
     run_trial(what)
     assert "messages[0] is a message of parts (Gemini, AI SDK); give " in caplog.text
+
+
+def test_a_reply_that_cannot_be_completed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What fails after the last boundary closes the client's connection; it is not only the client that knows why."""
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        gateway.worker.app._listener = failing
+        client.send_request("POST", PATHS["openai"], b"", length=10_000_000)
+        assert (await client.read_response()).status == 500
+        assert await asyncio.wait_for(client.reader.read(), TIMEOUT_SECONDS) == b""
+
+    run_trial(what, gateway_max_body_bytes=1_000_000)
+    (logged,) = [each for each in caplog.records if "a reply could not be completed" in each.getMessage()]
+    assert logged.exc_info is not None
+    assert logged.exc_info[0] is ZeroDivisionError

@@ -102,6 +102,10 @@ class GatewayApp:
         self._exchanges.add(exchange)
         try:
             await self._serve_exchange(exchange)
+        except Exception:
+            # The server closes the connection then, and it has no log of its own: the client alone would know.
+            _log.exception("a reply could not be completed: its connection is closed")
+            raise
         finally:
             self._exchanges.discard(exchange)
             if not self._exchanges:
