@@ -9,18 +9,24 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
+import msgspec
+
 from benchmarks.stitched import CORPUS, SAMPLES
+from elision.engine import Log
 from elision.lab.clock import calls
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.lifetime_study import LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.pause_patterns import PATTERNS, set_pauses
+from elision.lab.replay import replay_run
 from elision.lab.report.lifetime_table import format_share, list_choices
 from elision.lab.study import load_runs
 from elision.strategies.spec import parse_strategy
+from elision.trajectory.cache import HOUR_SECONDS
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 
@@ -39,23 +45,65 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
         print("Share saved of what expired cache entries cost, at the price set `anthropic`.")
         titles = [name for name, _ in list_choices(LifetimeCosts())][1:-1]
-        print(f"{'':48}{'expired':>9}" + "".join(f"{title:>24}" for title in titles))
+        print(f"{'':48}{'expired':>9}" + "".join(f"{title:>32}" for title in titles))
         for half, runs_of_half in zip(HALVES, _split(runs), strict=True):
             total = []
             for pattern in PATTERNS:
                 timed = [set_pauses(run, pattern, seed) for seed, run in enumerate(runs_of_half)]
-                for spec in STRATEGIES:
-                    found = add_costs(pool.map(partial(compare, spec=spec), timed))
-                    total.append(found)
-                    print_row(f"{half}: {pattern}, {spec}", found)
+                total += _print_runs(f"{half}: {pattern}", timed, pool)
             print_row(f"{half}: all patterns", add_costs(total))
-        for half in HALVES:
-            recorded = [
-                run for run in runs if _has_pauses(run) and (len(run.turns) in TUNED_LENGTHS) == (half == "tuned")
-            ]
-            for spec in STRATEGIES:
-                for run in recorded:
-                    print_row(f"{half}: {run.format}, {len(run.turns)} turns, {spec}", compare(run, spec))
+            recorded = [run for run in runs if _has_pauses(run) and _is_tuned(run) == (half == "tuned")]
+            total = []
+            for run in recorded:
+                total += _print_runs(f"{half}: {run.format}, {len(run.turns)} turns", [run], pool)
+            print_row(f"{half}: all recordings with pauses", add_costs(total))
+    for spec in STRATEGIES[1:]:
+        rewrites, false = count_false_cold([run for run in runs if _has_cache_writes(run)], spec)
+        print(f"written for an hour, {spec}: {false} of {rewrites} cache rewrites took a live entry for a dead one")
+
+
+def _print_runs(name: str, runs: Sequence[Trajectory], pool: ProcessPoolExecutor) -> list[LifetimeCosts]:
+    """Print a row for each strategy, and return them."""
+    rows = []
+    for spec in STRATEGIES:
+        rows.append(add_costs(pool.map(partial(compare, spec=spec), runs)))
+        print_row(f"{name}, {spec}", rows[-1])
+    return rows
+
+
+def count_false_cold(runs: Iterable[Trajectory], spec: str) -> tuple[int, int]:
+    """Return the cache rewrites of `runs`, had each wrote its cache entries for an hour as usage reports it.
+
+    Return also how many of them were made because the cache was taken for cold, after less than an hour.
+    """
+    rewrites = false = 0
+    for run in map(write_for_an_hour, runs):
+        times: list[float | None] = []
+        reasons: list[str] = []
+
+        def watch(log: Log, times: list[float | None] = times, reasons: list[str] = reasons) -> None:
+            newest = log.newest_call
+            assert newest is not None
+            times.append(newest.terms.now)
+            reasons.append(newest.decided.reason)
+
+        result = replay_run(run, parse_strategy(spec), PRICES, sizer("anthropic", "o200k"), watch=watch)
+        rewrites += result.epochs - 1
+        for before, now, reason in zip(times, times[1:], reasons[1:], strict=False):
+            is_alive = before is None or now is None or now - before <= HOUR_SECONDS
+            false += reason == "cold cache" and is_alive
+    return rewrites, false
+
+
+def write_for_an_hour(run: Trajectory) -> Trajectory:
+    """Return `run` as if its provider had reported that all it wrote to the cache lives an hour."""
+    turns = []
+    for turn in run.turns:
+        usage = turn.usage
+        if usage is not None:
+            usage = msgspec.structs.replace(usage, cache_write_1h=usage.cache_write)
+        turns.append(msgspec.structs.replace(turn, usage=usage))
+    return replace(run, turns=tuple(turns))
 
 
 def compare(run: Trajectory, spec: str) -> LifetimeCosts:
@@ -70,7 +118,7 @@ def print_row(name: str, costs: LifetimeCosts) -> None:
     for _, usd in list_choices(costs)[1:-1]:
         share = costs.compute_share(usd)
         cells.append(f"{usd / costs.five_minutes - 1:+.1%} of the bill" if share is None else format_share(share))
-    print(f"{name:48}{lost:>9.1%}" + "".join(f"{cell:>24}" for cell in cells), flush=True)
+    print(f"{name:48}{lost:>9.1%}" + "".join(f"{cell:>32}" for cell in cells), flush=True)
 
 
 def _drop_copies(runs: Iterable[Trajectory]) -> list[Trajectory]:
@@ -83,6 +131,14 @@ def _split(runs: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajector
     fit = [run for run in runs if SHORTEST <= len(run.turns) <= LONGEST]
     fit.sort(key=lambda run: hashlib.sha1(f"{os.path.basename(run.file)} {run.id}".encode()).hexdigest())
     return fit[::2][:RUNS], fit[1::2][:RUNS]
+
+
+def _is_tuned(run: Trajectory) -> bool:
+    return len(run.turns) in TUNED_LENGTHS
+
+
+def _has_cache_writes(run: Trajectory) -> bool:
+    return any(turn.usage is not None and turn.usage.cache_write for turn in run.turns)
 
 
 def _has_pauses(run: Trajectory) -> bool:

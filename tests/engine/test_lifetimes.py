@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.dialect import sizer
@@ -15,7 +17,7 @@ from elision.lab.replay import model_free_summarizer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
 from elision.trajectory.event_json import decode_event, encode_event
-from elision.trajectory.events import CachePinged, RequestSent
+from elision.trajectory.events import CachePinged, PassDecided, RequestSent
 from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -86,6 +88,18 @@ def test_the_client_decides_unless_told_otherwise() -> None:
     sent = [event for event in log.events if isinstance(event, RequestSent)]
     assert {event.lifetime for event in sent} == {None}
     assert "lifetime" not in encode_event(sent[0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 3_600), min_size=5, max_size=14))
+def test_a_pause_within_the_hour_is_never_a_cold_cache(pauses: list[float]) -> None:
+    """Whatever the pauses, entries that live an hour are taken for dead only after an hour; others after minutes."""
+    log, seen = work(LifetimeTrial("1h"), [0.0, *pauses])
+    reasons = [event.reason for event in log.events if isinstance(event, PassDecided)]
+    assert "cold cache" not in reasons
+    assert all(read for read, _ in seen[1:])
+    short, _ = work(LifetimeTrial("5m"), [*[10.0] * 8, 1_000.0])
+    assert [event.reason for event in short.events if isinstance(event, PassDecided)][-1] == "cold cache"
 
 
 def test_pings_are_billed_and_keep_the_cache_warm() -> None:

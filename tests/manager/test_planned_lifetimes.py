@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from elision.lab.dialect import sizer
 from elision.manager import ContextManager, ContextView
+from elision.manager.session_history import load_session_log
 from elision.providers.anthropic.rules import find_breakpoints
 from elision.stores.memory import MemoryStore
+from elision.strategies.guards import Guards
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.parsed_request import split_into_blocks
 from elision.testing.request_checks import find_problems
-from elision.trajectory.events import RequestSent
+from elision.trajectory.events import CachePinged, RequestSent
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.tokens import make_counter
 from tests.manager.agents import make_history
@@ -23,6 +27,8 @@ HOUR = {"type": "ephemeral", "ttl": "1h"}
 #: Calls, and seconds before each of them.
 CALLS = 40
 WORK, PAUSE = 10.0, 700.0
+#: Pauses that are too rare for an hour.
+RARE_PAUSES = [0.0, *[10.0] * 12, 400.0, *[10.0] * 12, 400.0, *[10.0] * 3]
 
 
 class Agent:
@@ -36,8 +42,12 @@ class Agent:
         self.times: list[float] = []
 
     def work(self, calls: int = CALLS) -> None:
-        for step in range(calls):
-            self.now += WORK if step % 3 else PAUSE
+        self.make_calls([WORK if step % 3 else PAUSE for step in range(calls)])
+        self.context.close()
+
+    def make_calls(self, pauses: Sequence[float]) -> None:
+        for step, pause in enumerate(pauses, start=len(self.views)):
+            self.now += pause
             self.times.append(self.now)
             messages = make_history("anthropic", step)
             system = [{"type": "text", "text": "Work. " * 2_000}]
@@ -50,7 +60,6 @@ class Agent:
             if self._tools:
                 tools[0]["cache_control"] = MINUTES
             self.views.append(self.context.prepare(messages, system=system, tools=tools))
-        self.context.close()
 
     @property
     def lifetimes(self) -> list[list[str]]:
@@ -154,6 +163,36 @@ def test_a_breakpoint_at_a_tool_leaves_all_to_the_client() -> None:
     agent = Agent(marks=True, tools=True, cache_ttl="1h", cache_ttl_scope="all")
     agent.work(6)
     assert {ttl for each in agent.lifetimes for ttl in each} == {"5m"}
+
+
+def test_pings_are_in_the_costs_of_the_session() -> None:
+    """Where pauses are rare and short a ping is planned. One that was sent is billed, live and read again; one that
+    came after the next call is not."""
+    agent = Agent(cache_ttl="plan", cache_pings=4)
+    assert agent.context.find_planned_pings(calls_tools=True) is None
+    agent.make_calls(RARE_PAUSES)
+    plan = agent.context.find_planned_pings(calls_tools=True)
+    assert plan is not None
+    assert 1 <= plan.pings <= 4
+    assert plan.life_seconds == 300.0
+    plain = Agent(cache_ttl="plan", cache_pings=4)
+    plain.make_calls([*RARE_PAUSES, WORK])
+    agent.now += 5.0
+    agent.context.record_ping(plan)
+    agent.now -= 5.0
+    agent.make_calls([WORK])
+    agent.context.record_ping(plan)
+    found = agent.views[-1].diagnostics.costs.ours
+    paid = found - plain.views[-1].diagnostics.costs.ours
+    read = agent.views[-2].diagnostics.after * 0.3 / 1e6
+    assert paid == pytest.approx(read, rel=0.05)
+    agent.context.close()
+    plain.context.close()
+    (info,) = agent.store.sessions()
+    report = load_session_log(agent.store, info, sizer("anthropic", "o200k"), Guards()).build_report()
+    assert report.final is not None
+    assert report.final.costs.ours == pytest.approx(found)
+    assert sum(isinstance(event, CachePinged) for event in agent.store.events("s")) == 1
 
 
 def test_other_providers_have_no_lifetimes() -> None:

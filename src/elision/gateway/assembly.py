@@ -68,6 +68,7 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
             "offer": choose_offer_time(settings, api, model),
             # A request from which nothing is hidden goes out as it came.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
+            "cache_pings": count_allowed_pings(settings),
         }
         return Options(**given)
 
@@ -110,11 +111,18 @@ def build_gateway(settings: GatewaySettings, store: Store, listener: RequestList
     )
     budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
     secret = load_gateway_secret(settings, store)
-    # Another process may serve the next request, and would not end the pause.
-    sends_pings = settings.library.cache_pings > 0 and not settings.shared
-    pinger = CachePinger(upstream) if sends_pings else None
+    pinger = CachePinger(upstream) if count_allowed_pings(settings) else None
     proxy = Proxy(settings, secret, sessions, upstream, budgets, listener, pinger)
     return Gateway(proxy, sessions, upstream, pinger)
+
+
+def count_allowed_pings(settings: GatewaySettings) -> int:
+    """Return how many pings a pause may have at most.
+
+    None where another process may serve the next request: it would not end the pause. What is not sent must not be
+    planned either.
+    """
+    return 0 if settings.shared else settings.library.cache_pings
 
 
 def _log_unreadable_store(error: ElisionError) -> None:
