@@ -148,6 +148,15 @@ def test_the_newest_of_equal_sources_counts() -> None:
     assert [run.source for run in index.find_runs((7, 1), SOURCE)] == [(2, 1)]
 
 
+def test_a_short_run_hides_no_longer_one() -> None:
+    """Where a run has too few characters, its last lines may begin another that has enough."""
+    index = LineIndex(least_lines=3, least_characters=100)
+    index.add_observation((1, 1), "\n".join(["a", "b", "c", "d"]))
+    index.add_observation((2, 1), "\n".join(["c", "d", *CODE[:5]]))
+    text = "\n".join(["a", "b", "c", "d", *CODE[:5]])
+    assert [(run.start, run.lines, run.source) for run in index.find_runs((3, 1), text)] == [(2, 7, (2, 1))]
+
+
 def test_only_earlier_observations_are_sources() -> None:
     """What is found again for an older observation stands before it."""
     index = LineIndex()
