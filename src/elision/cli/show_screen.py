@@ -157,6 +157,8 @@ class SessionScreen:
             yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
             yield self._hidden_line("cut to fit", told.clipped, "red")
+        if told.trimmed:
+            yield self._hidden_line("shortened", told.trimmed, "bright_blue")
         if told.folded:
             yield self._hidden_line("folded", told.folded, "bright_blue")
         if told.unfolded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -26,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Plan, Summary, SummaryRequest, Trim
+from elision.trajectory.plan import Key, Plan, Summary, SummaryRequest, Trim
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -179,9 +179,15 @@ class _Pass:
             folds=folding.folds,
             unfolded=folding.unfolded,
             draft=draft,
-            trims=self.trims,
+            trims=(*self.trims, *self._list_shown_again(folding.unfolded)),
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
+
+    def _list_shown_again(self, unfolded: Iterable[Key]) -> Iterator[Trim]:
+        """Yield the trims of results that are unfolded: the decision says in full how each result is shown."""
+        for key in unfolded:
+            if key in self.state.trimmed:
+                yield Trim(key, self.state.trimmed[key])
 
     def _plan_whole_summary(self, plan: Plan) -> Plan:
         """Return a plan that replaces all turns but the tail by a summary; `plan` where that cannot be done."""

@@ -18,7 +18,8 @@ from elision.telemetry.context_report import (
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.composition import measure_head
-from elision.trajectory.plan import Clip, Fold, Mask, make_handle
+from elision.trajectory.events import PassDecided
+from elision.trajectory.plan import Clip, Fold, Mask, Trim, make_handle
 from elision.trajectory.state import State
 
 
@@ -59,6 +60,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         clipped=tuple(_list_hidden(state, newest.decided.clips)),
         folded=tuple(_list_hidden(state, newest.decided.folds)),
         unfolded=tuple(map(make_handle, newest.decided.unfolded)),
+        trimmed=tuple(_list_hidden(state, _list_new_trims(newest.decided))),
         summarized=_describe_summary(state, newest),
         summaries=ledger.summaries,
         summary_tokens=state.sizer.count_text(state.summary.block) if state.summary else 0,
@@ -163,7 +165,11 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     )
 
 
-def _list_hidden(state: State, edits: tuple[Mask | Clip | Fold, ...]) -> Iterator[Hidden]:
+def _list_new_trims(decided: PassDecided) -> tuple[Trim, ...]:
+    return tuple(trim for trim in decided.trims if trim.key not in decided.unfolded)
+
+
+def _list_hidden(state: State, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = state.find_observation(edit.key)
         yield Hidden(

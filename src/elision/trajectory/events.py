@@ -69,7 +69,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
     asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
     fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
-    trims: those that rules shorten from their first request on; folds of them count the lines of the shorter text.
+    trims: those that rules shorten from their first request on, and again where they are unfolded; folds of them count
+    the lines of the shorter text.
     draft: a summary that was written and is on probation: paid now, and in no view before a later pass takes it.
     """
 
