@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ class RecordedClients:
         """Have all of them work to their end, at most `together` at once."""
         waiting = deque(trials)
         connector = aiohttp.TCPConnector(limit=4 * together, force_close=not self.keep_connections)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(300)) as http:
+        limit, traces = aiohttp.ClientTimeout(300), [_trace_reuse()]
+        async with aiohttp.ClientSession(connector=connector, timeout=limit, trace_configs=traces) as http:
 
             async def one() -> None:
                 while waiting:
@@ -76,13 +78,39 @@ class RecordedClients:
         self, http: aiohttp.ClientSession, url: str, agent: Follower, trial: RecordedAgent
     ) -> tuple[str, Json]:
         """The session's name, and the answer."""
-        data, headers = _make_body(agent, trial), _make_headers(agent, trial)
-        async with http.post(url + _PATH[trial.api], data=data, headers=headers) as answer:
-            raw = await answer.read()
-            if answer.status != 200:
-                raise ValueError(f"status {answer.status}: {raw[:300]!r}")
-            name = answer.headers.get("x-elision-session", "")
+        data, headers, sent = _make_body(agent, trial), _make_headers(agent, trial), _SentRequest()
+        try:
+            async with http.post(url + _PATH[trial.api], data=data, headers=headers, trace_request_ctx=sent) as answer:
+                raw = await answer.read()
+                if answer.status != 200:
+                    raise ValueError(f"status {answer.status}: {raw[:300]!r}")
+                name = answer.headers.get("x-elision-session", "")
+        except aiohttp.ClientError as error:
+            # A connection that idled may be closed by the server at any time; any other must not be.
+            seconds = time.monotonic() - sent.began
+            kind = "a connection used before" if sent.is_reused else "a new connection"
+            where = f"{url}, {kind}, turn {agent.turn}, after {seconds:.1f} s"
+            raise ValueError(f"{type(error).__name__}: {error} ({where})") from error
         return name, assemble_stream(trial.api, raw) if trial.stream else json.loads(raw)
+
+
+@dataclass(slots=True)
+class _SentRequest:
+    """began: `time.monotonic()`. is_reused: whether its connection had served another one."""
+
+    began: float = field(default_factory=time.monotonic)
+    is_reused: bool = False
+
+
+def _trace_reuse() -> aiohttp.TraceConfig:
+    """Return what notes reused connections in the `_SentRequest` of each request."""
+
+    async def note_reuse(session: aiohttp.ClientSession, context: Any, told: object) -> None:
+        context.trace_request_ctx.is_reused = True
+
+    traced = aiohttp.TraceConfig()
+    traced.on_connection_reuseconn.append(note_reuse)
+    return traced
 
 
 def _make_body(agent: Follower, trial: RecordedAgent) -> bytes:
