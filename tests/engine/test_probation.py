@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from elision.engine import Log, LogSetup, NotReady, decide, make_plain_terms, run_pass
+from elision.engine import Log, LogSetup, NotReady, decide, expect_request, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.summary_result import SummaryResult
@@ -263,3 +263,14 @@ def test_folding_the_events_gives_the_same_state() -> None:
         assert again.state.draft == session.state.draft
         assert again.state.summary == session.state.summary
         assert again.bill.spent_usd == session.bill.spent_usd
+
+
+def test_the_share_of_facts_reaches_every_request() -> None:
+    """The option is part of what is requested, and of what is written ahead."""
+    session = begin_session("summarization(every=4, tail=2, schedule=every-turn, digest_facts=80)")
+    for index in range(1, DUE):
+        run_pass(decide(session, make_plain_terms()), Writer())
+        expected = expect_request(session)
+        session.add_turn(make_turn(index))
+    assert expected is not None
+    assert expected.facts_pct == next(decide(session, make_plain_terms())).facts_pct == 80

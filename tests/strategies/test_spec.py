@@ -418,3 +418,10 @@ def test_only_what_summarizes_has_a_probation() -> None:
             parse_strategy(text)
     with pytest.raises(SpecError, match="50 calls or fewer"):
         parse_strategy("hybrid(probation=51)")
+
+
+def test_the_facts_of_a_digest_are_a_percentage() -> None:
+    """A share above all of it is a mistake."""
+    assert parse_strategy("hybrid(digest_facts=80)").digest_facts == 80
+    with pytest.raises(SpecError, match="100 or less"):
+        parse_strategy("hybrid(digest_facts=101)")

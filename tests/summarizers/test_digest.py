@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,3 +260,19 @@ def test_a_digest_reads_back() -> None:
     whole = merge_record(asked)
     assert record.attempts == whole.attempts
     assert record.sections == whole.sections
+
+
+def test_facts_have_the_share_that_the_request_gives_them() -> None:
+    """More facts leave less room for what was done; none at all leaves all of it."""
+    shown = "\n".join(f"def handle_part_{number}(self): pass" for number in range(400))
+    turns = [
+        make_turn(index, f"I found step {index}.", command=f"cat f{index}.py", result=shown) for index in range(1, 61)
+    ]
+    sizes = {}
+    for facts_pct in (0, 45, 90):
+        text = write_digest(replace(make_request(*turns, max_tokens=600), facts_pct=facts_pct), COUNT)
+        facts = text.partition("FACTS:")[2]
+        sizes[facts_pct] = COUNT(facts)
+        assert COUNT(text) <= 600
+    assert sizes[0] < 50 < sizes[45] < sizes[90]
+    assert sizes[90] > 480

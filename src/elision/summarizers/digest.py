@@ -18,11 +18,9 @@ from elision.summarizers.facts import collect_facts, pick_facts, render_facts
 from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, strip_markup
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.items import find_items
-from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.plan import DIGEST_FACTS, SummaryRequest
 from elision.trajectory.turn import Turn
 
-#: Share of the limit that facts may claim before the less telling lines; they are what later actions look up.
-FACTS_SHARE = 0.45
 #: Characters of a line that an earlier digest brought along.
 _OLD_WIDTH = 110
 #: Characters quoted of a previous summary that is no digest.
@@ -53,7 +51,7 @@ def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
     limit = min(request.max_tokens, count_source_tokens(request, count, request.max_tokens + 1) - 1)
     if limit <= 0:
         return ""
-    return fit_record(merge_record(request), limit, count)
+    return fit_record(merge_record(request), limit, count, request.facts_pct)
 
 
 def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], enough: int) -> int:
@@ -82,13 +80,16 @@ def merge_record(request: SummaryRequest) -> DigestRecord:
     )
 
 
-def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int]) -> str:
-    """Return the text of as much of `whole` as fits `limit` tokens."""
+def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int], facts_pct: int = DIGEST_FACTS) -> str:
+    """Return the text of as much of `whole` as fits `limit` tokens.
+
+    facts_pct: percentage that facts may claim before the less telling lines; they are what later actions look up.
+    """
     selection = LineSelection(limit - count(whole.title + "\n"), count)
     lines = list(_rank_lines(whole))
     reserve = 0
     if whole.facts:
-        reserve = int(FACTS_SHARE * limit)
+        reserve = facts_pct * limit // 100
     selection.take_lines(lines, reserve=reserve)
     selection.take_lines(_fit_facts(whole, selection, count))
     selection.take_lines(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,9 @@ from elision.trajectory.turn import Turn
 
 #: Version of the rules that turn events into views; recorded with every decision (I3).
 RENDERER = 1
+
+#: Percentage of a digest that is reserved for facts, unless a strategy says otherwise.
+DIGEST_FACTS: Final = 45
 
 #: An observation's address: turn index (1-based), position among the turn's observations (1-based).
 Key: TypeAlias = tuple[int, int]
@@ -114,6 +117,7 @@ class SummaryRequest:
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit, in tokens.
+    facts_pct:  percentage of it that the digest reserves for facts; a model is not told.
     route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
@@ -127,6 +131,7 @@ class SummaryRequest:
     task: str
     turns: tuple[Turn, ...]
     max_tokens: int
+    facts_pct: int = DIGEST_FACTS
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
