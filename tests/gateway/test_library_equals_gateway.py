@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -137,9 +138,13 @@ def told(account: SessionReport) -> dict[str, float]:
     return {name: getattr(found, name) for name in NAMES} | {"usd": found.ours.total, "raw_usd": found.raw.total}
 
 
-@pytest.mark.parametrize("marks", [True, False])
-def test_both_doors_tell_the_same(marks: bool) -> None:
+@pytest.mark.parametrize(
+    ("marks", "strategy"),
+    [(True, STRATEGY), (False, STRATEGY), (True, "masking(window=4, fold=5, fold_reads=true)")],
+)
+def test_both_doors_tell_the_same(marks: bool, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same loop costs and saves the same through both doors, by hiding as well as by caching."""
+    monkeypatch.setattr(sys.modules[__name__], "STRATEGY", strategy)
     client = Client(marks=marks)
     ours, theirs = told(library(client, cache_control="gaps")), told(gateway(client))
     assert ours == pytest.approx(theirs, rel=1e-9)
