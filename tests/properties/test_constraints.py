@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.engine import decide, make_plain_terms, run_pass
+from elision.trajectory.events import TurnAmended
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from tests.properties.builders import begin_session, call, head, long_text, result, turn, user
@@ -46,3 +47,17 @@ def test_no_number_of_summaries_erodes_a_constraint(strategy: str, placed: set[i
         assert [text for place, text in constraints.items() if place <= index and text not in shown] == []
     if length > 20:
         assert session.state.covered_turns > 10
+
+
+def test_words_that_the_user_takes_back_bind_nobody() -> None:
+    """A client that replaces the words after its newest turn replaces their constraints."""
+    session = begin_session(STRATEGIES[0], start=head())
+    session.add_turn(make_turn(1, "Never touch part1.py without approval."))
+    session.record_event(TurnAmended(make_turn(1, "Never touch part2.py without approval.")))
+    for index in range(2, 12):
+        session.add_turn(make_turn(index, ""))
+        run_pass(decide(session, make_plain_terms()), forget_everything)
+    block = session.state.summary.block if session.state.summary else ""
+    assert "Never touch part2.py without approval." in block
+    assert [each.text for each in session.policy.constraints] == ["Never touch part2.py without approval."]
+    assert "part1.py" not in block
