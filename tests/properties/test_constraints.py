@@ -59,5 +59,6 @@ def test_words_that_the_user_takes_back_bind_nobody() -> None:
         run_pass(decide(session, make_plain_terms()), forget_everything)
     block = session.state.summary.block if session.state.summary else ""
     assert "Never touch part2.py without approval." in block
-    assert [each.text for each in session.policy.constraints] == ["Never touch part2.py without approval."]
+    (constraint,) = session.policy.constraints
+    assert constraint.text.endswith("Never touch part2.py without approval.")
     assert "part1.py" not in block
