@@ -1,15 +1,17 @@
-"""Which results to hide: gists by kind, known ends, the yardstick, on one half of the corpus and on the other.
+"""Which results to hide: gists by kind, windows by age and by reuse, the yardstick, known ends, on both halves.
 
-Constants are set on the first half and judged on the second. Without the shared recordings: `examples/runs`.
+Constants are set on one half of the corpus and judged on the other. Without the shared recordings: `examples/runs`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+
+import numpy as np
 
 from benchmarks.stitched import CORPUS, SAMPLES
 from elision.lab.dialect import sizer
@@ -39,6 +41,12 @@ GISTS = (
     "hybrid(gist=20, gist_reads=80)",
     "hybrid(gist=30, gist_reads=60)",
 )
+#: By age and by reuse: strategies with a window, its values, and gists.
+WINDOWS = (5, 6, 7, 8, 9)
+WINDOWS_BY_AGE = (4, *WINDOWS, 10, 11, 12)
+COMPARED = ("masking(gist=50", "masking(gist=30, gist_reads=100", "hybrid(gist=50")
+#: The yardstick of longer runs takes minutes each.
+MOST_TURNS = 150
 YARDSTICKS = ("masking", "masking(window=3)", "masking(window=1)")
 ENDED = ("masking", "hybrid")
 LIMITS = (50, 100, 250)
@@ -74,9 +82,12 @@ def main() -> None:
             for text in GISTS:
                 strategy = parse_strategy(text)
                 print_row(text, [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves])
+            for text in COMPARED:
+                compare_reuse(pool, prices, text, halves)
             for text in YARDSTICKS:
                 for half in halves:
-                    print_yardstick(text, list(pool.map(partial(measure, parse_strategy(text), prices), half)))
+                    runs = [run for run in half if len(run.turns) <= MOST_TURNS]
+                    print_yardstick(text, list(pool.map(partial(measure, parse_strategy(text), prices), runs)))
             for text in ENDED:
                 for label, replay_ended in list_ends(parse_strategy(text), prices):
                     print_row(f"{text}, {label}", [sum_outcomes(pool.map(replay_ended, half)) for half in halves])
@@ -115,6 +126,33 @@ def replay(strategy: Strategy, prices: str, run: Trajectory) -> Outcome:
         found=found.evidence.found,
         missing=found.evidence.regret_turns,
     )
+
+
+def compare_reuse(pool: Executor, prices: str, text: str, halves: Sequence[Sequence[Trajectory]]) -> None:
+    """Print `which=reuse` beside windows by age, and what it misses of what they miss at the same cost."""
+
+    def replay_all(options: str) -> list[Outcome]:
+        strategy = parse_strategy(f"{text}, {options})")
+        found = [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves]
+        print_row(f"{text}, {options})".replace("gist=50, ", ""), found)
+        return found
+
+    by_age = [replay_all(f"window={window}") for window in WINDOWS_BY_AGE]
+    by_reuse = [replay_all(f"window={window}, which=reuse") for window in WINDOWS]
+    for number, name in enumerate(("first", "second")):
+        known = [row[number] for row in by_age]
+        shares = [row[number].missing / interpolate_missing(known, row[number].usd) for row in by_reuse]
+        each = " ".join(f"{share - 1:+.0%}" for share in shares)
+        print(
+            f"    turns missing a fact, {name} half, at equal cost: {each}; mean {sum(shares) / len(shares) - 1:+.1%}"
+        )
+
+
+def interpolate_missing(known: Sequence[Outcome], usd: float) -> float:
+    """Return the turns missing a fact at a cost, on the straight line through the strategies of `known`."""
+    # Windows are steps, and single ones are lucky or not: a line through all of them is not.
+    slope, start = np.polyfit([each.usd for each in known], [each.missing for each in known], 1)
+    return float(slope * usd + start)
 
 
 def measure(strategy: Strategy, prices: str, run: Trajectory) -> HidingYardstick | None:

@@ -1,0 +1,119 @@
+"""What the agent still uses stays: observations by the time since they were made, or used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from elision.errors import SpecError
+from elision.strategies.resources import find_resource_use
+from elision.strategies.selectors import OlderThan, Selector
+from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.items import find_items
+from elision.trajectory.plan import Key
+from elision.trajectory.turn import Observation, Turn
+
+#: Newest results that a use of an item counts for.
+NEWEST_SHOWN: Final = 8
+#: Window of a result whose file was read, or whose command was run, before: its facts are needed again a quarter as
+#: often as those of a first look (python -m benchmarks which).
+REPEAT_SHARE: Final = 0.6
+
+
+def check_which(owner: str, which: str) -> None:
+    """Raise SpecError if `which` is not what results may be chosen by."""
+    if which not in ("age", "reuse"):
+        raise SpecError(f"{owner}(which={which}): give age or reuse")
+
+
+def select_old_results(which: str, window: int) -> Selector:
+    """Return what finds the results that may be hidden, by `which`: "age" or "reuse"."""
+    if which == "reuse":
+        return Unused(window)
+    return OlderThan(window)
+
+
+@dataclass(slots=True)
+class _ShownResult:
+    """A result that is not due yet. newest_turn: in which it was made, or used last. window: turns that it stays then.
+
+    items: what the agent had not written when it was made.
+    """
+
+    newest_turn: int
+    window: int
+    items: frozenset[str]
+
+
+class Unused:
+    """At call t the observations that were neither made nor used in the newest `window` turns.
+
+    An observation is used where the agent first writes an item of it: a path, a name, a number. One whose file or
+    command was looked at before stays for a part of the window.
+    """
+
+    by_age = True
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._shown: dict[Key, _ShownResult] = {}
+        #: By item: the newest results that show it, until the agent writes it.
+        self._shown_by: dict[str, list[Key]] = defaultdict(list)
+        self._written: set[str] = set()
+        self._looked_at: set[str] = set()
+        #: By turn: what is due then, unless it was used meanwhile.
+        self._agenda: dict[int, list[Key]] = defaultdict(list)
+
+    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
+        self._note_uses(turn)
+        for position, observation in enumerate(turn.observations, start=1):
+            self._add_result((turn.index, position), turn, observation)
+        for key in self._agenda.pop(turn.index, ()):
+            result = self._shown[key]
+            due = result.newest_turn + result.window
+            if due > turn.index:
+                self._agenda[due].append(key)
+            else:
+                self._forget(key)
+                yield turn.index + 1, key
+
+    def _note_uses(self, turn: Turn) -> None:
+        for item in find_items(join_assistant_text(turn)):
+            self._written.add(item)
+            for key in self._shown_by.pop(item, ()):
+                self._shown[key].newest_turn = turn.index
+
+    def _add_result(self, key: Key, turn: Turn, observation: Observation) -> None:
+        window = self.window
+        if self._is_second_look(turn, observation):
+            window = max(1, round(REPEAT_SHARE * window))
+        items = frozenset(find_items(observation.text)) - self._written
+        self._shown[key] = _ShownResult(turn.index, window, items)
+        self._agenda[turn.index + window].append(key)
+        for item in items:
+            shown_by = self._shown_by[item]
+            shown_by.append(key)
+            if len(shown_by) > NEWEST_SHOWN:
+                del shown_by[0]
+
+    def _is_second_look(self, turn: Turn, observation: Observation) -> bool:
+        """Return whether the file was read, or the command run, before; take note of it."""
+        action = turn.find_action(observation)
+        if action is None:
+            return False
+        use = find_resource_use(action)
+        if use.kind == "edit":
+            return False
+        is_second = use.resource in self._looked_at
+        self._looked_at.add(use.resource)
+        return is_second
+
+    def _forget(self, key: Key) -> None:
+        for item in self._shown.pop(key).items:
+            shown_by = self._shown_by.get(item, [])
+            if key in shown_by:
+                shown_by.remove(key)
+                if not shown_by:
+                    del self._shown_by[item]
