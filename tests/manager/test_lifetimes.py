@@ -80,7 +80,7 @@ def test_the_front_may_live_longer_than_the_rest() -> None:
     client.work()
     assert client.hours == [0] * STEPS
     newest = client.account.calls[-1].bills.ours
-    assert 2_000 < newest.cache_read < 5_000
+    assert 2_500 < newest.cache_read < 6_250
     assert newest.cache_write_1h == 0
 
 

@@ -17,6 +17,7 @@ from elision.manager.recall_definitions import define_recall_tools
 from elision.providers.request_rules import list_violations
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import PassDecided, SessionOpened
+from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head
 from tests.manager.agents import LONG, SHAPES, make_history
@@ -272,7 +273,8 @@ def test_the_pass_is_told() -> None:
     assert [entered(view) for view in views] == [False, False, False, True, False, False]
     told = [view.diagnostics for view in views]
     saved = sum(each.tokens - each.left for each in told[3].masked)
-    assert told[3].after == told[3].before - saved + SIZER.count_tools(Head(tools=RECALL))
+    sizer = SIZER.count_as(find_tokenizer(told[3].model))
+    assert told[3].after == told[3].before - saved + sizer.count_tools(Head(tools=RECALL))
 
 
 def test_a_word_that_is_none() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from elision.testing.builders import call, long_text, result, step, turn, user
 from elision.trajectory.composition import TokenComposition, measure_head, measure_turn
 from elision.trajectory.turn import Action, Turn
+from elision.trajectory.usage import Usage
 from tests.properties.builders import SIZER, run_session
 
 
@@ -51,3 +53,21 @@ def test_the_share_is_that_of_the_turns() -> None:
     assert TokenComposition(head=10).observation_share == 0.0
     published = TokenComposition(head=500, observations=84, reasoning=8, actions=8)
     assert published.observation_share == pytest.approx(0.84)
+
+
+@given(st.builds(TokenComposition, **{part: st.integers(0, 10**6) for part in ("head", "observations", "user")}))
+def test_a_scale_multiplies_every_part(found: TokenComposition) -> None:
+    """On another scale the shares stay, and the sum is that of the scaled parts."""
+    scaled = found.scale(1.25)
+    assert scaled.total == pytest.approx(1.25 * found.total, abs=3)
+    assert scaled.observations == round(1.25 * found.observations)
+    assert found.scale(1) == found
+
+
+def test_a_short_reported_output_leaves_no_negative_part() -> None:
+    """Where the reported output is less than our count of the calls, nothing is left for reasoning."""
+    one = turn(1, (call("bash", command="ls -la /"), result("a")), text="")
+    reported = replace(one, usage=Usage(input=900, output=SIZER.count_assistant(one) * 6 // 10))
+    found = measure_turn(reported, SIZER.take_output())
+    assert found.reasoning == 0
+    assert found.actions == SIZER.take_output().count_assistant(reported)

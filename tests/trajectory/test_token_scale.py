@@ -25,6 +25,21 @@ def test_nothing_is_known_before_a_report() -> None:
     assert TokenScale().rate == 1.0
 
 
+def test_the_expected_rate_holds_until_growth_is_known() -> None:
+    """What is known of a model beforehand is the scale until prompts have grown by enough."""
+    scale = TokenScale(expected_rate=1.6)
+    assert (scale.convert_to_billed(1_000), scale.convert_to_counted(1_600), scale.convert_part(100)) == (
+        1_600,
+        1_000,
+        160,
+    )
+    scale.add_report(1_000, 1_250, extends=False)
+    assert scale.convert_to_billed(1_100) == 1_250 + 160
+    scale.add_report(1_000 + GROWN_TOKENS, 1_250 + round(1.25 * GROWN_TOKENS), extends=True)
+    assert scale.rate == pytest.approx(1.25)
+    assert scale.convert_part(100) == 125
+
+
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.25, 2.6])
 @pytest.mark.parametrize("unseen", [0, 5_000])
 def test_growth_says_how_a_provider_counts(factor: float, unseen: int) -> None:

@@ -19,7 +19,7 @@ from elision.audit.prompt_content import CausedSpan, PromptContent
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices, Rates
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
@@ -100,6 +100,7 @@ def partition_run(
 
     known: calls of other logs, which are not counted again; those of this run are added.
     """
+    sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
     if not sent:
         return None

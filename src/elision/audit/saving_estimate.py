@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_none
+from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
 from elision.lab.study import RECOMMENDED
 from elision.strategies.spec import parse_strategy
@@ -34,6 +35,6 @@ class SavingEstimate:
 def estimate_saving(trajectory: Trajectory, prices: Prices, tokens: str) -> SavingEstimate:
     """Replay `trajectory` at `prices`. tokens: name of the counter. Raises SpecError for an unknown one."""
     dialect = "anthropic" if prices.cache.kind == "breakpoints" else "openai"
-    counting = sizer(dialect, tokens)
+    counting = size_run(trajectory, prices, sizer(dialect, tokens))
     replay = replay_run(add_recorded_head(trajectory, counting), parse_strategy(RECOMMENDED), prices, counting)
     return SavingEstimate(1, replay.raw.usd, replay.usd)

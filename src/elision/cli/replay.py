@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Model, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Paths, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
@@ -30,11 +30,13 @@ from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
+from elision.lab.run_prices import RECORDED, leave_out_unpriced
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 from elision.providers.provider_table import find_provider
 from elision.strategies.strategy import Strategy
 from elision.summarizers.answer_cache import find_default_folder
 from elision.trajectory.lifetimes import LifetimeChoice
+from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 
 #: Recorded models that are listed.
@@ -96,7 +98,10 @@ Pings = Annotated[
 def replay(
     paths: Paths,
     strategy: Strategies = None,
-    model: Model = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Price the runs as this model; `recorded`: each as the model of its recording."),
+    ] = None,
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
@@ -127,7 +132,7 @@ def replay(
     no_hindsight = no_hindsight or trial != CLIENT_LIFETIMES
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     settings = StudySettings(
-        prices=choose_prices(model, price, price_set),
+        prices=_choose_prices(model, price, price_set),
         candidates=parse_candidates(strategy or [], hindsight=not no_hindsight, model_summaries=writer is not None),
         tokens=tokens,
         dialect=find_provider(dialect).name,
@@ -173,8 +178,9 @@ def _parse_lifetime(choice: str, pings: int) -> LifetimeTrial:
 
 def _compare_lifetimes(runs: Sequence[Trajectory], settings: StudySettings, jobs: int) -> dict[str, LifetimeCosts]:
     """Return what each strategy costs with each lifetime, all runs together."""
-    counting = settings.sizer
-    whole = [add_recorded_head(run, counting) for run in runs]
+    if settings.prices is None:
+        runs, _ = leave_out_unpriced(runs)
+    whole = [add_recorded_head(run, settings.size_run(run)) for run in runs]
     found = {}
     with ProcessPoolExecutor(min(jobs, len(whole))) as pool:
         for candidate in settings.candidates:
@@ -184,7 +190,14 @@ def _compare_lifetimes(runs: Sequence[Trajectory], settings: StudySettings, jobs
 
 
 def _compare_run(run: Trajectory, strategy: Strategy, settings: StudySettings) -> LifetimeCosts:
-    return compare_lifetimes(run, strategy, settings.prices, settings.sizer)
+    return compare_lifetimes(run, strategy, settings.find_prices(run), settings.size_run(run))
+
+
+def _choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
+    """Return the prices of all runs; None for each run at those of its recorded model."""
+    if model == RECORDED and not price and not price_set:
+        return None
+    return choose_prices(model, price, price_set)
 
 
 def _report_study(

@@ -20,6 +20,7 @@ from elision.errors import ElisionError, FormatError, SpecError
 from elision.formats.registry import read_runs
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
+from elision.lab.recorded_sizer import size_run
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
@@ -63,8 +64,8 @@ def view(
     wanted = parse_strategy(strategy)
     rates = choose_prices(model, price, prices)
     rendered = find_provider(dialect).make_renderer()
-    counting = sizer(dialect, tokens)
     chosen, problems = _choose_run(file, trajectory)
+    counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
     every = list_views(run, wanted, rates, counting, rendered)
     if all or delta:

@@ -49,9 +49,9 @@ from elision.trajectory.view import View
 class LogSetup:
     """Under what a log is folded.
 
-    prices: at which the run is billed. sizer: counts tokens; exact o200k if None. extractors: describe observations in
-    placeholders; the strategy's own if they are the built-in ones. redaction: which secrets are kept out of summaries,
-    placeholders and reasons.
+    prices: at which the run is billed. sizer: counts tokens, exact o200k if None; the log counts on the scale of the
+    prices. extractors: describe observations in placeholders; the strategy's own if they are the built-in ones.
+    redaction: which secrets are kept out of summaries, placeholders and reasons.
     """
 
     strategy: Strategy
@@ -78,7 +78,7 @@ class Log:
             strategy = replace(strategy, keep_user_tokens=min(strategy.keep_user_tokens, self.view_limit // 4))
         self.strategy = strategy
         self.prices = setup.prices
-        self.sizer = setup.sizer or Sizer(make_counter())
+        self.sizer = (setup.sizer or Sizer(make_counter())).count_as(self.prices.tokenizer)
         placeholders = strategy.placeholders
         extractors = placeholders.extractors if setup.extractors is BUILT_IN else setup.extractors
         self.policy = strategy.start_policy(replace(placeholders, extractors=extractors, redaction=setup.redaction))
@@ -277,6 +277,7 @@ class Log:
     ) -> CallResult:
         """Fold a pass. sent: its recorded request, from which the lifetime of its cache entries is adopted."""
         self.bills.settle()
+        self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
         state = self.state
         tokens_before = state.track.tokens
         covered_before = state.covered_turns
@@ -352,6 +353,7 @@ class Log:
 
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
+        self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
         before = self.lifetimes.newest
         raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports, choose_raw_lifetime(before))
         raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)

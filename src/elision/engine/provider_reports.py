@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 
@@ -27,6 +29,11 @@ class ProviderReports:
         self.odd_report: tuple[int, int] | None = None
         #: The newest prompt that was reported, and the model of its request.
         self._newest: tuple[View, str] | None = None
+
+    def expect_tokenizer(self, counted: Tokenizer, model: str) -> None:
+        """Expect what is known of how `model` counts, where our count is of no model: the prices are no model's."""
+        if model and counted == OURS:
+            self.scale.expected_rate = find_tokenizer(model).tokens_per_counted
 
     def find_hour_turn(self, asked: int | None) -> int | None:
         """Return the newest turn whose cache entries live an hour. asked: the one that the client asks for."""

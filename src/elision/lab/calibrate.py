@@ -327,7 +327,7 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
 
 def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
     """`trajectory` as it was billed and as it is simulated; None where no usage was recorded."""
-    sizer = sizer.count_as(find_tokenizer(trajectory.model), takes_output=True)
+    sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
     if not sent:
         return None

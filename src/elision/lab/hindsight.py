@@ -124,7 +124,7 @@ def observe_run(
         head=state.raw_track.count_tokens_before(state.head_length),
         task=state.task_tokens,
         raw=np.array(raw),
-        answers=np.array([0] + [count_output_tokens(turn, sizer) for turn in trajectory.turns]),
+        answers=np.array([0] + [count_output_tokens(turn, session.sizer) for turn in trajectory.turns]),
         cold=np.array(cold),
         base=np.array(base),
         start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),

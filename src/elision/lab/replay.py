@@ -93,7 +93,7 @@ def replay_run(
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
-    summarizer = summarizer or model_free_summarizer(sizer)
+    summarizer = summarizer or model_free_summarizer(session.sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         send_pings(session, now)
         terms = replace(make_plain_terms(now, model), lifetime=lifetime.choice, most_pings=lifetime.most_pings)

@@ -298,6 +298,7 @@ def prices_json(prices: Prices) -> dict[str, Any]:
         "source": prices.source,
         "dated": prices.dated,
         "window": prices.window,
+        "tokens_per_counted": prices.tokenizer.tokens_per_counted,
         "tiers": [{"above": start, **msgspec.to_builtins(rates)} for start, rates in prices.tiers],
         "cache": msgspec.to_builtins(prices.cache),
     }

@@ -27,6 +27,7 @@ from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.ratios import divide_or_none
+from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import Replay, replay_run
 from elision.lab.replay_summarizer import (
     ReplaySummarizer,
@@ -38,6 +39,7 @@ from elision.lab.replay_summarizer import (
     measure_use,
 )
 from elision.lab.results import Control, Row, Series, Study
+from elision.lab.run_prices import find_recorded_prices, leave_out_unpriced, sum_up_prices
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
@@ -120,13 +122,14 @@ def parse_candidates(
 class StudySettings:
     """What is asked of every run.
 
+    prices: at which runs are billed; None for each at those of the model that was recorded.
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
     out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
     `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest. lifetime: how long
     cache entries live.
     """
 
-    prices: Prices
+    prices: Prices | None
     candidates: tuple[Candidate, ...]
     tokens: str = "o200k"
     dialect: str = "openai"
@@ -141,7 +144,16 @@ class StudySettings:
 
     @property
     def sizer(self) -> Sizer:
+        """Return how tokens are counted where no run is known, on our scale."""
         return sizer(self.dialect, self.tokens)
+
+    def find_prices(self, run: Trajectory) -> Prices:
+        """Return what `run` is billed at. Raises PriceError where that is its own model's and not known."""
+        return find_recorded_prices(run) if self.prices is None else self.prices
+
+    def size_run(self, run: Trajectory) -> Sizer:
+        """Return how the messages of `run` are counted."""
+        return size_run(run, self.find_prices(run), self.sizer)
 
     @property
     def turns(self) -> TurnAssumption:
@@ -220,9 +232,12 @@ def run_study(
     asked_at = None
     if settings.summarizer is not None:
         asked_at = settings.summarizer.make_model_summarizer().prices
-    counting = settings.sizer
     turns = settings.turns
-    runs = [add_recorded_head(run, counting) for run in loaded.runs]
+    read: Sequence[Trajectory] = loaded.runs
+    unpriced: Sequence[Problem] = ()
+    if settings.prices is None:
+        read, unpriced = leave_out_unpriced(read)
+    runs = [add_recorded_head(run, settings.size_run(run)) for run in read]
     known = [collect_evidence(run) for run in runs]
     common = find_common_items(runs, known)
     done: dict[int, RunOutcome] = {}
@@ -239,12 +254,12 @@ def run_study(
     listed = [outcome for result in results for outcome in result.outcomes]
     recommended = parse_strategy(RECOMMENDED)
     return Study(
-        prices=settings.prices,
+        prices=settings.prices or sum_up_prices(runs),
         counter=settings.tokens,
         strategies=tuple(candidate.label for candidate in settings.candidates),
         rows=tuple(outcome.row for outcome in listed),
         controls=_measure_controls(runs, known, common, settings if finished else None),
-        problems=loaded.problems + tuple(problem for result in results for problem in result.problems),
+        problems=(*loaded.problems, *unpriced, *(problem for result in results for problem in result.problems)),
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
         hindsight=settings.hindsight,
@@ -372,7 +387,7 @@ def replay_candidates(
 
     report: called with the share of the work that is done, from 0 to 1.
     """
-    counting = settings.sizer
+    prices, counting = settings.find_prices(run), settings.size_run(run)
     plans: dict[Strategy, CheapestPlan | None] = {}
     outcomes: list[CandidateOutcome] = []
     problems: list[Problem] = []
@@ -387,7 +402,7 @@ def replay_candidates(
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
         if settings.hindsight and summarizer is None:
-            best = _find_hindsight(run, strategy, settings.prices, counting, plans, step.report_half)
+            best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
                 problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
@@ -396,7 +411,7 @@ def replay_candidates(
             result = replay_run(
                 run,
                 strategy,
-                settings.prices,
+                prices,
                 counting,
                 known=known,
                 tally=EvidenceTally(common=common),
@@ -532,14 +547,13 @@ def _measure_floor(
     runs: Sequence[Trajectory], known: Sequence[Evidence], settings: StudySettings
 ) -> tuple[float | None, int | None]:
     """Evidence recall of plain masking at the window under which runs were recorded: what it calls lost, was."""
-    counting = settings.sizer
     items = found = 0
     windows = set()
     for run, own in zip(runs, known, strict=True):
         if run.recorded_window:
             windows.add(run.recorded_window)
             plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
-            tally = replay_run(run, plain, settings.prices, counting, known=own).evidence
+            tally = replay_run(run, plain, settings.find_prices(run), settings.size_run(run), known=own).evidence
             items += tally.items
             found += tally.found
     return divide_or_none(found, items), min(windows, default=None)

@@ -20,7 +20,6 @@ from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Sav
 from elision.trajectory.composition import measure_head
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Clip, Fold, Mask, Trim, make_handle
-from elision.trajectory.state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +55,14 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
-        masked=tuple(_list_hidden(state, newest.decided.masks)),
-        clipped=tuple(_list_hidden(state, newest.decided.clips)),
-        folded=tuple(_list_hidden(state, newest.decided.folds)),
+        masked=tuple(_list_hidden(log, newest.decided.masks)),
+        clipped=tuple(_list_hidden(log, newest.decided.clips)),
+        folded=tuple(_list_hidden(log, newest.decided.folds)),
         unfolded=tuple(map(make_handle, newest.decided.unfolded)),
-        trimmed=tuple(_list_hidden(state, _list_new_trims(newest.decided))),
-        summarized=_describe_summary(state, newest),
+        trimmed=tuple(_list_hidden(log, _list_new_trims(newest.decided))),
+        summarized=_describe_summary(log, newest),
         summaries=ledger.summaries,
-        summary_tokens=state.sizer.count_text(state.summary.block) if state.summary else 0,
+        summary_tokens=_count_text(log, state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
         costs=costs,
         savings=_compute_savings(branch),
@@ -108,6 +107,7 @@ def build_context_report(
     costs = compute_costs(log, ledger)
     prompts = log.costs.total
     live = state.summary
+    composition = measure_head(state.head, log.sizer) + branch.totals.compositions[-1]
     return ContextReport(
         session=session,
         model=model,
@@ -124,7 +124,7 @@ def build_context_report(
             count=ledger.summaries,
             failed=ledger.attempts,
             covered_turns=state.covered_turns,
-            tokens=state.sizer.count_text(live.block) if live else 0,
+            tokens=_count_text(log, live.block) if live else 0,
             usd=costs.summarizer,
             frequency=compute_frequency(len(state.turns), ledger.summaries),
         ),
@@ -134,7 +134,7 @@ def build_context_report(
             costs=costs,
             basis=_choose_basis(log, ledger),
         ),
-        composition=measure_head(state.head, log.sizer) + branch.totals.compositions[-1],
+        composition=composition.scale(log.reports.scale.rate),
         shadow=state.shadow,
     )
 
@@ -169,22 +169,31 @@ def _list_new_trims(decided: PassDecided) -> tuple[Trim, ...]:
     return tuple(trim for trim in decided.trims if trim.key not in decided.unfolded)
 
 
-def _list_hidden(state: State, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iterator[Hidden]:
+def _count_text(log: Log, text: str) -> int:
+    """Return the tokens of a message as the provider counts them."""
+    return log.reports.scale.convert_part(log.sizer.count_text(text))
+
+
+def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iterator[Hidden]:
     for edit in edits:
-        observation = state.find_observation(edit.key)
+        observation = log.state.find_observation(edit.key)
         yield Hidden(
             handle=make_handle(edit.key),
             tool=observation.tool,
-            tokens=state.sizer.count_observation(observation),
-            left=state.sizer.count_text(edit.text),
+            tokens=log.reports.scale.convert_part(log.sizer.count_observation(observation)),
+            left=_count_text(log, edit.text),
             text=edit.text,
         )
 
 
-def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
+def _describe_summary(log: Log, newest: CallResult) -> Summarized | None:
     summary = newest.decided.summary
     if summary is None:
         return None
+    state = log.state
+    covered = state.count_raw_tokens_before(summary.covers + 1) - state.count_raw_tokens_before(
+        newest.covered_before + 1
+    )
     usd = newest.summarizer_bill.usd
     if summary.requested_at:
         # It was on probation, and the call that wrote it has the bill.
@@ -192,9 +201,8 @@ def _describe_summary(state: State, newest: CallResult) -> Summarized | None:
     return Summarized(
         first=newest.covered_before + 1,
         last=summary.covers,
-        tokens=state.count_raw_tokens_before(summary.covers + 1)
-        - state.count_raw_tokens_before(newest.covered_before + 1),
-        left=state.sizer.count_text(summary.block),
+        tokens=log.reports.scale.convert_part(covered),
+        left=_count_text(log, summary.block),
         usd=usd,
         route=summary.route,
         model=summary.writer,
@@ -217,10 +225,11 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     hidden = tally.tokens[state.covered_turns] + masked
     total = tally.tokens[-1]
     covered = tally.observations[state.covered_turns]
+    scale = branch.log.reports.scale
     return Savings(
-        observation_tokens=total,
-        hidden_tokens=hidden,
-        masked_tokens=masked,
+        observation_tokens=scale.convert_part(total),
+        hidden_tokens=scale.convert_part(hidden),
+        masked_tokens=scale.convert_part(masked),
         masked=len(state.hidden),
         visible=tally.observations[-1] - len(state.hidden) - covered,
         covered=covered,

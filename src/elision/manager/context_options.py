@@ -28,7 +28,7 @@ from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_lookup import find_price_set, find_prices
+from elision.trajectory.price_lookup import count_for_model, find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL, SEARCH_TOOLS
 from elision.trajectory.redact import DEFAULT, Redaction
@@ -249,14 +249,17 @@ class Options:
 
     def find_prices(self, model: str = "") -> Prices:
         """What calls are billed at. Raises PriceError for an unknown set; an unknown model is billed as usual."""
+        wanted = model or self.model
+        return count_for_model(self._find_rates(wanted), wanted)
+
+    def _find_rates(self, model: str) -> Prices:
         if isinstance(self.prices, Prices):
             return self.prices
         if self.prices:
             return _find_prices_named(self.prices)
-        wanted = model or self.model
         try:
-            if wanted:
-                return find_prices(wanted)
+            if model:
+                return find_prices(model)
             return find_price_set(_DEFAULT_PRICES)
         except PriceError:
             return find_price_set(_DEFAULT_PRICES)

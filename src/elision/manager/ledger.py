@@ -19,8 +19,10 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
+from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.prices import Prices
 from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokenizer import OURS
 from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Number of newest calls whose usage is still billed when it is reported late.
@@ -113,6 +115,9 @@ class Ledger:
 
     def _add_call(self, event: RequestSent) -> None:
         prices = self._find_prices(event.model)
+        if event.model and self.prices.tokenizer == OURS:
+            # The prompt was counted as no model counts.
+            self._scale.expected_rate = find_tokenizer(event.model).tokens_per_counted
         tokens = self._scale.convert_to_billed(event.tokens)
         extends = bool(self._warm_tokens) and event.model == self._warm_model
         prompt = self._price_prompt(prices, tokens, event)

@@ -30,8 +30,8 @@ class LogFactory:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.strategy = options.effective_strategy
-        self.sizer = Sizer(make_counter(options.tokens))
         self.prices = options.find_prices()
+        self.sizer = Sizer(make_counter(options.tokens)).count_as(self.prices.tokenizer)
         #: A list of its own: the table is a key in a cache, which must not keep the session in memory.
         self.extractor_failures: list[CallbackError] = []
         # Without the user's it stays the built-in table, in whose cache the digest finds what placeholders looked up.

@@ -44,7 +44,7 @@ from elision.trajectory.events import (
     WindowLearned,
 )
 from elision.trajectory.plan import Key, Plan, Summary, make_handle
-from elision.trajectory.price_lookup import find_price_set, find_prices
+from elision.trajectory.price_lookup import count_for_model, find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
@@ -292,7 +292,7 @@ class LogReader:
         summary = newest.decided.summary
         covered: tuple[Hidden, ...] = ()
         if summary:
-            covered = tuple(_list_covered(session.state, newest.covered_before, summary))
+            covered = tuple(_list_covered(session, newest.covered_before, summary))
         call = CallReport(
             diagnostics=self._build_diagnostics(branch, sent.model),
             at=sent.at,
@@ -523,20 +523,20 @@ def _pick_most_common(models: Counter[str]) -> str:
 def _find_session_prices(fixed: Prices | None, model: str) -> tuple[Prices, bool]:
     """Return the prices that a session is billed at, and whether they are known to be its own."""
     if fixed is not None:
-        return fixed, True
+        return count_for_model(fixed, model), True
     if model:
         try:
             return find_prices(model), True
         except PriceError:
             pass
-    return find_price_set(DEFAULT_PRICES), False
+    return count_for_model(find_price_set(DEFAULT_PRICES), model), False
 
 
-def _list_covered(state: State, before: int, summary: Summary) -> Iterator[Hidden]:
+def _list_covered(log: Log, before: int, summary: Summary) -> Iterator[Hidden]:
     """Yield the results of the turns that `summary` newly covers, those after turn `before`."""
-    for turn in state.turns[before : summary.covers]:
+    for turn in log.state.turns[before : summary.covers]:
         for place, observation in enumerate(turn.observations, start=1):
-            tokens = state.sizer.count_observation(observation)
+            tokens = log.reports.scale.convert_part(log.sizer.count_observation(observation))
             yield Hidden(handle=make_handle((turn.index, place)), tool=observation.tool, tokens=tokens, left=0)
 
 

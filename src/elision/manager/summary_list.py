@@ -39,6 +39,7 @@ def list_summaries(events: Sequence[Event], sizer: Sizer, prices: Prices) -> lis
     """Return the summaries of a log, oldest first. prices: of those whose cost in USD was not recorded."""
     found: list[SessionSummary] = []
     covered = 0
+    sizer = sizer.count_as(prices.tokenizer)
     for event in events:
         if not isinstance(event, PassDecided) or event.summary is None:
             continue

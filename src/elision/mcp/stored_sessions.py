@@ -135,7 +135,8 @@ class StoredSessions:
         Where no session is named, it is the only one that leaves something out, if there is one.
         """
         log = self._load_log(session or self._find_only_hiding())
-        (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+        (newest,) = (branch.log for call, branch in log.iterate_calls() if call is None)
+        state, scale = newest.state, newest.reports.scale
         entries = []
         for turn in state.turns:
             for place, observation in enumerate(turn.observations, start=1):
@@ -150,7 +151,7 @@ class StoredSessions:
                     instead = "fold"
                 else:
                     continue
-                tokens = state.sizer.count_observation(observation)
+                tokens = scale.convert_part(state.sizer.count_observation(observation))
                 entries.append(
                     {
                         "handle": make_handle(key),

@@ -35,6 +35,16 @@ class TokenComposition:
             user=self.user + other.user,
         )
 
+    def scale(self, rate: float) -> TokenComposition:
+        """Return the same in tokens of which one of these is `rate`."""
+        return TokenComposition(
+            head=round(self.head * rate),
+            observations=round(self.observations * rate),
+            reasoning=round(self.reasoning * rate),
+            actions=round(self.actions * rate),
+            user=round(self.user * rate),
+        )
+
     @property
     def total(self) -> int:
         """Return all tokens: the length of a prompt with nothing hidden."""

@@ -124,6 +124,14 @@ def find_tokenizer(name: str) -> Tokenizer:
     return load_price_table().find_tokenizer(_parse_name(name).model)
 
 
+def count_for_model(prices: Prices, model: str) -> Prices:
+    """Return `prices` with the tokenizer of `model` where they stand for no model: calls at a set's or the user's own
+    prices are counted as their model counts."""
+    if not model or prices.tokenizer != OURS:
+        return prices
+    return replace(prices, tokenizer=find_tokenizer(model))
+
+
 #: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
 LONGEST_NAME: Final = 300
 

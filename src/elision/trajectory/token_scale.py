@@ -1,8 +1,8 @@
 """How many tokens the provider counts for what we count: one scale for every figure of a session.
 
-Providers count 1.0 to 2.6 times our tokens, by model family, and a client may keep part of its prompt to itself (tools
-that `prepare` is not shown). So two things are learned from reported prompts: how long the newest one was, and how fast
-prompts grow. Until a prompt was reported, the scale is ours.
+Our count is on the scale of the session's prices already (`Tokenizer`), as far as their model is known. A client may
+keep part of its prompt to itself (tools that `prepare` is not shown), and no table is exact. So two things are learned
+from reported prompts: how long the newest one was, and how fast prompts grow. Until then the scale is as expected.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ class TokenScale:
     """A fold over reported prompts; work per report and per question is constant.
 
     counted, billed: the newest reported prompt, in tokens by our count and by the provider's; 0 before the first.
+    expected_rate: the rate until prompts have grown by enough.
     """
 
+    expected_rate: float = 1.0
     counted_tokens: int = 0
     billed_tokens: int = 0
     _grown_counted: int = 0
@@ -56,15 +58,19 @@ class TokenScale:
 
     @property
     def rate(self) -> float:
-        """Return billed tokens per counted token of what is added to a prompt or left out of it; 1 if unknown."""
+        """Return billed tokens per counted token of what is added to a prompt or left out of it."""
         if not self._is_grown:
-            return 1.0
+            return self.expected_rate
         return min(max(self._grown_billed / self._grown_counted, LEAST_RATE), MOST_RATE)
 
     @property
     def _is_grown(self) -> bool:
         """Whether prompts grew by enough to say how the provider counts."""
         return self._grown_counted >= GROWN_TOKENS
+
+    def convert_part(self, tokens: int) -> int:
+        """Return how many tokens the provider would count for a part of a prompt that has `tokens` by our count."""
+        return round(tokens * self.rate)
 
     def convert_to_billed(self, tokens: int) -> int:
         """Return how many tokens the provider would count for a prompt of `tokens` by our count."""

@@ -166,11 +166,17 @@ class Sizer:
         self.takes_output = takes_output
         self.count = counter.count if tokenizer.tokens_per_counted == 1 else self._count_scaled
 
-    def count_as(self, tokenizer: Tokenizer, *, takes_output: bool = False) -> Sizer:
-        """Return the sizer that counts as models of `tokenizer` do."""
-        if tokenizer == self.tokenizer and takes_output == self.takes_output:
+    def count_as(self, tokenizer: Tokenizer) -> Sizer:
+        """Return the sizer that counts as models of `tokenizer` do: this one, if it does."""
+        if tokenizer == self.tokenizer:
             return self
-        return Sizer(self.counter, reasoning=self.reasoning, tokenizer=tokenizer, takes_output=takes_output)
+        return Sizer(self.counter, reasoning=self.reasoning, tokenizer=tokenizer)
+
+    def take_output(self) -> Sizer:
+        """Return the sizer for which a message of the model is as long as its output was reported."""
+        if self.takes_output:
+            return self
+        return Sizer(self.counter, reasoning=self.reasoning, tokenizer=self.tokenizer, takes_output=True)
 
     def _count_scaled(self, text: str) -> int:
         return round(self.counter.count(text) * self.tokenizer.tokens_per_counted)

@@ -17,6 +17,7 @@ from elision.lab.report.names import (
     shorten_strategies,
 )
 from elision.lab.results import Row, Study
+from elision.lab.run_prices import SEVERAL
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -163,7 +164,13 @@ def describe_tokens(study: Study) -> str:
     """How tokens were counted."""
     if study.counter == "estimate":
         return "tokens estimated from characters"
-    return f"tokens counted with {neutralize_text(study.counter)}"
+    counted = f"tokens counted with {neutralize_text(study.counter)}"
+    rate = study.prices.tokenizer.tokens_per_counted
+    if study.prices.name == SEVERAL:
+        return f"{counted}, on the scale of each run's model"
+    if rate != 1:
+        return f"{counted}, times {rate:g}"
+    return counted
 
 
 def describe_interruption(study: Study) -> str | None:

@@ -119,6 +119,7 @@ def open_evaluations(
 
 def describe_settings(settings: StudySettings, version: str) -> dict[str, Any]:
     """Return what evaluations must share to be comparable."""
+    assert settings.prices is not None
     prices = prices_json(settings.prices)
     return {"prices": prices, "tokens": settings.tokens, "dialect": settings.dialect, "version": version}
 

@@ -47,7 +47,7 @@ class PreparedRuns:
 
 def prepare_runs(runs: Sequence[Trajectory], settings: StudySettings) -> PreparedRuns:
     """Return `runs` with their evidence, as a replay prepares them."""
-    with_heads = tuple(add_recorded_head(run, settings.sizer) for run in runs)
+    with_heads = tuple(add_recorded_head(run, settings.size_run(run)) for run in runs)
     known = tuple(collect_evidence(run) for run in with_heads)
     return PreparedRuns(with_heads, known, tuple(find_common_items(with_heads, known)))
 

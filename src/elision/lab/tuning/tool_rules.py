@@ -14,6 +14,7 @@ from typing import Final
 
 from elision.engine import Log
 from elision.lab.evidence import collect_evidence
+from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
 from elision.lab.tuning.search_space import ToolRule
 from elision.strategies.masking import Masking
@@ -110,7 +111,7 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
                 tally.missed[_describe_source(run, max(use.seen))] += 1
 
     # No window: which tools matter does not depend on what fits.
-    replay_run(run, MEASURED_WITH, replace(prices, window=None), sizer, watch=watch)
+    replay_run(run, MEASURED_WITH, replace(prices, window=None), size_run(run, prices, sizer), watch=watch)
     return tally
 
 
