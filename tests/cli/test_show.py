@@ -96,14 +96,14 @@ def test_every_pass_that_did_something(kept: tuple[str, list[ContextView]]) -> N
     """Each with its call, its sizes, its handles and its reason; what was read again stands at its call."""
     text = words(printed("main", "--store", kept[0]))
     for turn in range(1, 6):
-        assert f"t{turn}.1 look 1.1k why: eligible" in text
+        assert f"t{turn}.1 look 1.4k why: eligible" in text
     assert text.count("why: ") == 5
-    assert "read again: t1.1 (104, by the agent)" in text
+    assert "read again: t1.1 (130, by the agent)" in text
 
 
 def test_summaries_and_those_that_failed(kept: tuple[str, list[ContextView]]) -> None:
     """A summary says which turns and how it came; one that was not taken says why and when the next may come."""
-    assert "summarized turns 1-3, 3.5k → 156, without a model why: summary due" in words(
+    assert "summarized turns 1-3, 4.4k → 194, without a model why: summary due" in words(
         printed("digested", "--store", kept[0])
     )
     burning = words(printed("burning", "--store", kept[0]))
@@ -251,7 +251,7 @@ def test_json_has_every_pass(kept: tuple[str, list[ContextView]]) -> None:
         assert told["costs"]["ours"] == pytest.approx(live.costs.ours)
         assert told["costs"]["raw"] == pytest.approx(live.costs.raw)
     assert [told["phase"] for told in passes] == [view.diagnostics.phase for view in views]
-    assert passes[4]["recalled"] == [{"handle": "t1.1", "tokens": 104, "by": "tool"}]
+    assert passes[4]["recalled"] == [{"handle": "t1.1", "tokens": 130, "by": "tool"}]
 
 
 def test_json_has_the_report_of_the_session(kept: tuple[str, list[ContextView]]) -> None:
@@ -401,7 +401,7 @@ def test_json_has_the_texts(written: str, monkeypatch: pytest.MonkeyPatch) -> No
     (first, *others) = json.loads(printed("written", "--store", written, "--json"))["summary_texts"]
     assert first["text"].startswith("COMPLETED: [redacted: step] [red]done[/red]\nline 0\n")
     assert (first["covers_turns"], first["call"], first["usd"]) == ([1, 3], 6, 0.0125)
-    with ContextManager(stored.HYBRID, store=written, session="written") as context:
+    with ContextManager(stored.HYBRID, model=stored.MODEL, store=written, session="written") as context:
         found = context.summaries()
     assert [entry.covers_turns for entry in found] == [tuple(each["covers_turns"]) for each in (first, *others)]
     assert [(entry.call, entry.tokens, entry.writer) for entry in found] == [

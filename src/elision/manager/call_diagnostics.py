@@ -62,7 +62,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         trimmed=tuple(_list_hidden(log, _list_new_trims(newest.decided))),
         summarized=_describe_summary(log, newest),
         summaries=ledger.summaries,
-        summary_tokens=_count_text(log, state.summary.block) if state.summary else 0,
+        summary_tokens=count_message(log, state.summary.block) if state.summary else 0,
         rewrites=dict(ledger.rewrites),
         costs=costs,
         savings=_compute_savings(branch),
@@ -124,7 +124,7 @@ def build_context_report(
             count=ledger.summaries,
             failed=ledger.attempts,
             covered_turns=state.covered_turns,
-            tokens=_count_text(log, live.block) if live else 0,
+            tokens=count_message(log, live.block) if live else 0,
             usd=costs.summarizer,
             frequency=compute_frequency(len(state.turns), ledger.summaries),
         ),
@@ -169,7 +169,7 @@ def _list_new_trims(decided: PassDecided) -> tuple[Trim, ...]:
     return tuple(trim for trim in decided.trims if trim.key not in decided.unfolded)
 
 
-def _count_text(log: Log, text: str) -> int:
+def count_message(log: Log, text: str) -> int:
     """Return the tokens of a message as the provider counts them."""
     return log.reports.scale.convert_part(log.sizer.count_text(text))
 
@@ -181,7 +181,7 @@ def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iter
             handle=make_handle(edit.key),
             tool=observation.tool,
             tokens=log.reports.scale.convert_part(log.sizer.count_observation(observation)),
-            left=_count_text(log, edit.text),
+            left=count_message(log, edit.text),
             text=edit.text,
         )
 
@@ -202,7 +202,7 @@ def _describe_summary(log: Log, newest: CallResult) -> Summarized | None:
         first=newest.covered_before + 1,
         last=summary.covers,
         tokens=log.reports.scale.convert_part(covered),
-        left=_count_text(log, summary.block),
+        left=count_message(log, summary.block),
         usd=usd,
         route=summary.route,
         model=summary.writer,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final
 
 from elision.errors import UnknownHandle
-from elision.manager.call_diagnostics import build_context_report
+from elision.manager.call_diagnostics import build_context_report, count_message
 from elision.manager.context_options import describe_without_recall_rules
 from elision.manager.drivers import make_steps
 from elision.manager.opened_session import OpenedSession
@@ -69,4 +70,4 @@ class Reports(OpenedSession):
             session = self._find_branch().log
         except UnknownHandle:
             return []
-        return list_summaries(session.events, session.sizer, session.prices)
+        return list_summaries(session.events, partial(count_message, session), session.prices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,6 @@ from elision.summarizers.summary_acceptance import MODEL_FREE
 from elision.trajectory.events import Event, PassDecided
 from elision.trajectory.plan import Summary
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokens import Sizer
 
 #: The writer of a summary that no model wrote.
 DIGEST: Final = "digest"
@@ -35,11 +34,13 @@ class SessionSummary:
     usd: float
 
 
-def list_summaries(events: Sequence[Event], sizer: Sizer, prices: Prices) -> list[SessionSummary]:
-    """Return the summaries of a log, oldest first. prices: of those whose cost in USD was not recorded."""
+def list_summaries(events: Sequence[Event], count: Callable[[str], int], prices: Prices) -> list[SessionSummary]:
+    """Return the summaries of a log, oldest first.
+
+    count: the tokens of a message. prices: of the summaries whose cost in USD was not recorded.
+    """
     found: list[SessionSummary] = []
     covered = 0
-    sizer = sizer.count_as(prices.tokenizer)
     for event in events:
         if not isinstance(event, PassDecided) or event.summary is None:
             continue
@@ -47,7 +48,7 @@ def list_summaries(events: Sequence[Event], sizer: Sizer, prices: Prices) -> lis
         usd = summary.usd
         if usd is None:
             usd = prices.bill_call(summary.input_tokens, summary.cached_tokens, summary.output_tokens).usd
-        found.append(make_entry(summary, covered + 1, event.call, sizer.count_text(summary.block), usd))
+        found.append(make_entry(summary, covered + 1, event.call, count(summary.block), usd))
         covered = summary.covers
     return found
 

@@ -307,7 +307,10 @@ def test_shadow_mode_is_summed_apart() -> None:
     assert (before["would"]["calls"], totals["would"]["calls"]) == (0, 12)
     real, shade = asking.get_session("real"), asking.get_session("shade")
     assert (real["shadow"], shade["shadow"]) == (False, True)
-    assert [made["masked"] for made in shade["made"]] == [made["masked"] for made in real["made"]]
+    # Sizes are on the scale that each session has learned: the provider counts other prompts.
+    masked = [[[each["text"] for each in made["masked"]] for made in told["made"]] for told in (real, shade)]
+    assert masked[0] == masked[1]
+    assert any(masked[0])
     assert shade["figures"]["sent_tokens"] < shade["figures"]["raw_tokens"]
     assert shade["figures"]["billed_tokens"] > real["figures"]["billed_tokens"]
 
