@@ -46,7 +46,7 @@ WINDOWS = (5, 6, 7, 8, 9)
 WINDOWS_BY_AGE = (4, *WINDOWS, 10, 11, 12)
 COMPARED = ("masking(gist=50", "masking(gist=30, gist_reads=100", "hybrid(gist=50")
 #: The yardstick of longer runs takes minutes each.
-MOST_TURNS = 150
+MOST_TURNS = 110
 YARDSTICKS = ("masking", "masking(window=3)", "masking(window=1)")
 ENDED = ("masking", "hybrid")
 LIMITS = (50, 100, 250)
