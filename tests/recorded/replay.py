@@ -230,13 +230,15 @@ class _Log(logging.Handler):
         if record.name == LOGGER_NAME:
             self.facts = record.elision  # type: ignore[attr-defined]
             self.complete.set()
-        elif record.levelno >= logging.WARNING and not _tells_of_held_history(record):
+        elif record.levelno >= logging.WARNING and not _is_said_once(record):
             self.warned.append(record.getMessage())
 
 
-def _tells_of_held_history(record: logging.LogRecord) -> bool:
-    """Whether the gateway says that such a request passes unchanged: once in a process, so not with every replay."""
-    return "the provider holds its history" in record.getMessage()
+def _is_said_once(record: logging.LogRecord) -> bool:
+    """Whether the gateway says it once in a process, so not with every replay: that such a request passes unchanged, or
+    that no prices of its model are known, as for the misspelt models of some recordings."""
+    said = record.getMessage()
+    return "the provider holds its history" in said or said.startswith("no prices are known for ")
 
 
 @contextmanager
