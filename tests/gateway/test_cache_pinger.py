@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from elision.errors import LimitError
+from elision.gateway.budgets import Budgets
 from elision.gateway.cache_pinger import CachePinger, make_ping
 from elision.gateway.live_sessions import LiveSession
 from elision.manager import ContextManager
@@ -84,7 +86,7 @@ class Trial:
         (info,) = store.sessions()
         return [event for event in store.events(info.key) if isinstance(event, CachePinged)]
 
-    async def work(self, pauses: Sequence[float]) -> None:
+    async def work(self, pauses: Sequence[float], status: int = 200) -> None:
         for pause in pauses:
             self.pauses.now += pause
             first, *others = make_history("anthropic", self.step)
@@ -101,7 +103,7 @@ class Trial:
             client = await self.gateway.connect()
             got = await client.request("POST", "/v1/messages", json.dumps(body).encode(), JSON, "x-api-key: secret")
             client.close()
-            assert got.status == 200
+            assert got.status == status
             await self.gateway.wait_until_stored()
             self.step += 1
 
@@ -172,6 +174,51 @@ def test_the_next_request_ends_the_pause() -> None:
         assert len(trial.pinger._tasks) == 1
 
     run(test)
+
+
+def test_a_request_that_is_bypassed_or_refused_ends_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody follows what such a request leaves in the cache, and a key that is over its limit pays for no ping."""
+
+    async def refuse(*_: Any, **__: Any) -> str:
+        raise LimitError("the key has spent its limit")
+
+    async def test_bypass(trial: Trial) -> None:
+        await trial.work(RARE_PAUSES)
+        await wait_until(lambda: trial.pauses.asked)
+        trial.session.begin_bypass()
+        await trial.work([10.0])
+        assert not trial.pinger._tasks
+
+    async def test_limit(trial: Trial) -> None:
+        await trial.work(RARE_PAUSES)
+        await wait_until(lambda: trial.pauses.asked)
+        monkeypatch.setattr(Budgets, "check_key", refuse)
+        await trial.work([10.0], status=429)
+        assert not trial.pinger._tasks
+
+    run(test_bypass)
+    run(test_limit)
+
+
+def test_a_session_that_is_evicted_has_no_pause() -> None:
+    """Its next request opens another one, which would not end the pause."""
+
+    async def test(trial: Trial) -> None:
+        await trial.work(RARE_PAUSES)
+        await wait_until(lambda: trial.pauses.asked)
+        paused = trial.session
+        body = {
+            "model": "claude-sonnet-4-6",
+            "max_tokens": 9,
+            "messages": [{"role": "user", "content": "Another task"}],
+        }
+        client = await trial.gateway.connect()
+        await client.request("POST", "/v1/messages", json.dumps(body).encode(), JSON, "x-api-key: other")
+        client.close()
+        assert paused not in list(trial.gateway.worker.gateway.sessions)
+        assert paused not in trial.pinger._tasks
+
+    run(test, gateway_max_sessions=1)
 
 
 def test_the_end_of_the_gateway_ends_all_pauses() -> None:

@@ -100,18 +100,19 @@ class Gateway:
 
 def build_gateway(settings: GatewaySettings, store: Store, listener: RequestListener) -> Gateway:
     """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError."""
+    upstream = Upstream(
+        connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
+    )
+    pinger = CachePinger(upstream) if count_allowed_pings(settings) else None
     sessions = SessionRegistry(
         make_context_factory(settings, store),
         max_sessions=settings.max_sessions,
         memory_bytes=settings.session_memory_bytes,
         idle_seconds=settings.session_idle_seconds,
-    )
-    upstream = Upstream(
-        connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
+        on_evict=pinger.end_pause if pinger is not None else None,
     )
     budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
     secret = load_gateway_secret(settings, store)
-    pinger = CachePinger(upstream) if count_allowed_pings(settings) else None
     proxy = Proxy(settings, secret, sessions, upstream, budgets, listener, pinger)
     return Gateway(proxy, sessions, upstream, pinger)
 

@@ -183,6 +183,7 @@ class SessionRegistry:
     """The live sessions of this process. The least recently used ones are closed where they are too many or too large.
 
     All methods run on the event loop without waiting, so a request finds and claims its session in one step.
+    on_evict: called with each session that is closed.
     """
 
     def __init__(
@@ -193,8 +194,10 @@ class SessionRegistry:
         memory_bytes: int,
         idle_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        on_evict: Callable[[LiveSession], None] | None = None,
     ) -> None:
         self._make_context = make_context
+        self._on_evict = on_evict
         self._limits = PoolLimits(sessions=max_sessions, idle_seconds=idle_seconds, memory_bytes=memory_bytes)
         self._clock = clock
         #: The one used last at the end.
@@ -366,6 +369,8 @@ class SessionRegistry:
     def _evict_session(self, session: LiveSession) -> None:
         self._unregister(session)
         self._held_bytes -= session.memory_bytes
+        if self._on_evict is not None:
+            self._on_evict(session)
         task = asyncio.get_running_loop().create_task(_close_context(session))
         self._closing_tasks.add(task)
         task.add_done_callback(self._closing_tasks.discard)

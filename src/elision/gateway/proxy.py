@@ -141,6 +141,9 @@ class Proxy:
             model_request = await self._parse_request(route, request, headers, record)
             if model_request is not None:
                 session = self._claim_session(model_request, record)
+                if session is not None and self._pinger is not None:
+                    # Also where the request is refused or bypassed: what it leaves in the cache is not known then.
+                    self._pinger.end_pause(session)
                 if session is not None and not session.take_bypass():
                     await self._serve_session(model_request, session, request, reply, url, record)
                     return

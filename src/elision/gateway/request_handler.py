@@ -93,8 +93,6 @@ class RequestHandler:
 
     async def handle(self) -> bool:
         """Handle the request; return whether the response reached its end. Raises LimitError where it is refused."""
-        if self._pinger is not None:
-            self._pinger.end_pause(self._session)
         try:
             messages = await self._load_messages()
             if self._can_send_first(messages):
