@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.reuse import NEWEST_SHOWN, Unused
+from elision.strategies.reuse import MOST_LOOKED_AT, MOST_WRITTEN, NEWEST_SHOWN, Unused
 from elision.strategies.selectors import OlderThan
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
 from tests.properties.builders import call, result, turn
+from tests.work import count_calls
 
 
 def look(index: int, text: str, says: str = "", command: str = "") -> Turn:
@@ -60,6 +62,38 @@ def test_an_item_of_many_results_counts_for_the_newest() -> None:
     turns += [look(index, "x") for index in range(NEWEST_SHOWN + 4, 60)]
     late = [key for key, since in find_due(20, turns).items() if since - key[0] > 21]
     assert late == [(index, 1) for index in range(3, NEWEST_SHOWN + 3)]
+
+
+def test_work_and_memory_per_turn_stay_flat() -> None:
+    """To 5,000 turns: each writes names and runs a command that no turn before had, and its result shows such names."""
+    selector = Unused(10)
+    calls, sizes = {}, {}
+    for index in range(1, 5_001):
+        names = " ".join(f"name_{index:05}_{number}" for number in range(4))
+        newest = look(
+            index, f"see seen_{index:05} and {names}", says=f"{names} seen_{index - 1:05}", command=f"make {index:05}"
+        )
+        if index in (2_500, 5_000):
+            # What is looked up in caches that all sessions share is looked up before.
+            list(Unused(10).find_due_keys(newest))
+            calls[index] = count_calls(lambda each=newest: list(selector.find_due_keys(each)))
+            sizes[index] = len(pickle.dumps(selector))
+        else:
+            list(selector.find_due_keys(newest))
+    assert calls[2_500] == calls[5_000]
+    assert sizes[5_000] <= sizes[2_500] * 1.01
+    assert (len(selector._written), len(selector._looked_at)) == (MOST_WRITTEN, MOST_LOOKED_AT)
+
+
+def test_what_was_written_long_ago_is_a_use_again() -> None:
+    """The newest names that the agent wrote are remembered; writing one again makes it the newest."""
+    some = " ".join(f"first_{number:02}" for number in range(60))
+    many = " ".join(f"name_{number:05}" for number in range(MOST_WRITTEN - 40))
+    turns = [look(1, "x", says="old_name kept_name"), look(2, "x", says=f"{some} kept_name"), look(3, "x", says=many)]
+    turns += [look(4, "see old_name"), look(5, "see kept_name"), look(6, "x")]
+    turns += [look(7, "x", says="old_name kept_name"), *(look(index, "x") for index in range(8, 12))]
+    found = find_due(3, turns)
+    assert (found[4, 1], found[5, 1]) == (7 + 3 + 1, 5 + 3 + 1)
 
 
 _WORDS = st.lists(st.sampled_from(["get_a", "get_b", "get_c", "get_d"]), max_size=3).map(" ".join)

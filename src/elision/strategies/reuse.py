@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import hashlib
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,10 @@ NEWEST_SHOWN: Final = 8
 #: Window of a result whose file was read, or whose command was run, before: its facts are needed again a quarter as
 #: often as those of a first look (python -m benchmarks which).
 REPEAT_SHARE: Final = 0.6
+#: Items that the agent wrote, and files and commands that it looked at, that are remembered. Both are over four times
+#: what the longest recording has (498 turns); a session of any length takes the same room.
+MOST_WRITTEN: Final = 4_096
+MOST_LOOKED_AT: Final = 1_024
 
 
 def check_which(owner: str, which: str) -> None:
@@ -47,6 +52,26 @@ class _ShownResult:
     items: frozenset[str]
 
 
+class _RecentValues:
+    """Values, of which the `most` that were added last are kept."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._values: OrderedDict[str | bytes, None] = OrderedDict()
+
+    def __contains__(self, value: str | bytes) -> bool:
+        return value in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, value: str | bytes) -> None:
+        self._values[value] = None
+        self._values.move_to_end(value)
+        if len(self._values) > self.most:
+            self._values.popitem(last=False)
+
+
 class Unused:
     """At call t the observations that were neither made nor used in the newest `window` turns.
 
@@ -61,8 +86,9 @@ class Unused:
         self._shown: dict[Key, _ShownResult] = {}
         #: By item: the newest results that show it, until the agent writes it.
         self._shown_by: dict[str, list[Key]] = defaultdict(list)
-        self._written: set[str] = set()
-        self._looked_at: set[str] = set()
+        self._written = _RecentValues(MOST_WRITTEN)
+        #: Digests: a command may be a whole file.
+        self._looked_at = _RecentValues(MOST_LOOKED_AT)
         #: By turn: what is due then, unless it was used meanwhile.
         self._agenda: dict[int, list[Key]] = defaultdict(list)
 
@@ -89,7 +115,7 @@ class Unused:
         window = self.window
         if self._is_second_look(turn, observation):
             window = max(1, round(REPEAT_SHARE * window))
-        items = frozenset(find_items(observation.text)) - self._written
+        items = frozenset(item for item in find_items(observation.text) if item not in self._written)
         self._shown[key] = _ShownResult(turn.index, window, items)
         self._agenda[turn.index + window].append(key)
         for item in items:
@@ -106,8 +132,9 @@ class Unused:
         use = find_resource_use(action)
         if use.kind == "edit":
             return False
-        is_second = use.resource in self._looked_at
-        self._looked_at.add(use.resource)
+        resource = hashlib.blake2b(use.resource.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        is_second = resource in self._looked_at
+        self._looked_at.add(resource)
         return is_second
 
     def _forget(self, key: Key) -> None:
