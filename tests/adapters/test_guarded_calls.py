@@ -199,6 +199,20 @@ def test_a_given_pool_takes_no_credit_either(options: dict[str, Any], expected: 
         assert sessions.open("own").options.cache_control == options.get("cache_control", "auto")
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_session_that_was_opened_before_the_adapter_used_it_is_the_adapters(is_own: bool) -> None:
+    """A look at its report settles neither who sets breakpoints nor the model that it is billed as."""
+    with Sessions(STRATEGY, store=MemoryStore()) as pool:
+        owner = SessionOwner(STRATEGY, store=MemoryStore()) if is_own else SessionOwner(sessions=pool)
+        with owner:
+            assert owner.sessions.open("s").report().calls == 0
+            call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
+            assert "cache_control" not in str(call.messages)
+            context = owner.sessions.open("s")
+            assert (context.options.model, context.options.cache_control) == ("claude-sonnet-4-5", "client")
+            assert context.report().savings.costs.caching == 0
+
+
 def test_an_adapter_may_have_another_default() -> None:
     """LiteLLM's messages are the provider's own: what is set there is sent."""
 

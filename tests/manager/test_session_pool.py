@@ -245,3 +245,38 @@ def test_the_model_of_the_first_call_decides_where_the_options_name_none() -> No
         assert sessions.open("one", model="claude-sonnet-4-5") is first
     with Sessions("masking(window=2)", store=MemoryStore(), model="gpt-5") as sessions:
         assert sessions.open("one", model="claude-sonnet-4-5").options.model == "gpt-5"
+
+
+def test_a_session_that_was_looked_at_begins_as_its_first_call_says() -> None:
+    """Whoever opened it before to read its report named neither model nor parent, nor who sets cache breakpoints."""
+    store = MemoryStore()
+    history = make_history("anthropic", 3)
+    with Sessions("masking(window=2)", store=store) as sessions:
+        assert sessions.open("one").report().calls == 0
+        context = sessions.open("one", parent="main", model="claude-sonnet-4-5", cache_control="client")
+        view = context.prepare(history, model="claude-sonnet-4-5")
+        assert "cache_control" not in str(view.messages)
+        assert (
+            context.options.find_prices()
+            == ContextManager(store="memory:", model="claude-sonnet-4-5").options.find_prices()
+        )
+        assert [(info.key, info.parent) for info in store.sessions()] == [("one", "main")]
+        assert sessions.open("one", model="gpt-5", cache_control="auto").options.model == "claude-sonnet-4-5"
+        assert "cache_control" not in str(context.prepare(history).messages)
+
+
+def test_what_the_options_name_holds_for_a_session_that_was_looked_at() -> None:
+    """A model and a place for breakpoints that the pool was given are those of each session."""
+    with Sessions("masking(window=2)", store="memory:", model="gpt-5", cache_control="auto") as sessions:
+        first = sessions.open("one")
+        first.compact()
+        assert sessions.open("one", model="claude-sonnet-4-5", cache_control="client") is first
+        assert (first.options.model, first.options.cache_control) == ("gpt-5", "auto")
+
+
+def test_a_wish_is_kept_until_the_first_call() -> None:
+    """`compact` before the call that begins the session here counts for it, whatever that call brings."""
+    with Sessions("masking(window=2)", store="memory:") as sessions:
+        sessions.open("one").compact()
+        view = sessions.open("one", model="gpt-5").prepare(make_history("openai", 8), model="gpt-5")
+        assert len(view.diagnostics.masked) == 6

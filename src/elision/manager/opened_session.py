@@ -31,7 +31,6 @@ class OpenedSession:
     """
 
     def __init__(self, options: Options) -> None:
-        self.options = options
         writer = options.summarizer
         if writer is None or isinstance(writer, str):
             # The key is in the provider's usual variable, as for the provider's own client.
@@ -47,6 +46,20 @@ class OpenedSession:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} session={self.session!r} turns={self.turns}>"
+
+    @property
+    def options(self) -> Options:
+        """The options of the next call."""
+        return self._preparer.next_options
+
+    @property
+    def has_called(self) -> bool:
+        """Return whether a call was prepared here."""
+        return self._calls.newest_call > 0
+
+    def offer_options(self, options: Options) -> None:
+        """Have the next call begin with `options`; they do nothing to a session that has begun here."""
+        self._preparer.next_options = options
 
     @property
     def session(self) -> str:

@@ -48,21 +48,31 @@ from elision.trajectory.view import View
 class CallPreparer:
     """Decides the calls of one session. Its parts make logs, write them, follow the client's messages, report faults.
 
-    session: the name it was given.
+    session: the name it was given. next_options: of the next call, where no call has begun the session.
     """
 
     def __init__(self, options: Options, store: Store, session: str) -> None:
-        self.options = options
         self.session = session
-        self.logs = LogFactory(options)
-        self.writer = LogWriter(store, self.logs)
         self.reports = FaultReports(options, session)
-        self.follower = HistoryFollower(self.writer, session, self.reports)
+        self._store = store
+        self._use_options(options)
         #: Summaries that were paid for in passes that are in no log, until a log has them.
         self._unlogged_attempts: list[SummaryFailed | PassDecided] = []
         #: What the next call does whether it pays or not: hide all, and summarize all but the tail.
         self._hides_all = False
         self._summarizes_all = False
+
+    def _use_options(self, options: Options) -> None:
+        self.options = self.next_options = self.reports.options = options
+        self.logs = LogFactory(options)
+        self.writer = LogWriter(self._store, self.logs)
+        self.follower = HistoryFollower(self.writer, self.session, self.reports)
+
+    def begin_call(self) -> None:
+        """Take the next options, and forget the faults of the call before."""
+        if self.next_options is not self.options and self.branch is None:
+            self._use_options(self.next_options)
+        self.reports.faults.clear()
 
     @property
     def branch(self) -> SessionBranch | None:

@@ -20,7 +20,7 @@ from elision.errors import BudgetError, ConflictError, DialectError, LimitError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
-from elision.manager.context_options import Listener
+from elision.manager.context_options import Listener, Options
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import IncomingCall, ShapeMismatch
@@ -55,7 +55,6 @@ class PreparedCalls:
     """
 
     def __init__(self, preparer: CallPreparer, summary_runner: SummaryRunner) -> None:
-        self.options = preparer.options
         self.newest_call = 0
         self.awaits_response = False
         self._preparer = preparer
@@ -77,6 +76,11 @@ class PreparedCalls:
         self._past_notes: set[str] = set()
 
     @property
+    def options(self) -> Options:
+        """The options of the session."""
+        return self._preparer.options
+
+    @property
     def session(self) -> str:
         """The session's name; in a family the name of the session that the messages continue."""
         branch = self._preparer.branch
@@ -87,7 +91,7 @@ class PreparedCalls:
     def prepare_view(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[ContextView]:
         """Prepare one call for messages, with the boundary of I9 around it."""
         started = time.perf_counter()
-        self._preparer.reports.faults.clear()
+        self._preparer.begin_call()
         try:
             yield from self._write_late_usage()
             view = yield from self.step(incoming, model, started, admit)

@@ -118,18 +118,20 @@ class Sessions:
 
         parent: name of the session that started this one, for a sub-agent. It counts when the session begins.
         model: of the session's calls, where the options name none: its prices and window decide. cache_control: as the
-            option, where the options do not name it. Both count where the session is made here, and not where it is
-            held already.
+            option, where the options do not name it. Both count until the first call is prepared here, also where the
+            session was opened without them before.
         The pool stores and closes the session; do not close it. Raises SettingError for what can be no name,
         ElisionError where the pool is closed.
         """
         with self._lock:
             self._check_open()
             session = self._held.pop(name, None)
+            context = session.context if session is not None else self._released.pop(name, None)
+            if context is None:
+                context = ContextManager.from_checked(self._make_options(name, parent, model, cache_control))
+            elif not context.has_called:
+                context.offer_options(self._fill_options(context.options, parent, model, cache_control))
             if session is None:
-                context = self._released.pop(name, None)
-                if context is None:
-                    context = self._make_context(name, parent, model, cache_control)
                 session = _HeldSession(name, context, 0.0, self._clock)
             session.last_used = self._clock()
             self._held[name] = session
@@ -194,15 +196,22 @@ class Sessions:
                 "these sessions are closed: run the agent inside the `with` block of its sessions or adapter"
             )
 
-    def _make_context(self, name: str, parent: str, model: str, cache_control: CacheControl | None) -> ContextManager:
+    def _make_options(self, name: str, parent: str, model: str, cache_control: CacheControl | None) -> Options:
         if not name:
             raise SettingError("a session of the pool needs a name: give the framework's thread or conversation")
-        options = replace(self._options, session=name, parent=parent, store=self._store)
-        if not options.model and not options.prices:
-            options = replace(options, model=model)
-        if cache_control is not None and not self._names_cache_control:
-            options = replace(options, cache_control=cache_control)
-        return ContextManager.from_checked(options)
+        options = replace(self._options, session=name, store=self._store)
+        return self._fill_options(options, parent, model, cache_control)
+
+    def _fill_options(self, options: Options, parent: str, model: str, cache_control: CacheControl | None) -> Options:
+        """Return `options` of a session with what they leave open; the same object where nothing is."""
+        if options.model or options.prices:
+            model = ""
+        if cache_control is None or self._names_cache_control:
+            cache_control = options.cache_control
+        filled = (options.parent or parent, options.model or model, cache_control)
+        if filled == (options.parent, options.model, options.cache_control):
+            return options
+        return replace(options, parent=filled[0], model=filled[1], cache_control=cache_control)
 
     def _list_contexts(self) -> list[ContextManager]:
         """Return all context managers that may have unsaved records."""
