@@ -225,7 +225,7 @@ class RequestHandler:
             # They count what is new.
             await run_off_loop(view.deferred.read, choose_executor(0))
         session.newest_diagnostics = view.diagnostics
-        self._record.step_diagnostics.append(view.diagnostics)
+        self._record.add_step(view.diagnostics)
         self._record.session = view.diagnostics.branch or session.name
         self._recorder.note_prepared()
         return view

@@ -85,6 +85,7 @@ def collect_facts(record: RequestRecord) -> dict[str, Any]:
         "rounds": record.rounds if record.rounds != 1 else 0,
         "recalls": record.recalls,
         "cache_miss": record.cache_miss,
+        "budget": record.budget_note,
         "cause": record.cause,
         "why": record.why[:MAX_FACT_CHARS],
         "bytes_in": record.bytes_in,

@@ -112,6 +112,7 @@ _CAUSES: Final = (
     "stopping",
     "unreadable",
     "overflow",
+    "budget",
     "unbound",
     "rejected",
     "limit",

@@ -57,6 +57,20 @@ class RequestRecord:
     usage: Usage | None = None
     step_diagnostics: list[Diagnostics] = field(default_factory=list, repr=False)
 
+    def add_step(self, diagnostics: Diagnostics) -> None:
+        """Add the diagnostics of a step. A prompt that does not fit its budget is something that went wrong."""
+        self.step_diagnostics.append(diagnostics)
+        for fault in diagnostics.faults:
+            if fault.kind == "budget" and not diagnostics.shadow:
+                self.cause, self.why = "budget", fault.what
+
+    @property
+    def budget_note(self) -> str:
+        """Return what was done to bring the prompt into its budget; "" for nothing, or where it went as it came."""
+        if self.how in ("shadow", "failed"):
+            return ""
+        return "; ".join(each.budget_note for each in self.step_diagnostics if each.budget_note)
+
     @property
     def diagnostics(self) -> Diagnostics | None:
         """Return those of its newest step."""

@@ -20,11 +20,11 @@ class FaultReports:
         self.session = session
         self.faults: list[Fault] = []
 
-    def add_fault(self, kind: FaultKind, error: Exception) -> None:
-        """Report a failure that does not end the call. Raises it with `on_fault="raise"`."""
+    def add_fault(self, kind: FaultKind, error: Exception, then: str = "") -> None:
+        """Report a failure that does not end the call. then: what was done. Raises it with `on_fault="raise"`."""
         if self.options.on_fault == "raise" and kind != "budget":
             raise error
-        fault = self._make_fault(kind, error)
+        fault = self._make_fault(kind, error, then)
         if fault not in self.faults:
             self.faults.append(self._log_fault(fault))
 
@@ -32,8 +32,8 @@ class FaultReports:
         """Log a failure that is in no call, and return it."""
         return self._log_fault(self._make_fault(kind, error))
 
-    def _make_fault(self, kind: FaultKind, error: Exception) -> Fault:
-        what = self.options.redaction.redact_text(words_of_error(error))
+    def _make_fault(self, kind: FaultKind, error: Exception, then: str = "") -> Fault:
+        what = self.options.redaction.redact_text("; ".join(filter(None, (words_of_error(error), then))))
         cause: BaseException = error
         if isinstance(error, CallbackError) and error.__cause__:
             cause = error.__cause__

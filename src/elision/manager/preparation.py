@@ -214,7 +214,8 @@ class CallPreparer:
                 self.reports.faults.append(Fault(kind="summarizer", cause=event.cause, what=event.reason))
         newest = branch.log.newest_call
         if newest is not None and newest.budget_error is not None:
-            self.reports.add_fault("budget", newest.budget_error)
+            then = "" if self.options.shadow else "the smallest prompt is sent"
+            self.reports.add_fault("budget", newest.budget_error, then)
         while self.logs.extractor_failures:
             self.reports.add_fault("callback", self.logs.extractor_failures.pop(0))
 

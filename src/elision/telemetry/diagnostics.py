@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from elision.trajectory.stop import Stop as Stop
 from elision.trajectory.stop import StopHint as StopHint
 
 #: What failed and was passed over: the request went out all the same.
 FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback", "budget"]
+#: The reason of a pass that a budget forced.
+OVER_BUDGET: Final = "over budget"
 #: What the requests of a session are: everything, some results replaced by placeholders, or begun by a summary.
 ContextPhase: TypeAlias = Literal["raw", "masking", "summarizing"]
 
@@ -174,3 +176,19 @@ class Diagnostics:
     def acted(self) -> bool:
         """Return whether this pass hid anything."""
         return bool(self.masked or self.clipped or self.summarized)
+
+    @property
+    def budget_note(self) -> str:
+        """Return what this pass did to bring the prompt into its budget, and whether it fits; "" if it did nothing."""
+        misses = any(fault.kind == "budget" for fault in self.faults)
+        if self.shadow or not (misses or self.clipped or self.reason == OVER_BUDGET):
+            return ""
+        done = []
+        if self.masked:
+            done.append(f"{len(self.masked)} masked")
+        if self.summarized:
+            done.append(f"t{self.summarized.first}-t{self.summarized.last} summarized")
+        if self.clipped:
+            done.append(f"{len(self.clipped)} of the newest results cut")
+        note = ", ".join(done) or "nothing hidden"
+        return f"{note}; the prompt does not fit" if misses else note
