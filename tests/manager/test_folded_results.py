@@ -14,6 +14,9 @@ from elision import ContextManager
 
 PLAN = "fold-repeats(window=2, schedule=every-turn, gist=0)"
 
+#: How 39 lines are shown that the first result has.
+REPEAT = "[same as lines 1–39 of t1.1 (read_file f1.py)]"
+
 
 def lines(first: int, last: int) -> str:
     return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))
@@ -40,8 +43,8 @@ def test_a_repeat_is_sent_as_a_line() -> None:
         whole = make_messages(lines(1, 40), lines(1, 40))
         context.prepare(whole[:3])
         view = context.prepare(whole)
-        assert list_results(view.messages) == [lines(1, 40), "[as in t1.1, lines 1–39]"]
-        assert [(each.handle, each.text) for each in view.diagnostics.folded] == [("t2.1", "[as in t1.1, lines 1–39]")]
+        assert list_results(view.messages) == [lines(1, 40), REPEAT]
+        assert [(each.handle, each.text) for each in view.diagnostics.folded] == [("t2.1", REPEAT)]
         assert (view.diagnostics.epoch, view.diagnostics.phase) == (1, "raw")
         assert view.diagnostics.after < view.diagnostics.raw - 300
         assert context.recall("t2.1") == lines(1, 40)
@@ -52,11 +55,11 @@ def test_a_hidden_source_is_followed() -> None:
     with ContextManager(PLAN, recall=True) as context:
         for count in (0, 1, 2):
             view = context.prepare(make_messages(*[lines(1, 40)] * count))
-        assert list_results(view.messages) == [lines(1, 40), "[as in t1.1, lines 1–39]"]
+        assert list_results(view.messages) == [lines(1, 40), REPEAT]
         view = context.prepare(make_messages(*[lines(1, 40)] * 3))
         masked, *others = list_results(view.messages)
         assert masked.startswith("[t1.1 read_file")
-        assert others == [lines(1, 40), "[as in t2.1, lines 1–39]"]
+        assert others == [lines(1, 40), "[same as lines 1–39 of t2.1 (read_file f2.py)]"]
         assert view.diagnostics.unfolded == ("t2.1",)
 
 
@@ -94,7 +97,9 @@ def test_a_newest_result_that_changes_is_no_longer_folded() -> None:
         view = context.prepare(make_messages(lines(1, 40), lines(2, 41)))
         assert list_results(view.messages)[0] == lines(1, 40)
         restored = list_results(view.messages)[1]
-        assert restored == lines(2, 41) or restored == f"[as in t1.1, lines 2–39]\n{lines(40, 41)}"
+        assert (
+            restored == lines(2, 41) or restored == f"[same as lines 2–39 of t1.1 (read_file f1.py)]\n{lines(40, 41)}"
+        )
 
 
 @pytest.mark.parametrize("calls", [2, 3, 4])
@@ -120,7 +125,7 @@ def test_the_tables_of_a_store_show_what_is_sent(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with ContextManager(PLAN, store=f"sqlite:///{path}?turns=full", session="a", recall=True) as context:
         context.prepare(make_messages(lines(1, 40), lines(1, 40)))
-        assert read_places(path) == [(2, 1, "[as in t1.1, lines 1–39]")]
+        assert read_places(path) == [(2, 1, REPEAT)]
         context.prepare(make_messages(lines(1, 40), lines(1, 40), "more"))
         assert [place[:2] for place in read_places(path)] == [(1, 1)]
 

@@ -80,9 +80,14 @@ def test_the_tables_of_a_store_show_what_is_sent(tmp_path: Path) -> None:
     with ContextManager(plan, store=f"sqlite:///{path}?turns=full", session="a", recall=True) as context:
         context.prepare(talk(first))
         note = "[80 lines of package manager routine left out: t{}.1]"
+        repeat = "[same as lines 3–32 of t1.1 (bash f1.py)]"
         assert read_places(path) == [(1, 1, f"one\n{note.format(1)}\n{tail}")]
         context.prepare(talk(first, second))
-        assert read_places(path)[1] == (2, 1, f"two\n{note.format(2)}\n[as in t1.1, lines 3–32]")
+        assert read_places(path)[1] == (
+            2,
+            1,
+            f"two\n{note.format(2)}\n{repeat}",
+        )
         view = context.prepare(talk(first, second, "ok"))
         assert list_results(view.messages)[1] == f"two\n{note.format(2)}\n{tail}"
         assert read_places(path)[1] == (2, 1, f"two\n{note.format(2)}\n{tail}")

@@ -14,6 +14,7 @@ from elision.trajectory.summary_block import quote_older_words
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
+from tests.properties.followed_references import check_references
 
 #: What may stand where an observation stood.
 _FORMS = dict.fromkeys(("observation", "folded", "trimmed", "placeholder", "clipped"), "observation")
@@ -67,7 +68,13 @@ def check_folds_are_lossless(run: PlayedRun) -> None:
                 sources[folded.source] = trims.get(folded.source, source.source.text)
             own = trims.get(key, segment.source.text)
             assert unfold_text(fold, sources) == own
+            check_references(fold, own, {make_handle(each): _find_shown_text(place) for each, place in shown.items()})
             assert segment.tokens < SIZER.count_text(own)
+
+
+def _find_shown_text(segment: Segment) -> str:
+    assert isinstance(segment.source, Observation)
+    return segment.source.text if segment.kind == "observation" else segment.text
 
 
 def check_trims_come_at_birth(run: PlayedRun) -> None:

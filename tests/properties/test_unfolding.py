@@ -10,17 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.formats.registry import read_runs
+from elision.strategies.fold_references import SourceNames
 from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, unfold_text
-from elision.trajectory.plan import Fold, FoldedRun, Key
+from elision.trajectory.plan import Fold, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.figures import ReportFigures
+from tests.properties.followed_references import check_references
 from tests.properties.repeated_texts import Piece, draw_texts, write_text
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Sessions of a few observations each.
 SESSIONS = 1_000_000 if SOAK else 1_500
+NAMES = SourceNames(describe_call=lambda key: f"read_file f{key[0]} (1).py")
 
 _pieces = st.builds(
     Piece, st.integers(0, 11), st.integers(0, 19), st.integers(0, 12), st.integers(0, 120), st.integers(0, 2)
@@ -47,7 +50,8 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
         for run in runs:
             assert run.source != (removed, 1) or number < len(texts)
             assert not is_hidden(folds[run.source].runs, run)
-        folds[key] = Fold(key, fold_text(text, runs), runs)
+        folds[key] = Fold(key, fold_text(text, runs, NAMES), runs)
+        check_references(folds[key], text, {make_handle(each): fold.text for each, fold in folds.items()})
         assert unfold_text(folds[key], own) == text
         index.add_observation(key, text, runs)
     for key in list(own):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.fold_ledger import Exposure, FoldLedger
+from elision.strategies.fold_ledger import MOST_GROWTH, Exposure, FoldLedger
 from elision.trajectory.plan import FoldedRun, Key
 
 
@@ -42,6 +42,19 @@ def test_what_is_masked_with_its_source_is_not_shown_whole() -> None:
     assert folds.leaving_tokens == 12
     folds.set_leaving((1, 1), leaves=False)
     assert folds.leaving_tokens == 0
+
+
+def test_what_refers_to_a_changed_fold_is_written_in_other_words() -> None:
+    """The lines that it names have other numbers then; it is never more than whole. One that is masked is gone."""
+    folds = ledger(
+        ((2, 1), (run((1, 1), 0, 10),), 100),
+        ((3, 1), (run((2, 1), 20, 10),), 500),
+        ((4, 1), (run((3, 1), 20, 10),), 9),
+        leaving=[(1, 1)],
+    )
+    assert folds.measure_exposure(0, covers=False) == Exposure(100, 100 + MOST_GROWTH + 9)
+    folds.set_mask_tokens((2, 1), 12)
+    assert folds.measure_exposure(0, covers=False) == Exposure(12, 12 + 500 + 9)
 
 
 def test_a_fold_that_moves_relies_on_its_new_source() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
@@ -37,7 +38,7 @@ def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
     log = run_session("fold", [read(1, lines(1, 40)), read(2, f"new\n{lines(10, 30)}\nend"), read(3, "short")])
     assert show(log) == {
         (1, 1): "observation",
-        (2, 1): "new\n[as in t1.1, lines 10–29]\nend",
+        (2, 1): "new\n[same as lines 10–29 of t1.1 (read_file f1.py)]\nend",
         (3, 1): "observation",
     }
     assert log.state.epoch == 1
@@ -65,8 +66,8 @@ def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> No
     assert show(log) == {
         (1, 1): "placeholder",
         (2, 1): "observation",
-        (3, 1): "[as in t2.1, lines 1–39]",
-        (4, 1): "[as in t2.1, lines 1–39]",
+        (3, 1): "[same as lines 1–39 of t2.1 (read_file f2.py)]",
+        (4, 1): "[same as lines 1–39 of t2.1 (read_file f2.py)]",
     }
     assert before is not None
     assert log.newest_call is not None
@@ -131,7 +132,27 @@ def test_what_is_read_again_is_whole() -> None:
 def test_turns_are_named_where_handles_are_not() -> None:
     """Without recall a reference says the turn."""
     log = run_session("fold(handles=false)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
-    assert show(log)[2, 1] == "[as in turn 1, lines 1–39]"
+    assert show(log)[2, 1] == "[same as lines 1–39 of turn 1 (read_file f1.py)]"
+
+
+def test_folds_that_were_recorded_keep_their_words() -> None:
+    """Those of an older session are shown as it sent them, until a source of theirs is hidden."""
+    log = run_session("fold", [read(1, lines(1, 40)), read(2, lines(1, 40))])
+    words = "[as in t1.1, lines 1–39]"
+    events = [
+        msgspec.structs.replace(event, folds=tuple(msgspec.structs.replace(fold, text=words) for fold in event.folds))
+        if isinstance(event, PassDecided)
+        else event
+        for event in log.events
+    ]
+    older = Log.fold(events, log.setup)
+    older.add_turn(read(3, lines(1, 40)))
+    run_pass(decide(older, make_plain_terms()), write_brief_summary)
+    assert show(older) == {
+        (1, 1): "observation",
+        (2, 1): words,
+        (3, 1): "[same as lines 1–39 of t1.1 (read_file f1.py)]",
+    }
 
 
 def test_another_strategy_goes_on_with_the_folds_of_a_log() -> None:

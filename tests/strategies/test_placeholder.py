@@ -225,3 +225,45 @@ def test_a_filled_template_is_one_line(text: str, command: str, tool: str) -> No
     found = Placeholders(gist=10, text=template).write_placeholder((3, 1), turn(3, pair), pair[1], KnownIdentifiers())
     assert len(found.splitlines()) == 1
     found.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "expected"),
+    [
+        ("cat src/a.py", "x = 1", "bash src/a.py"),
+        ("cd /repo && python -m pytest 'tests/test_a.py::test_b[c-d]'", "1 passed in 0.1s", None),
+        ("echo 'one\ntwo'\nls", "one\ntwo", None),
+        ("echo \ud800\u2028\x1b[31m", "x", None),
+        ("x" * 5_000, "x", "bash " + "x" * 23 + "…"),
+    ],
+)
+def test_a_call_in_a_few_words(command: str, text: str, expected: str | None) -> None:
+    """Tool and key argument: one short line, without brackets, which end a reference."""
+    pair = (call(command=command), result(text))
+    found = Placeholders().describe_call(turn(3, pair), pair[1])
+    assert expected in (None, found)
+    assert found.isprintable()
+    assert len(found) <= 40
+    assert not set("[]") & set(found)
+
+
+@given(st.text(), st.text(), st.text(max_size=99))
+def test_any_call_in_a_few_words(command: str, text: str, tool: str) -> None:
+    """Whatever the call was."""
+    pair = (call(tool, command=command), result(text, tool))
+    found = Placeholders().describe_call(turn(3, pair), pair[1])
+    assert found.isprintable()
+    assert not set("[]\n") & set(found)
+    assert len(found) <= 100
+
+
+def test_a_call_in_a_few_words_has_no_secret() -> None:
+    """Wherever it would be cut: in the arguments, the result, and the words of the turn."""
+    secret = "ghp_" + "Ab3dEf6hIj9lMn2pQr5tUv8xYz1BcD4eFg7h"
+    for length in range(0, 90, 5):
+        for command, text in (
+            ("x" * length + f" {secret}", "done"),
+            ("", f"URL: https://x.example/{'x' * length}{secret}"),
+        ):
+            pair = (call(command=command), result(text))
+            assert "Ab3dE" not in Placeholders().describe_call(turn(3, pair), pair[1])

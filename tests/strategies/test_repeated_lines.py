@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from elision.strategies.fold_references import SourceNames, name_turn, write_reference
 from elision.strategies.repeated_lines import (
     LineIndex,
     fold_observation,
     fold_text,
     keep_saving_runs,
-    name_turn,
     unfold_text,
-    write_reference,
 )
 from elision.trajectory.plan import Fold, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
@@ -39,7 +38,7 @@ def test_a_repeated_run_becomes_one_line() -> None:
     """The rest of the observation is unchanged, and unfolding gives the text back."""
     found = fold("before\n" + "\n".join(CODE[10:22]) + "\nafter\n")
     assert found is not None
-    assert found.text == "before\n[as in t3.1, lines 11–22]\nafter\n"
+    assert found.text == "before\n[same as lines 11–22 of t3.1]\nafter\n"
     assert found.runs == (FoldedRun(1, 12, (3, 1), 10),)
 
 
@@ -47,7 +46,7 @@ def test_two_runs_of_one_source() -> None:
     """What lies between them stays, whatever their order in the source."""
     found = fold("\n".join([*CODE[20:30], "new", *CODE[:8], ""]))
     assert found is not None
-    assert found.text == "[as in t3.1, lines 21–30]\nnew\n[as in t3.1, lines 1–8]\n"
+    assert found.text == "[same as lines 21–30 of t3.1]\nnew\n[same as lines 1–8 of t3.1]\n"
 
 
 def test_nothing_is_folded_that_does_not_repeat() -> None:
@@ -73,16 +72,16 @@ def test_line_numbers_hide_no_repeat(form: str) -> None:
     prefix = "src/app.py:" if "app" in form else ""
     numbered = fold(listing)
     assert numbered is not None
-    assert numbered.text == f"[as in t3.1, lines 1–40, numbered {prefix}85–124]"
+    assert numbered.text == f"[same as lines 1–40 of t3.1, here numbered {prefix}85–124]"
     without = fold(plain, listing)
     assert without is not None
-    assert without.text == f"[as in t3.1, numbered {prefix}95–114]"
+    assert without.text == f"[same as lines numbered {prefix}95–114 of t3.1]"
     moved = fold(number_lines(form, CODE[5:30], 993), listing)
     assert moved is not None
-    assert moved.text == f"[as in t3.1, numbered {prefix}90–114, here {prefix}993–1017]"
+    assert moved.text == f"[same as lines numbered {prefix}90–114 of t3.1, here {prefix}993–1017]"
     again = fold(number_lines(form, CODE[5:30], 90), listing)
     assert again is not None
-    assert again.text == f"[as in t3.1, numbered {prefix}90–114]"
+    assert again.text == f"[same as lines numbered {prefix}90–114 of t3.1]"
 
 
 def test_numbers_that_occur_twice_name_no_lines() -> None:
@@ -91,10 +90,10 @@ def test_numbers_that_occur_twice_name_no_lines() -> None:
     source = number_lines("{:6}\t{}", other, 1) + "\n" + number_lines("{:6}\t{}", CODE, 1)
     found = fold("\n".join(CODE[10:30]), source)
     assert found is not None
-    assert found.text == "[as in t3.1, lines 51–70 from its top]"
+    assert found.text == "[same as lines 51–70 from the top of t3.1]"
     moved = fold(number_lines("{:6}\t{}", CODE[10:30], 501), source)
     assert moved is not None
-    assert moved.text == "[as in t3.1, lines 51–70 from its top, numbered 501–520]"
+    assert moved.text == "[same as lines 51–70 from the top of t3.1, here numbered 501–520]"
 
 
 def test_lines_with_and_without_numbers() -> None:
@@ -102,14 +101,14 @@ def test_lines_with_and_without_numbers() -> None:
     source = "Here is src/app.py:\n" + number_lines("{:6}\t{}", CODE, 1)
     found = fold(source + "\nend", source)
     assert found is not None
-    assert found.text == "[as in t3.1, lines 1–41 from its top]\nend"
+    assert found.text == "[same as lines 1–41 from the top of t3.1]\nend"
 
 
 def test_other_forms_of_numbers() -> None:
     """A listing of one tool repeats that of another one."""
     found = fold(number_lines("{}:{}", CODE, 5), number_lines("{:6}\t{}", CODE, 5))
     assert found is not None
-    assert found.text == "[as in t3.1, numbered 5–44]"
+    assert found.text == "[same as lines numbered 5–44 of t3.1]"
 
 
 def test_hits_that_moved_by_a_constant() -> None:
@@ -118,7 +117,7 @@ def test_hits_that_moved_by_a_constant() -> None:
     before, after = ("\n".join(f"src/app.py:{number + shift}:{line}" for number, line in hits) for shift in (0, 3))
     found = fold(after, before)
     assert found is not None
-    assert found.text == "[as in t3.1, numbered src/app.py:16–1849, here src/app.py:19–1852]"
+    assert found.text == "[same as lines numbered src/app.py:16–1849 of t3.1, here src/app.py:19–1852]"
 
 
 def test_numbers_that_jump_are_no_run() -> None:
@@ -131,10 +130,10 @@ def test_numbers_that_jump_are_no_run() -> None:
 
 def test_text_that_looks_like_a_reference() -> None:
     """Unfolding goes by the runs and not by what lines look like."""
-    odd = "[as in t3.1, lines 1–40]"
+    odd = "[same as lines 1–40 of t3.1]"
     found = fold("\n".join([odd, *CODE[:12], odd, odd]))
     assert found is not None
-    assert found.text == "\n".join([odd, "[as in t3.1, lines 1–12]", odd, odd])
+    assert found.text == "\n".join([odd, "[same as lines 1–12 of t3.1]", odd, odd])
 
 
 def test_the_newest_of_equal_sources_counts() -> None:
@@ -226,8 +225,72 @@ def test_least_saving() -> None:
 
 def test_names_without_handles() -> None:
     """The turn is named, and which of its results where it has several."""
-    assert fold_text(SOURCE, [FoldedRun(0, 40, (3, 1), 0)], name_turn) == "[as in turn 3, lines 1–40]"
-    assert write_reference(FoldedRun(0, 40, (3, 2), 0), name_turn) == "[as in result 2 of turn 3, lines 1–40]"
+    names = SourceNames(name_turn)
+    assert fold_text(SOURCE, [FoldedRun(0, 40, (3, 1), 0)], names) == "[same as lines 1–40 of turn 3]"
+    assert write_reference(FoldedRun(0, 40, (3, 2), 0), names) == "[same as lines 1–40 of result 2 of turn 3]"
+
+
+def test_the_first_reference_names_the_call() -> None:
+    """Further ones to the same source are short; each source is named once in a result."""
+    index = LineIndex()
+    index.add_observation((1, 1), SOURCE)
+    index.add_observation((2, 1), SOURCE.replace("field", "entry"))
+    entries = SOURCE.replace("field", "entry").split("\n")
+    text = "\n".join([*CODE[20:30], "new", *entries[:8], "new", *CODE[:8], "new", *entries[30:]])
+    names = SourceNames(describe_call=lambda key: f"read_file f{key[0]}.py")
+    found = fold_observation(index, (3, 1), text, count_tokens, names)
+    assert found is not None
+    assert found.text.replace("new\n", "") == "\n".join(
+        [
+            "[same as lines 21–30 of t1.1 (read_file f1.py)]",
+            "[same as lines 1–8 of t2.1 (read_file f2.py)]",
+            "[same as lines 1–8 of t1.1]",
+            "[same as lines 31–40 of t2.1]",
+        ]
+    )
+    moved = FoldedRun(0, 5, (3, 1), 0, Gutter(7, 11, ":"), Gutter(1, 5, ":"))
+    assert write_reference(moved, names) == "[same as lines numbered 1–5 of t3.1 (read_file f3.py), here 7–11]"
+
+
+def test_a_long_name_counts_in_what_a_run_saves() -> None:
+    """A run that saves too little with the name of the call is kept once that is named already."""
+    few, many = FoldedRun(30, 5, (3, 1), 30), FoldedRun(0, 20, (3, 1), 0)
+    names = SourceNames(describe_call=lambda key: "read_file " + "long/" * 40)
+    saved = count_tokens("\n".join(CODE[30:35])) - count_tokens(write_reference(few))
+    assert keep_saving_runs(SOURCE, [few], count_tokens, names, saved - 10) == ()
+    assert keep_saving_runs(SOURCE, [many, few], count_tokens, names, saved - 10) == (many, few)
+
+
+def test_lines_are_counted_as_they_are_shown() -> None:
+    """In a source that is folded itself each reference is one line, which is what a reader can count."""
+    index = LineIndex()
+    index.add_observation((1, 1), SOURCE)
+    new = [f"    entry_{number} = compute_entry({number * 11})" for number in range(20)]
+    text = "\n".join(["top", *CODE[:20], "middle", *CODE[20:], *new])
+    found = fold_observation(index, (2, 1), text, count_tokens)
+    assert found is not None
+    shown = found.text.split("\n")
+    index.add_observation((2, 1), text, found.runs)
+    again = fold_observation(index, (3, 1), "\n".join(new), count_tokens)
+    assert again is not None
+    assert again.text == "[same as lines 5–24 of t2.1]"
+    assert shown[4:24] == new
+    assert unfold_text(again, {(2, 1): text}) == "\n".join(new)
+
+
+def test_lines_without_numbers_of_a_source_with_some() -> None:
+    """Its first lines are no lines 1 to 40 of the file that it shows then."""
+    listing = number_lines("{:6}\t{}", ["x = 1", "y = 2", "z = 3"], 1)
+    found = fold(SOURCE, f"{SOURCE}\n{listing}")
+    assert found is not None
+    assert found.text == "[same as lines 1–40 from the top of t3.1]"
+
+
+def test_numbers_in_the_text_count_too() -> None:
+    """A reader cannot tell a line number from a number that a line begins with."""
+    found = fold("\n".join(CODE[:20]), number_lines("{:6}\t{}", CODE, 3) + "\n  3 files changed")
+    assert found is not None
+    assert found.text == "[same as lines 1–20 from the top of t3.1]"
 
 
 def test_a_run_is_a_value() -> None:

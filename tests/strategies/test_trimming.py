@@ -125,7 +125,7 @@ def test_folds_count_the_lines_of_what_is_left() -> None:
     assert (first, second) == ("trimmed", "folded")
     shown = trimmed.count("\n") + 1
     note = "[40 lines of package manager routine left out: t2.1]"
-    assert folded == f"begin\n{note}\n[as in t1.1, lines 3–{shown}]"
+    assert folded == f"begin\n{note}\n[same as lines 3–{shown} of t1.1 (bash first)]"
     log.add_turn(run(3, "ok"))
     run_pass(decide(log, make_plain_terms()), write_brief_summary)
     assert [kind for kind, _ in show(log)] == ["placeholder", "trimmed", "observation"]

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
 
 from elision.trajectory.plan import FoldedRun, Key
+
+#: Most tokens by which a reference grows when lines of its source move, or when it names another source.
+MOST_GROWTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,22 +157,36 @@ class FoldLedger:
         """
         estimated = most = 0
         live: dict[Key, set[Key]] = {}
-        for key in reversed(self._costs):
-            if key[0] <= after:
-                break
+        #: Folds that the pass masks, and those that it writes in other words.
+        masked: set[Key] = set()
+        changed: set[Key] = set()
+        for key in self._list_after(after):
             if key in self._leaving:
                 continue
-            gone = {each for each in self._costs[key].sources if self._is_gone(each, after, covers)}
-            if not gone:
-                continue
-            most += self._mask_tokens.get(key, self._costs[key].whole_tokens)
-            if key in self._mask_tokens:
-                estimated += self._mask_tokens[key]
+            cost = self._costs[key]
+            gone = {each for each in cost.sources if self._is_gone(each, after, covers)}
+            loses_source = bool(gone) or not masked.isdisjoint(cost.sources)
+            if loses_source and key in self._mask_tokens:
+                masked.add(key)
+                most += self._mask_tokens[key]
+                estimated += self._mask_tokens[key] if gone else 0
                 continue
             for source in gone:
                 live.setdefault(source, set()).add(key)
+            if loses_source:
+                changed.add(key)
+                most += cost.whole_tokens
+            elif not changed.isdisjoint(cost.sources):
+                changed.add(key)
+                most += min(cost.whole_tokens, MOST_GROWTH * len(cost.runs))
         estimated += sum(self._estimate_source(source, keys) for source, keys in live.items())
         return Exposure(min(estimated, most), most)
+
+    def _list_after(self, after: int) -> list[Key]:
+        """Return what is folded after turn `after`, in order; costs what it returns."""
+        keys = list(takewhile(lambda key: key[0] > after, reversed(self._costs)))
+        keys.reverse()
+        return keys
 
     def _is_gone(self, key: Key, after: int, covers: bool) -> bool:
         if key[0] <= after:

@@ -7,13 +7,15 @@ place, or shows it whole again. What refers comes later in the prompt, so the pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
-from elision.strategies.repeated_lines import LineIndex, fold_observation, name_turn
+from elision.strategies.fold_references import SourceNames, name_turn
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.repeated_lines import LineIndex, fold_observation
 from elision.strategies.resources import ResourceUse, find_resource_use
 from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
@@ -34,12 +36,13 @@ class FoldOptions:
 
     lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded even where the agent's
     edits must match their text.
-    names_handle: whether a reference names a handle, or a turn. counter: of the tokens that a run has to save.
+    placeholders: say whether a reference names a handle or a turn, and describe the call. counter: of the tokens that
+    a run has to save.
     """
 
     lines: int = 0
     reads: bool = False
-    names_handle: bool = True
+    placeholders: Placeholders = field(default_factory=Placeholders)
     counter: str = "o200k"
 
 
@@ -63,6 +66,8 @@ class Folding:
         self._count = make_counter(options.counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
+        #: What references say of the calls that gave their sources.
+        self._calls: dict[Key, str] = {}
         #: What was read -> its newest result.
         self._results: dict[ResourceUse, Key] = {}
         self._edits_exactly = False
@@ -157,8 +162,18 @@ class Folding:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
-        name_source = make_handle if self.options.names_handle else name_turn
-        return fold_observation(self._index, key, state.find_own_text(key), self._count, name_source)
+        names = SourceNames(
+            make_handle if self.options.placeholders.names_handle else name_turn,
+            lambda source: self._describe_call(state, source),
+        )
+        return fold_observation(self._index, key, state.find_own_text(key), self._count, names)
+
+    def _describe_call(self, state: State, key: Key) -> str:
+        known = self._calls.get(key)
+        if known is None:
+            turn = state.turns[key[0] - 1]
+            known = self._calls[key] = self.options.placeholders.describe_call(turn, state.find_observation(key))
+        return known
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
@@ -228,6 +243,7 @@ class Folding:
 
     def _drop_source(self, key: Key) -> None:
         self._shown.pop(key, None)
+        self._calls.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from elision.trajectory.plan import Gutter
 _LONG_LINE: Final = 400
 #: Digits of a line number. Python reads no number of more than 4,300.
 _MOST_DIGITS: Final = 9
+
+#: A number that a line begins with, whatever it is.
+_LEADING: Final = re.compile(
+    rf"^((?=[^\s:]*[./])[^\s:]+:|[ \t]*[Ll]ine |[ \t]*)0*(\d{{1,{_MOST_DIGITS}}})(?!\d)", re.MULTILINE
+)
 
 #: A line without its number, or its hash; None for a line that is not shown.
 Body: TypeAlias = str | bytes | None
@@ -32,21 +38,22 @@ class LineNumber(NamedTuple):
 class NumberedLines:
     """The lines of a text: `bodies`, and `numbers` of those that have one, by index.
 
-    repeated: numbers that are in front of several lines.
+    repeated: numbers that several lines begin with, also where they are part of the text: a reader cannot tell.
     """
 
     bodies: Sequence[Body]
     numbers: Mapping[int, LineNumber]
     repeated: frozenset[tuple[str, int]] = frozenset()
 
-    def shows_misleading_numbers(self, start: int, lines: int, gutter: Gutter | None) -> bool:
-        """Return whether the numbers in front of these lines do not tell which lines they are.
+    def shows_misleading_numbers(self, gutter: Gutter | None) -> bool:
+        """Return whether numbers in front of lines do not tell which lines are meant.
 
-        gutter: by which the lines are named, if they all have a number.
+        gutter: by which the lines are named; None if they are counted, which other lines' numbers contradict.
         """
-        if gutter is not None:
-            return not self.repeated.isdisjoint([(gutter.prefix, gutter.first), (gutter.prefix, gutter.last)])
-        return any(index in self.numbers for index in range(start, start + lines))
+        if gutter is None:
+            return bool(self.numbers)
+        prefix = _simplify_lead(gutter.prefix)
+        return not self.repeated.isdisjoint([(prefix, gutter.first), (prefix, gutter.last)])
 
     def find_gutter(self, index: int, lines: int = 1) -> Gutter | None:
         """Return the gutter of a run of `lines` lines from `index` on; None if the first one has no number."""
@@ -75,9 +82,21 @@ def split_lines(text: str) -> NumberedLines:
             line = bodies[index]
             assert isinstance(line, str)
             bodies[index] = line[match.end() - match.start() :]
-    counts = Counter((number.lead.lstrip(" "), number.number) for number in numbers.values())
-    repeated = frozenset(number for number, count in counts.items() if count > 1)
+    repeated = _find_repeated_numbers(text) if numbers else frozenset()
     return NumberedLines([_shorten_body(body) for body in bodies], numbers, repeated)
+
+
+def _find_repeated_numbers(text: str) -> frozenset[tuple[str, int]]:
+    counts = Counter((_simplify_lead(match[1]), int(match[2])) for match in _LEADING.finditer(text))
+    return frozenset(number for number, count in counts.items() if count > 1)
+
+
+def _simplify_lead(lead: str) -> str:
+    """Return what a reference says of `lead`: a path, or nothing."""
+    lead = lead.strip()
+    if lead.lower() == "line":
+        return ""
+    return lead
 
 
 def _shorten_body(body: Body) -> Body:

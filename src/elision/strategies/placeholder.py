@@ -30,6 +30,7 @@ RESULT_CHARS = 64
 #: Characters of a template's `{arguments}`, and of its `{tool}`.
 ARGUMENTS_CHARS = 80
 TOOL_CHARS = 60
+_NO_BRACKETS = str.maketrans("[]", "()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,14 @@ class Placeholders:
         """Return the placeholder of `observation`, of `turn`. known: the identifiers of the log so far."""
         # The placeholder may outlive the observation: it must not name a secret.
         return make_encodable(self.redaction.redact_text(self._write_unredacted(key, turn, observation, known)))
+
+    def describe_call(self, turn: Turn, observation: Observation) -> str:
+        """Return which call gave `observation`, of `turn`: tool and key argument, on one line without brackets."""
+        # Before anything is cut: half a secret is no secret to the rules that find them.
+        turn, observation = _redact_call(turn, observation, self.redaction)
+        tool = shorten_to_line(find_tool_name(turn.find_action(observation), observation), TOOL_CHARS)
+        label = _shorten_label(self.extractors.find_outcome(turn, observation).label)
+        return make_encodable(f"{tool} {label}".strip().translate(_NO_BRACKETS))
 
     def _write_unredacted(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         if self.text:
@@ -139,6 +148,25 @@ class Placeholders:
         # Before they are cut: half a secret is no secret to the rules that find them.
         redacted = replace(action, arguments=self.redaction.redact_text(action.arguments))
         return shorten_to_line(describe_arguments(redacted), ARGUMENTS_CHARS)
+
+
+def _redact_call(turn: Turn, observation: Observation, redaction: Redaction) -> tuple[Turn, Observation]:
+    """Return both without secrets, as far as a label is taken from them."""
+    actions = tuple(
+        replace(action, arguments=redaction.redact_text(action.arguments))
+        if action.id == observation.action_id
+        else action
+        for action in turn.actions
+    )
+    said = tuple(
+        replace(part, text=redaction.redact_text(part.text)) if isinstance(part, Text) else part
+        for part in turn.content
+    )
+    content = tuple(
+        replace(part, text=redaction.redact_text(part.text)) if isinstance(part, Text) else part
+        for part in observation.content
+    )
+    return replace(turn, actions=actions, content=said), replace(observation, content=content)
 
 
 def _shorten_label(label: str) -> str:

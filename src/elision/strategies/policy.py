@@ -75,8 +75,7 @@ class Policy:
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
-        names_handle = options.placeholders.names_handle
-        fold_options = replace(options.fold, names_handle=names_handle, counter=options.counter)
+        fold_options = replace(options.fold, placeholders=options.placeholders, counter=options.counter)
         self.folding = Folding(fold_options, options.rules)
         self.candidates = MaskCandidates(
             options.placeholders, options.selectors, options.rules, options.counter, self.folding.ledger

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from elision.strategies.fold_references import PLAIN_NAMES, SourceNames, write_reference, write_references
 from elision.strategies.numbered_lines import (
     Body,
     LineNumber,
@@ -14,7 +15,7 @@ from elision.strategies.numbered_lines import (
     split_lines,
     write_number,
 )
-from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key, make_handle
+from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key
 
 #: Lines that an index keeps; the observation that was added first goes when there are more.
 LINE_LIMIT: Final = 100_000
@@ -50,6 +51,8 @@ class LineIndex:
         self.line_limit = line_limit
         self.line_count = 0
         self._sources: dict[Key, NumberedLines] = {}
+        #: What of a source is folded, where any of it is.
+        self._folded: dict[Key, Sequence[FoldedRun]] = {}
         #: Hash of a group of lines -> where it begins, oldest first.
         self._places: dict[int, list[tuple[Key, int]]] = {}
         #: The text that was looked at last: it is searched for, and then added.
@@ -63,6 +66,8 @@ class LineIndex:
         self.remove_observation(key)
         lines = _hide_lines(self._split(text), runs)
         self._sources[key] = lines
+        if runs:
+            self._folded[key] = runs
         self.line_count += len(lines.bodies)
         for start, group in self._hash_groups(lines.bodies):
             places = self._places.setdefault(group, [])
@@ -77,6 +82,7 @@ class LineIndex:
         lines = self._sources.pop(key, None)
         if lines is None:
             return
+        self._folded.pop(key, None)
         self.line_count -= len(lines.bodies)
         for _, group in self._hash_groups(lines.bodies):
             left = [place for place in self._places.pop(group, ()) if place[0] != key]
@@ -111,9 +117,18 @@ class LineIndex:
         return self._newest[1]
 
     def _make_run(self, start: int, match: _Match) -> FoldedRun:
-        lines, place, theirs = match.lines, match.source_start, match.source_gutter
-        from_top = self._sources[match.source].shows_misleading_numbers(place, lines, theirs)
-        return FoldedRun(start, lines, match.source, place, match.gutter, theirs, from_top)
+        place, theirs = match.source_start, match.source_gutter
+        left_out = sum(run.lines - 1 for run in self._folded.get(match.source, ()) if run.start < place)
+        return FoldedRun(
+            start,
+            match.lines,
+            match.source,
+            place,
+            match.gutter,
+            theirs,
+            self._sources[match.source].shows_misleading_numbers(theirs),
+            place - left_out if left_out else None,
+        )
 
     def _find_longest(self, key: Key, target: NumberedLines, start: int, group: int) -> _Match | None:
         best: _Match | None = None
@@ -214,53 +229,49 @@ def _count_distance(source_gutter: Gutter | None, step: int, number: int) -> int
     return number - source_gutter.first
 
 
-def name_turn(key: Key) -> str:
-    """Name an observation where no handle may be named."""
-    if key[1] == 1:
-        return f"turn {key[0]}"
-    return f"result {key[1]} of turn {key[0]}"
-
-
 def fold_observation(
     index: LineIndex,
     key: Key,
     text: str,
     count_tokens: Callable[[str], int],
-    name_source: Callable[[Key], str] = make_handle,
+    names: SourceNames = PLAIN_NAMES,
 ) -> Fold | None:
     """Return how observation `key` is shown where that saves tokens, with a line for each repeated run; None if not."""
     found = index.find_runs(key, text)
-    runs = keep_saving_runs(text, found, count_tokens, name_source) if found else ()
+    runs = keep_saving_runs(text, found, count_tokens, names) if found else ()
     if not runs:
         return None
-    return Fold(key, fold_text(text, runs, name_source), runs)
+    return Fold(key, fold_text(text, runs, names), runs)
 
 
 def keep_saving_runs(
     text: str,
     runs: Iterable[FoldedRun],
     count_tokens: Callable[[str], int],
-    name_source: Callable[[Key], str] = make_handle,
+    names: SourceNames = PLAIN_NAMES,
     least_saving: int = LEAST_SAVING,
 ) -> tuple[FoldedRun, ...]:
     """Return those of `runs` whose lines have at least `least_saving` tokens more than the line that names them."""
     lines = text.split("\n")
-    kept = []
+    kept: list[FoldedRun] = []
+    named: set[Key] = set()
     for run in runs:
         repeated = "\n".join(lines[run.start : run.start + run.lines])
-        if count_tokens(repeated) - count_tokens(write_reference(run, name_source)) >= least_saving:
+        reference = write_reference(run, names, is_first=run.source not in named)
+        if count_tokens(repeated) - count_tokens(reference) >= least_saving:
             kept.append(run)
+            named.add(run.source)
     return tuple(kept)
 
 
-def fold_text(text: str, runs: Sequence[FoldedRun], name_source: Callable[[Key], str] = make_handle) -> str:
+def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames = PLAIN_NAMES) -> str:
     """Return `text` with one line in place of each run."""
     lines = text.split("\n")
     shown: list[str] = []
     end = 0
-    for run in runs:
+    for run, reference in zip(runs, write_references(runs, names), strict=True):
         shown += lines[end : run.start]
-        shown.append(write_reference(run, name_source))
+        shown.append(reference)
         end = run.start + run.lines
     return "\n".join(shown + lines[end:])
 
@@ -288,28 +299,3 @@ def _restore_lines(run: FoldedRun, source_text: str) -> Iterator[str]:
             distance = _count_distance(run.source_gutter, step, number)
             body = write_number(run.gutter, run.gutter.first + distance) + body
         yield body
-
-
-def write_reference(run: FoldedRun, name_source: Callable[[Key], str] = make_handle) -> str:
-    """Return the line that stands for `run`: which lines of the source it repeats, and their numbers if others.
-
-    Where the source shows numbers, they name its lines: a reader sees them, and has not to count.
-    """
-    ours, theirs = run.gutter, run.source_gutter
-    is_numbered = theirs is not None and not run.from_top
-    text = f"as in {name_source(run.source)}, {_name_place(run)}"
-    if ours is None or (theirs is not None and _format_range(ours) == _format_range(theirs)):
-        return f"[{text}]"
-    return f"[{text}, {'here' if is_numbered else 'numbered'} {_format_range(ours)}]"
-
-
-def _name_place(run: FoldedRun) -> str:
-    if run.source_gutter is not None and not run.from_top:
-        return f"numbered {_format_range(run.source_gutter)}"
-    lines = f"lines {run.source_start + 1}–{run.source_start + run.lines}"
-    return f"{lines} from its top" if run.from_top else lines
-
-
-def _format_range(gutter: Gutter) -> str:
-    prefix = "" if gutter.prefix.lower() == "line " else gutter.prefix
-    return f"{prefix}{gutter.first}–{gutter.last}"

@@ -74,6 +74,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     gutter:        the line numbers in front of the run's lines; None if there are none, or they count as text.
     source_gutter: those in front of the source's lines; None likewise.
     from_top:      whether numbers that the source shows do not tell which of its lines these are.
+    shown_start:   where the lines begin in the source as it is shown, if lines before them are folded; None if not.
     """
 
     start: int
@@ -83,6 +84,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     gutter: Gutter | None = None
     source_gutter: Gutter | None = None
     from_top: bool = False
+    shown_start: int | None = None
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True):
