@@ -1,6 +1,7 @@
 """What folding saves: each strategy with `fold` against the same without it, by format; and work per call.
 
 `reads` is hybrid with `fold_reads=true`: files are folded even where the agent's edits must match their text.
+Last the bar: what folding must save, and must not cost, in every coding format where a tenth of the results repeats.
 
 Without the shared recordings: `examples/runs`.
 """
@@ -8,7 +9,8 @@ Without the shared recordings: `examples/runs`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from time import process_time
@@ -21,6 +23,7 @@ from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer, replay_run
 from elision.lab.study import load_runs
+from elision.strategies.repeated_lines import LineIndex
 from elision.strategies.spec import parse_strategy
 from elision.testing.builders import call, result, turn
 from elision.trajectory.price_lookup import find_price_set
@@ -37,8 +40,16 @@ COLUMNS: Final = {
 }
 TURNS: Final = 5_000
 EARLY, LATE = range(400, 500), range(4_900, 5_000)
-#: The bound that the issue sets for work per call.
+#: Most of late work per call / early.
 BOUND: Final = 2.0
+#: Of these formats no run is a coding agent's.
+OTHER_FORMATS: Final = frozenset({"anthropic-messages", "magentic-one", "openai-chat", "tau2-bench"})
+#: Formats that the bar is for repeat this share of the characters of their results, or more.
+LEAST_SHARE: Final = 0.1
+#: The bar: most of cost with folding / without, by format and over all runs, and most points of evidence lost.
+MOST_COST, MOST_TOTAL, MOST_LOST = 0.97, 0.93, 0.5
+#: A format where nothing repeats must cost the same within this share.
+UNCHANGED: Final = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +69,14 @@ class Outcome:
 
 #: Price set, strategy.
 Case = tuple[str, str]
+#: Format or "all", case -> its outcome.
+Totals = dict[tuple[str, Case], Outcome]
 
 
 def main() -> None:
     runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
     print(f"Cost with fold=5 / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
-    totals: dict[tuple[str, Case], Outcome] = {}
+    totals: Totals = {}
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for run, outcomes in zip(runs, pool.map(replay_all, runs), strict=True):
             for case, outcome in outcomes.items():
@@ -75,6 +88,7 @@ def main() -> None:
         print(f"  {'format':24}" + "".join(f"{column:>26}" for column in COLUMNS))
         for name in formats:
             print(f"  {name:24}" + "".join(f"{cell:>26}" for cell in list_cells(totals, name, prices)))
+    print_bar(totals, measure_shares(runs))
     print_work()
 
 
@@ -94,12 +108,73 @@ def replay_all(run: Trajectory) -> dict[Case, Outcome]:
     return outcomes
 
 
-def list_cells(totals: dict[tuple[str, Case], Outcome], name: str, prices: str) -> Iterator[str]:
+def list_cells(totals: Totals, name: str, prices: str) -> Iterator[str]:
     for pair in COLUMNS.values():
         plain, folded = (totals[name, (prices, strategy)] for strategy in pair)
-        points = 100 * (folded.found - plain.found) / plain.items if plain.items else 0.0
         epochs = 100 * (folded.epochs / plain.epochs - 1)
-        yield f"{folded.usd / plain.usd:.3f} ({points:+.1f}, {epochs:+.0f} %)"
+        yield f"{folded.usd / plain.usd:.3f} ({count_points(plain, folded):+.1f}, {epochs:+.0f} %)"
+
+
+def count_points(plain: Outcome, folded: Outcome) -> float:
+    """Return by how many points more of the facts is still visible with folding."""
+    return 100 * (folded.found - plain.found) / plain.items if plain.items else 0.0
+
+
+def measure_shares(runs: Sequence[Trajectory]) -> dict[str, float]:
+    """Return by format the share of the characters of tool results in runs of lines that came before in the run."""
+    repeated: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
+    for run in runs:
+        index = LineIndex()
+        for each in run.turns:
+            for position, observation in enumerate(each.observations, start=1):
+                key, lines = (each.index, position), observation.text.split("\n")
+                found = index.find_runs(key, observation.text)
+                index.add_observation(key, observation.text, found)
+                repeated[run.format] += sum(
+                    len("\n".join(lines[folded.start : folded.start + folded.lines])) for folded in found
+                )
+                characters[run.format] += len(observation.text)
+    return {name: repeated[name] / total for name, total in characters.items() if total}
+
+
+def print_bar(totals: Totals, shares: dict[str, float]) -> None:
+    """Print which columns keep the bar: by price set, and by format where a tenth repeats."""
+    print(
+        f"== bar: cost <= {MOST_COST} ({MOST_TOTAL} over all), facts >= -{MOST_LOST} points, no more epochs, "
+        f"where {LEAST_SHARE:.0%} of the results repeats; others cost the same"
+    )
+    kept = checked = 0
+    for name in [*sorted(shares), "all"]:
+        share = shares.get(name, 1.0)
+        if name != "all" and (name in OTHER_FORMATS or share < LEAST_SHARE):
+            print(f"  {name:20} {share:5.1%} repeats" + ("" if share < LEAST_SHARE else ", but no coding agent"))
+            if share >= UNCHANGED:
+                continue
+        for prices in PRICE_SETS:
+            cells = []
+            for column in COLUMNS:
+                failures = list_failures(totals, name, prices, column, share)
+                checked, kept = checked + 1, kept + (not failures)
+                cells.append(f"{column}: {', '.join(failures) or 'pass'}")
+            print(f"  {name:20} {prices:12} " + "; ".join(cells))
+    print(f"  {kept} of {checked} pass")
+
+
+def list_failures(totals: Totals, name: str, prices: str, column: str, share: float) -> list[str]:
+    """Return what of the bar `column` does not keep for format `name`, of which `share` repeats."""
+    plain, folded = (totals[name, (prices, strategy)] for strategy in COLUMNS[column])
+    ratio, points = folded.usd / plain.usd, count_points(plain, folded)
+    if share < UNCHANGED:
+        return [f"cost {ratio:.4f}"] if abs(ratio - 1) > UNCHANGED else []
+    failures = []
+    if ratio > (MOST_TOTAL if name == "all" else MOST_COST):
+        failures.append(f"cost {ratio:.3f}")
+    if points < -MOST_LOST:
+        failures.append(f"facts {points:+.1f}")
+    if folded.epochs > plain.epochs:
+        failures.append(f"epochs {plain.epochs} -> {folded.epochs}")
+    return failures
 
 
 def print_work() -> None:
