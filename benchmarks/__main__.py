@@ -8,6 +8,7 @@ from functools import partial
 
 from benchmarks import (
     callbacks,
+    choice,
     expectations,
     folding,
     frameworks,
@@ -31,6 +32,7 @@ from benchmarks import (
 PEERS = "--peers"
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "callbacks": callbacks.main,
+    "choice": choice.main,
     "expectations": expectations.main,
     "folding": folding.main,
     "frameworks": frameworks.main,

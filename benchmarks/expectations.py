@@ -21,10 +21,11 @@ FOLDERS = (ROOT.parent / "shared" / "corpus", ROOT / "examples" / "runs")
 PRICE_SETS = ("anthropic", "openai")
 #: Calls at which a group of runs begins.
 GROUPS = (0, 40, 80, 150)
-RAW, MASKING, EVERY_TURN = "raw", "masking", "masking, every turn"
+RAW, MASKING, FOLDED, EVERY_TURN = "raw", "masking", "masking, folded", "masking, every turn"
 CANDIDATES = (
     Candidate(RAW, parse_strategy("raw")),
     Candidate(MASKING, parse_strategy("masking")),
+    Candidate(FOLDED, parse_strategy("masking(fold=5)")),
     Candidate(EVERY_TURN, parse_strategy("masking(schedule=every-turn, gist=0)")),
 )
 
@@ -36,14 +37,14 @@ def main() -> None:
         settings = StudySettings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
         studies.append(run_study(loaded, settings, jobs=os.cpu_count() or 1))
     print(f"{len(loaded.runs)} runs of {', '.join(str(folder) for folder in FOLDERS if folder.exists())}")
-    print("| calls | runs |" + "".join(f" {name}: masking | {name}: every turn |" for name in PRICE_SETS))
-    print("|---" * (2 + 2 * len(PRICE_SETS)) + "|")
+    print("| calls | runs |" + "".join(f" {name}: masking | folded | every turn |" for name in PRICE_SETS))
+    print("|---" * (2 + 3 * len(PRICE_SETS)) + "|")
     for line in table(studies):
         print(line)
 
 
 def table(studies: Iterable[Study]) -> Iterator[str]:
-    """Yield the rows of a Markdown table: calls, runs, and for each study the cost of masking against raw."""
+    """Yield a Markdown table's rows: calls, runs, and by study the cost of masking, plain and folded, against raw."""
     groups = [costs_by_length(each) for each in studies]
     for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
         runs = len(groups[0][start])
@@ -51,13 +52,11 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
             continue
         cells = [figures.format_count(runs)]
         for costs in groups:
-            masking = [each[MASKING] for each in costs[start]]
-            every_turn = [each[EVERY_TURN] for each in costs[start]]
-            best, worst = figures.format_change(min(masking)), figures.format_change(max(masking))
-            cells += [
-                f"**{figures.format_change(median(masking))}** ({best} … {worst})",
-                figures.format_change(median(every_turn)),
-            ]
+            for strategy in (MASKING, FOLDED):
+                shares = [each[strategy] for each in costs[start]]
+                best, worst = figures.format_change(min(shares)), figures.format_change(max(shares))
+                cells.append(f"**{figures.format_change(median(shares))}** ({best} … {worst})")
+            cells.append(figures.format_change(median(each[EVERY_TURN] for each in costs[start])))
         label = f"{start} or more" if end is None else f"{start}–{end - 1}" if start else f"under {end}"
         yield f"| {label} | {' | '.join(cells)} |"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.expectations import EVERY_TURN, MASKING, RAW, costs_by_length, table
+from benchmarks.expectations import EVERY_TURN, FOLDED, MASKING, RAW, costs_by_length, table
 
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Bill
@@ -13,22 +13,22 @@ from tests.lab.report.studies import study
 
 
 def _run(file: str, calls: int, masking: float) -> list[Row]:
-    """A run that costs a cent a call raw, `masking` times that masked, and half as much again at every turn."""
+    """A run that costs a cent a call raw, `masking` times that masked, a tenth less folded, 1.5 times at every turn."""
     row = Row(file=file, strategy=RAW, calls=calls, raw_usd=calls / 100, bill=Bill(usd=calls / 100))
-    others = {MASKING: masking, EVERY_TURN: 1.5}
+    others = {MASKING: masking, FOLDED: masking - 0.1, EVERY_TURN: 1.5}
     return [row, *(replace(row, strategy=name, bill=Bill(usd=row.usd * cost)) for name, cost in others.items())]
 
 
 def _study(*runs: list[Row]) -> Study:
-    return replace(study(), strategies=(RAW, MASKING, EVERY_TURN), rows=tuple(row for run in runs for row in run))
+    return replace(study(), strategies=(RAW, MASKING, FOLDED, EVERY_TURN), rows=tuple(row for run in runs for row in run))
 
 
 def test_runs_are_grouped_by_calls() -> None:
     """Each group has its median and range; a group without runs has no row."""
     found = _study(_run("a", 90, 0.9), _run("b", 100, 0.7), _run("c", 110, 0.8), _run("d", 10, 1.0))
     assert list(table([found])) == [
-        "| under 40 | 1 | **±0 %** (±0 % … ±0 %) | +50 % |",
-        "| 80–149 | 3 | **−20 %** (−30 % … −10 %) | +50 % |",
+        "| under 40 | 1 | **±0 %** (±0 % … ±0 %) | **−10 %** (−10 % … −10 %) | +50 % |",
+        "| 80–149 | 3 | **−20 %** (−30 % … −10 %) | **−30 %** (−40 % … −20 %) | +50 % |",
     ]
 
 

@@ -10,7 +10,7 @@ from elision.lab import evidence as measure
 from elision.lab.evidence import PARTNERS, Evidence, EvidenceTally, Use, collect_evidence, measure_noise
 from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
-from elision.trajectory.plan import Trim
+from elision.trajectory.plan import Mask, Summary, Trim
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -62,6 +62,34 @@ def test_what_is_trimmed_away_is_hidden() -> None:
     assert (tally.items, tally.found, tally.regret_turns) == (2, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("block", "third", "found"),
+    [("", "", 0), ("They wrote plan_b.py.", "", 1), ("", "open plan_b.py", 1), ("They wrote plan_c.py.", "", 0)],
+)
+def test_own_words_are_lost_where_a_summary_covers_them(block: str, third: str, found: int) -> None:
+    """Unless the summary, or a turn that it does not cover, has them."""
+    turns = (turn(1, "write plan_b.py", ""), turn(2, "ls", "none"), turn(3, third or "pwd", ""))
+    run = Trajectory(id="r", head=Head(), turns=(*turns, turn(4, "run plan_b.py", "")))
+    known = collect_evidence(run)
+    assert set(known.echoes[4]) == {"plan_b.py"}
+    state = State(Sizer(make_counter("estimate"))).fold_events([HeadSet(run.head), *map(TurnAdded, turns)])
+    state.fold_event(PassDecided(4, "x", summary=Summary(covers=2, text=block, block=block)))
+    tally = EvidenceTally()
+    tally.count_turn(known, 4, state)
+    assert (tally.own_items, tally.own_found, tally.own_missing_turns) == (1, found, 1 - found)
+
+
+def test_masking_leaves_own_words() -> None:
+    """What a result shows may be hidden; what the agent wrote stays."""
+    turns = (turn(1, "write plan_b.py", "plan_b.py is written"), turn(2, "ls", "none"))
+    run = Trajectory(id="r", head=Head(), turns=(*turns, turn(3, "run plan_b.py", "")))
+    state = State(Sizer(make_counter("estimate"))).fold_events([HeadSet(run.head), *map(TurnAdded, turns)])
+    state.fold_event(PassDecided(3, "x", masks=(Mask((1, 1), "[hidden]"),)))
+    tally = EvidenceTally()
+    tally.count_turn(collect_evidence(run), 3, state)
+    assert (tally.own_items, tally.own_found, tally.own_missing_turns) == (1, 1, 0)
+
+
 class Counted(frozenset[str]):
     """A set that counts how often another one is compared with it."""
 
@@ -79,6 +107,9 @@ def runs(count: int) -> list[Evidence]:
         Evidence(
             uses={1: (Use(1, item, ((0, 1),)),)},
             repeats={},
+            echoes={},
+            written={},
+            seen={},
             fresh=frozenset([item]),
             observed=Counted(every if number % 3 == 0 else [item]),
         )

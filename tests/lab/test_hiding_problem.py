@@ -25,7 +25,7 @@ from elision.trajectory.turn import Head
 from tests.lab.test_hindsight import SIZER, price_lists, runs
 from tests.properties.builders import call, long_text, result, turn
 
-NOTHING = Evidence(uses={}, repeats={}, fresh=frozenset(), observed=frozenset())
+NOTHING = Evidence(uses={}, repeats={}, echoes={}, written={}, seen={}, fresh=frozenset(), observed=frozenset())
 PLAIN = Prices(
     name="plain",
     tiers=((0, Rates(input=3, output=15, cache_write=3.75, cache_read=0.3)),),

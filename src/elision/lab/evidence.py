@@ -1,5 +1,7 @@
 """Evidence recall: of what an agent's steps use and can only know from observations, how much the view still shows.
 
+Beside it, own words: of what a step repeats of the agent's own earlier ones, how much is left. Summaries cover those.
+
 Line numbers that a tool put in front of lines are no evidence: they are where something stood, and move with each edit.
 A run is read once; every strategy's replay is then asked, call by call, what of it was hidden (design 9).
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elision.trajectory.assistant_text import join_assistant_text
@@ -48,12 +50,16 @@ class Repeat:
 class Evidence:
     """What a run's steps need.
 
-    uses: by turn. fresh: items each turn writes first, whether or not an observation holds them (for the control).
+    uses: by turn. echoes: by turn, items that the agent wrote before, whatever else contains them. written: by item, the
+    turns that wrote it. seen: by item, the observations that contain it. fresh: items each turn writes first, whether or not an observation holds them (for the control).
     observed: all items of the run's observations.
     """
 
     uses: dict[int, tuple[Use, ...]]
     repeats: dict[int, tuple[Repeat, ...]]
+    echoes: dict[int, tuple[str, ...]]
+    written: Mapping[str, Sequence[int]]
+    seen: Mapping[str, Sequence[Key]]
     fresh: frozenset[str]
     observed: frozenset[str]
 
@@ -64,17 +70,22 @@ class Evidence:
 
 def collect_evidence(trajectory: Trajectory) -> Evidence:
     """Read `trajectory` once, front to back."""
-    written = {item for message in trajectory.head.messages for item in find_items(message.text)}
+    told = {item for message in trajectory.head.messages for item in find_items(message.text)}
+    written: dict[str, list[int]] = {}
     seen: dict[str, list[Key]] = defaultdict(list)
     made: dict[tuple[str, str], Key] = {}
     uses: dict[int, tuple[Use, ...]] = {}
     repeats: dict[int, tuple[Repeat, ...]] = {}
+    echoes: dict[int, tuple[str, ...]] = {}
     fresh: set[str] = set()
     for turn in trajectory.turns:
-        new = [item for item in find_items(join_assistant_text(turn)) if item not in written]
+        untold = [item for item in find_items(join_assistant_text(turn)) if item not in told]
+        new = [item for item in untold if item not in written]
         fresh.update(new)
         uses[turn.index] = tuple(Use(turn.index, item, tuple(seen[item])) for item in new if item in seen)
-        written.update(new)
+        echoes[turn.index] = tuple(item for item in untold if item in written)
+        for item in untold:
+            written.setdefault(item, []).append(turn.index)
         again = []
         for position, observation in enumerate(turn.observations, start=1):
             action = turn.find_action(observation)
@@ -91,15 +102,24 @@ def collect_evidence(trajectory: Trajectory) -> Evidence:
             for item in find_items(strip_gutters(observation.text)):
                 seen[item].append((turn.index, position))
         repeats[turn.index] = tuple(again)
-        written.update(item for message in turn.interjections for item in find_items(message.text))
-    return Evidence(uses=uses, repeats=repeats, fresh=frozenset(fresh), observed=frozenset(seen))
+        told.update(item for message in turn.interjections for item in find_items(message.text))
+    return Evidence(
+        uses=uses,
+        repeats=repeats,
+        echoes=echoes,
+        written=written,
+        seen=seen,
+        fresh=frozenset(fresh),
+        observed=frozenset(seen),
+    )
 
 
 @dataclass(slots=True)
 class EvidenceTally:
     """What one replay hid of one run's evidence.
 
-    common: items left out of the filtered columns.
+    common: items left out of the filtered columns. own_items, own_found: the agent's own earlier words that it used
+    again, and those still visible, in its own turns or elsewhere. own_missing_turns: turns that used one that was not.
     """
 
     common: Collection[str] = frozenset()
@@ -110,6 +130,9 @@ class EvidenceTally:
     found_filtered: int = 0
     regret_turns: int = 0
     regret_turns_filtered: int = 0
+    own_items: int = 0
+    own_found: int = 0
+    own_missing_turns: int = 0
     repeats: int = 0
     repeats_hidden: int = 0
     _shown: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -131,9 +154,26 @@ class EvidenceTally:
             lost_filtered |= rare and not found
         self.regret_turns += lost
         self.regret_turns_filtered += lost_filtered
+        echoes = known.echoes.get(turn, ())
+        own_found = sum(self._is_own_visible(known, item, turn, state, summary) for item in echoes)
+        self.own_items += len(echoes)
+        self.own_found += own_found
+        self.own_missing_turns += own_found < len(echoes)
         for repeat in known.repeats.get(turn, ()):
             self.repeats += 1
             self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns
+
+    def _is_own_visible(self, known: Evidence, item: str, turn: int, state: State, summary: Collection[str]) -> bool:
+        """Whether `item`, which the agent wrote before `turn`, still stands in its own turns, a result or the summary."""
+        if item in summary or not state.covered_turns:
+            return True
+        for own in reversed(known.written[item]):
+            if own < turn:
+                # The newest before `turn` is the last to be covered.
+                if own > state.covered_turns:
+                    return True
+                break
+        return any(self._is_visible(key, item, state) for key in reversed(known.seen.get(item, ())) if key[0] < turn)
 
     def _is_visible(self, key: Key, item: str, state: State) -> bool:
         if key[0] <= state.covered_turns:

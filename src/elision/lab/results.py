@@ -48,7 +48,7 @@ class Row:
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
     evidence_*: items used that only observations hold, and how many the view still showed; filtered leaves out what
     is common property of the format; plain leaves the summary's text out. regret_turns: turns that used what was
-    hidden.
+    hidden. own_*: the agent's own earlier words that it used again, those still visible, turns missing one.
     repeats, repeats_hidden: calls made before with the same arguments, and those whose earlier result was hidden.
     """
 
@@ -80,6 +80,9 @@ class Row:
     evidence_found_filtered: int = 0
     regret_turns: int = 0
     regret_turns_filtered: int = 0
+    own_items: int = 0
+    own_found: int = 0
+    own_missing_turns: int = 0
     repeats: int = 0
     repeats_hidden: int = 0
 
@@ -121,6 +124,10 @@ class Row:
         """Without summary text."""
         return divide_or_none(self.evidence_found_plain, self.evidence_items)
 
+    @property
+    def own_recall(self) -> float | None:
+        return divide_or_none(self.own_found, self.own_items)
+
     def json(self) -> dict[str, Any]:
         """The shape of one entry of "runs" and "totals"."""
         return {
@@ -160,6 +167,9 @@ class Row:
             "evidence_recall_filtered": self.evidence_recall_filtered,
             "regret_turns": self.regret_turns,
             "regret_turns_filtered": self.regret_turns_filtered,
+            "own_words_items": self.own_items,
+            "own_words_recall": self.own_recall,
+            "own_words_missing_turns": self.own_missing_turns,
             "repeats": self.repeats,
             "repeats_hidden": self.repeats_hidden,
         }
@@ -169,7 +179,8 @@ _SUMMED = (
     *("runs", "turns", "tool_turns", "calls", "raw_usd", "epochs", "summaries", "masked"),
     *("folded", "folded_tokens"),
     *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
-    *("regret_turns", "regret_turns_filtered", "repeats", "repeats_hidden"),
+    *("regret_turns", "regret_turns_filtered", "own_items", "own_found", "own_missing_turns"),
+    *("repeats", "repeats_hidden"),
 )
 
 

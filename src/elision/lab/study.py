@@ -483,6 +483,9 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         evidence_found_filtered=tally.found_filtered,
         regret_turns=tally.regret_turns,
         regret_turns_filtered=tally.regret_turns_filtered,
+        own_items=tally.own_items,
+        own_found=tally.own_found,
+        own_missing_turns=tally.own_missing_turns,
         repeats=tally.repeats,
         repeats_hidden=tally.repeats_hidden,
     )

@@ -37,8 +37,10 @@ class Column:
 
 #: Heading of the column that is absent where no cheapest schedule was asked for.
 HINDSIGHT = "× hindsight"
-#: And of the one that is absent where no strategy folds.
+#: Of the one that is absent where no strategy folds.
 FOLDED = "tokens folded"
+#: And of the one that is absent where nothing is summarized: hiding results leaves the agent's own words.
+OWN_WORDS = "own words visible"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.format_usd(row.usd)),
@@ -49,6 +51,7 @@ COLUMNS = (
     Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
     Column("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
     Column("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
+    Column("own words\nvisible", 65, lambda row: figures.format_share(row.own_recall)),
     Column(FOLDED.replace(" ", "\n"), 55, lambda row: figures.format_tokens(row.folded_tokens)),
     Column("summaries", 50, lambda row: figures.format_count(row.summaries)),
     Column(
@@ -63,14 +66,16 @@ COLUMNS = (
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
-    """Return the columns that have something to show: without × hindsight where it was not asked for, and without the
-    tokens folded where no strategy folds.
+    """Return the columns that have something to show: without × hindsight where it was not asked for, without the
+    tokens folded where no strategy folds, and without own words where none summarizes.
 
     The cost with the assumed number of turns follows the break-even, where any is assumed.
     """
     hidden = [] if study.hindsight else [HINDSIGHT]
     if not any(row.folded for row in study.rows):
         hidden.append(FOLDED)
+    if not any(row.summaries for row in study.rows):
+        hidden.append(OWN_WORDS)
     selected = [column for column in columns if column.heading not in hidden]
     if study.turns.factors:
         places = [column.heading for column in selected]

@@ -1,0 +1,145 @@
+"""Which strategy is the default: candidates at every price set, by what they cost and by what agents miss.
+
+A turn is missing a fact, or a word of its own, if the agent used one that its view did not show any more. With recalls:
+as if each such turn cost one more call, at the mean of its run. Without the shared recordings: `examples/runs`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from benchmarks.stitched import CORPUS, SAMPLES
+from elision.lab.dialect import sizer
+from elision.lab.evidence import EvidenceTally, collect_evidence
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.replay import replay_run
+from elision.lab.study import load_runs
+from elision.strategies.spec import parse_strategy
+from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.trajectory import Trajectory
+
+PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
+CANDIDATES: Final = (
+    "masking",
+    "masking(fold=5)",
+    "masking(gist=30, gist_reads=100)",
+    "masking(window=20)",
+    "masking(window=9, which=reuse)",
+    "masking(window=9, which=reuse, gist=30, gist_reads=150)",
+    "masking(window=9, which=reuse, gist=30, gist_reads=150, fold=5)",
+    "summarization",
+    "summarization(digest_facts=80)",
+    "hybrid",
+    "hybrid(fold=5)",
+    "hybrid(digest_facts=80)",
+    "hybrid(digest_facts=80, which=reuse)",
+    "two-tier",
+    "pipeline(supersede, masking)",
+)
+#: Calls at which a group of runs begins.
+GROUPS: Final = (0, 40, 80, 150)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run under one strategy.
+
+    usd, raw_usd: the bill, and that of sending everything. items, found: facts used, and those still visible. missing,
+    missing_own: turns missing a fact, or a word of their own, of `turns`. peak: tokens of the largest view.
+    """
+
+    usd: float
+    raw_usd: float
+    items: int
+    found: int
+    missing: int
+    missing_own: int
+    turns: int
+    peak: int
+
+    @property
+    def recalled_usd(self) -> float:
+        """The bill, had each turn that misses something taken one more call."""
+        return self.usd * (1 + (self.missing + self.missing_own) / self.turns)
+
+
+#: Price set, strategy.
+Case = tuple[str, str]
+
+
+def main() -> None:
+    runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(replay_all, runs))
+    for prices in PRICE_SETS:
+        print(f"== {prices}: all runs")
+        print_heading()
+        for name in CANDIDATES:
+            print_row(name, [each[prices, name] for each in outcomes])
+    for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
+        chosen = [each for each, run in zip(outcomes, runs, strict=True) if is_between(len(run.turns), start, end)]
+        if not chosen:
+            continue
+        print(f"== {PRICE_SETS[0]}: {len(chosen)} runs of {start} to {'…' if end is None else end - 1} calls")
+        print_heading()
+        for name in CANDIDATES:
+            print_row(name, [each[PRICE_SETS[0], name] for each in chosen])
+
+
+def replay_all(run: Trajectory) -> dict[Case, Outcome]:
+    """Replay `run` under every candidate at every price set."""
+    counting = sizer("openai", "o200k")
+    whole = add_recorded_head(run, counting)
+    known = collect_evidence(whole)
+    outcomes: dict[Case, Outcome] = {}
+    for prices in PRICE_SETS:
+        for name in CANDIDATES:
+            found = replay_run(
+                whole, parse_strategy(name), find_price_set(prices), counting, known=known, tally=EvidenceTally()
+            )
+            outcomes[prices, name] = Outcome(
+                usd=found.usd,
+                raw_usd=found.raw.usd,
+                items=found.evidence.items,
+                found=found.evidence.found,
+                missing=found.evidence.regret_turns,
+                missing_own=found.evidence.own_missing_turns,
+                turns=len(whole.turns),
+                peak=found.peak,
+            )
+    return outcomes
+
+
+def is_between(calls: int, start: int, end: int | None) -> bool:
+    return start <= calls and (end is None or calls < end)
+
+
+def print_heading() -> None:
+    titles = f"{'total':>6} {'recalls':>8} {'median':>7} {'worst':>6} {'facts':>6} {'missing':>8} {'own':>9} {'largest':>8}"
+    print(f"  {'strategy':52} {titles}")
+
+
+def print_row(name: str, outcomes: Sequence[Outcome]) -> None:
+    """Print cost as a multiple of raw (in total, with recalls, of the median run, of the worst), facts visible, turns
+    missing one, turns missing a word of their own, tokens of the largest view."""
+    raw_usd = sum(each.raw_usd for each in outcomes)
+    shares = [each.usd / each.raw_usd for each in outcomes if each.raw_usd]
+    items = max(1, sum(each.items for each in outcomes))
+    turns = sum(each.turns for each in outcomes)
+    missing, own = sum(each.missing for each in outcomes), sum(each.missing_own for each in outcomes)
+    cells = [
+        f"{sum(each.usd for each in outcomes) / raw_usd:6.3f}",
+        f"{sum(each.recalled_usd for each in outcomes) / raw_usd:8.3f}",
+        f"{median(shares):7.3f}",
+        f"{max(shares):6.3f}",
+        f"{sum(each.found for each in outcomes) / items:6.1%}",
+        f"{missing:3} {missing / turns:4.1%}",
+        f"{own:3} {own / turns:5.1%}",
+        f"{max(each.peak for each in outcomes):8,}",
+    ]
+    print(f"  {name:52} {' '.join(cells)}")
