@@ -120,8 +120,8 @@ def is_between(calls: int, start: int, end: int | None) -> bool:
 
 
 def print_heading() -> None:
-    titles = f"{'total':>6} {'recalls':>8} {'median':>7} {'worst':>6} {'facts':>6} {'missing':>8} {'own':>9} {'largest':>8}"
-    print(f"  {'strategy':52} {titles}")
+    costs = f"{'total':>6} {'recalls':>8} {'median':>7} {'worst':>6}"
+    print(f"  {'strategy':64} {costs} {'facts':>6} {'missing':>8} {'own':>9} {'largest':>8}")
 
 
 def print_row(name: str, outcomes: Sequence[Outcome]) -> None:
@@ -142,4 +142,4 @@ def print_row(name: str, outcomes: Sequence[Outcome]) -> None:
         f"{own:3} {own / turns:5.1%}",
         f"{max(each.peak for each in outcomes):8,}",
     ]
-    print(f"  {name:52} {' '.join(cells)}")
+    print(f"  {name:64} {' '.join(cells)}")

@@ -20,7 +20,8 @@ def _run(file: str, calls: int, masking: float) -> list[Row]:
 
 
 def _study(*runs: list[Row]) -> Study:
-    return replace(study(), strategies=(RAW, MASKING, FOLDED, EVERY_TURN), rows=tuple(row for run in runs for row in run))
+    rows = tuple(row for run in runs for row in run)
+    return replace(study(), strategies=(RAW, MASKING, FOLDED, EVERY_TURN), rows=rows)
 
 
 def test_runs_are_grouped_by_calls() -> None:

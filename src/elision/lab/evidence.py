@@ -50,8 +50,9 @@ class Repeat:
 class Evidence:
     """What a run's steps need.
 
-    uses: by turn. echoes: by turn, items that the agent wrote before, whatever else contains them. written: by item, the
-    turns that wrote it. seen: by item, the observations that contain it. fresh: items each turn writes first, whether or not an observation holds them (for the control).
+    uses: by turn. echoes: by turn, items that the agent wrote before, whatever else contains them. written: by item,
+    the turns that wrote it. seen: by item, the observations that contain it. fresh: items each turn writes first,
+    whether or not an observation holds them (for the control).
     observed: all items of the run's observations.
     """
 
@@ -164,7 +165,7 @@ class EvidenceTally:
             self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns
 
     def _is_own_visible(self, known: Evidence, item: str, turn: int, state: State, summary: Collection[str]) -> bool:
-        """Whether `item`, which the agent wrote before `turn`, still stands in its own turns, a result or the summary."""
+        """Whether `item`, which the agent wrote before `turn`, is still shown: by its turns, a result or the summary."""
         if item in summary or not state.covered_turns:
             return True
         for own in reversed(known.written[item]):
