@@ -165,7 +165,7 @@ class EvidenceTally:
             self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns
 
     def _is_own_visible(self, known: Evidence, item: str, turn: int, state: State, summary: Collection[str]) -> bool:
-        """Whether `item`, which the agent wrote before `turn`, is still in one of its turns, a result or the summary."""
+        """Whether `item`, which the agent wrote before `turn`, is still in its turns, a result or the summary."""
         if item in summary or not state.covered_turns:
             return True
         for own in reversed(known.written[item]):
