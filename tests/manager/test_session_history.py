@@ -166,6 +166,29 @@ def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, lis
     assert any(each.raw_tokens > each.sent_tokens for each in account.calls)
 
 
+@pytest.mark.parametrize(
+    "strategy", ['raw(rules=rule(trim="packages"))', "raw(fold=5)", "raw(rules=rule(ends=200), fold=5)"]
+)
+def test_what_is_shorter_as_it_arrives_is_no_rewrite(strategy: str, tmp_path: Path) -> None:
+    """Results that rules and folds shorten are billed as the session was: each stays as it was sent."""
+    routine = "\n".join(f"Collecting package-{number}" for number in range(80))
+    rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
+    with ContextManager(
+        strategy, store=stored.url(tmp_path), session="s", model=stored.MODEL, offer="start"
+    ) as context:
+        context.begin("Build it.")
+        for number in range(6):
+            context.view()
+            call = {"name": "bash", "arguments": {"command": f"make {number}"}}
+            context.add_turn("", call, f"{routine}\n{rows}\n{number}")
+        done = context.view().diagnostics
+    account = whole(*told(tmp_path, "s"))
+    assert account.final is not None
+    assert account.final.epoch == done.epoch == 1
+    assert account.calls[-1].diagnostics.after == done.after < done.raw
+    assert account.calls[-1].diagnostics.costs.ours == pytest.approx(done.costs.ours)
+
+
 def test_a_log_that_is_none() -> None:
     """A call without a decision is no session's."""
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
