@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -315,6 +316,16 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     assert {Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]} == {"a.jsonl"}
 
 
+@pytest.mark.parametrize("strategy", ["raw(fold=5)", "raw(rules=rule(ends=500))"])
+def test_raw_with_shorter_results_is_no_yardstick(strategy: str) -> None:
+    """What it saves is shown, and named first."""
+    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", strategy)
+    assert result.stdout.startswith("raw(")
+    assert " instead of $" in result.stdout
+    (row,) = [line for line in result.stdout.splitlines() if line.startswith("raw(") and "costs" not in line]
+    assert re.search(r"−\d+ %", row)
+
+
 def test_hindsight_can_be_left_out() -> None:
     """No column, no yardstick in the JSON, no default strategy that needs one; asking for one is refused."""
     result = run_elision("replay", SWE_AGENT, "--no-hindsight", "--json", "-")
@@ -322,7 +333,7 @@ def test_hindsight_can_be_left_out() -> None:
     assert data["hindsight"] is False
     assert {run["usd_hindsight"] for run in data["runs"]} == {None}
     assert "hybrid, hindsight" not in {run["strategy"] for run in data["runs"]}
-    assert "No hindsight was asked for" in result.stderr
+    assert "No hindsight here" in result.stderr
     refused = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "masking(schedule=hindsight)")
     assert refused.returncode == 2
     assert "--no-hindsight" in refused.stderr

@@ -68,7 +68,7 @@ def test_totals(kept: tuple[str, list[ContextView]]) -> None:
     newest = views[-1].diagnostics
     assert "tokens in 8 calls over 7 turns" in text
     assert f"${newest.costs.ours:.4f} instead of ${newest.costs.raw:.4f}" in text
-    assert "5 of 7 results masked, 2 as they came" in text
+    assert "5 of 7 results masked, 2 visible" in text
     assert "rewrites 5 × mask" in text
     assert "main~2 · fork · 4 turns" in text
     assert "main/scout · sub-agent · 2 turns" in text
@@ -236,6 +236,42 @@ def test_nothing_hidden(tmp_path: Path) -> None:
     assert "Nothing was hidden in 2 calls; at the last one: nothing eligible." in printed(
         "s", "--store", stored.url(tmp_path)
     )
+
+
+def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
+    """Folded and shortened results are counted, and nothing is said to be whole."""
+    with ContextManager(
+        'raw(fold=5, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s", offer="start"
+    ) as context:
+        context.begin("Build it.")
+        routine = "\n".join(f"Collecting package-{number}" for number in range(80))
+        for number in range(3):
+            context.view()
+            call = {"name": "bash", "arguments": {"command": f"make {number}"}}
+            context.add_turn("", call, f"{routine}\n{stored.report(1)}\n{number}")
+        context.view()
+    text = words(printed("s", "--store", stored.url(tmp_path)))
+    assert "0 of 3 results masked, 3 visible" in text
+    assert re.search(r"folded 2 results, [\d.k]+ → [\d.k]+ shortened 3 results, [\d.k]+ → [\d.k]+ ", text)
+    assert "the recall tools entered: from the first call on" in text
+
+
+def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
+    """A session that folds alone hid nothing, and saved all the same."""
+    with ContextManager("raw(fold=5)", store=stored.url(tmp_path), session="s") as context:
+        context.begin("Build it.")
+        for number in range(3):
+            context.view()
+            context.add_turn("", {"name": "bash", "arguments": {"command": f"make {number}"}}, stored.report(1))
+        context.view()
+    text = words(printed("s", "--store", stored.url(tmp_path)))
+    assert "Nothing was masked or summarized in 4 calls; at the last one: nothing eligible." in text
+
+
+def test_commands_name_the_session(kept: tuple[str, list[ContextView]]) -> None:
+    """What is printed below the table can be typed, with a handle that is hidden."""
+    text = words(printed("main", "--store", kept[0]))
+    assert "elision recall main t1.1; a call as it was sent: elision show main --call N" in text
 
 
 def test_json_has_every_pass(kept: tuple[str, list[ContextView]]) -> None:

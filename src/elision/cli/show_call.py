@@ -11,7 +11,8 @@ from rich.text import Text
 
 from elision.cli.options import parse_call_number
 from elision.cli.session_names import format_session_name
-from elision.cli.show_screen import describe_cost, describe_failure
+from elision.cli.show_screen import describe_failure
+from elision.cli.show_totals import describe_cost
 from elision.cli.view_screen import ViewScreen
 from elision.errors import SpecError
 from elision.lab.report import figures

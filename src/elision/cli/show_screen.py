@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Final
 
@@ -15,23 +15,23 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.cli.amounts import format_duration
-from elision.cli.savings import choose_colour, describe_caching, describe_hiding
+from elision.cli.savings import choose_colour
 from elision.cli.session_names import format_session_name
 from elision.cli.sessions_table import format_usd
 from elision.cli.show_chart import draw_chart
+from elision.cli.show_totals import list_totals
 from elision.cli.view_screen import QUIET
 from elision.cli.view_text import escape_controls
 from elision.lab.report import figures
 from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.summary_list import SessionSummary
 from elision.stores.store import SessionInfo
-from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 
-#: Observations that are named for one pass unless all are asked for: the largest.
+#: Results that are named for one pass unless all are asked for: the largest.
 NAMED: Final = 4
 #: Passes that are listed where there are more: the first ones, and the newest.
 FIRST = 8
@@ -63,7 +63,7 @@ class SessionScreen:
             self._print_block(Text(f"no call yet, {figures.format_plural(account.info.turns, 'turn')} kept"))
             return
         self._print_chart(account)
-        self._print_rows(_list_totals(account, account.final))
+        self._print_rows(list_totals(account, account.final))
         self._print_rows(_list_branches(branches))
         self._print_timeline(account)
         self._print_summaries(account)
@@ -74,7 +74,7 @@ class SessionScreen:
 
     def _print_rows(self, rows: Iterator[tuple[str, Text]]) -> None:
         grid = Table.grid(padding=(0, 2))
-        grid.add_column(style=QUIET, no_wrap=True, width=8)
+        grid.add_column(style=QUIET, no_wrap=True, min_width=8)
         grid.add_column()
         for name, fact in rows:
             grid.add_row(name, fact)
@@ -121,7 +121,9 @@ class SessionScreen:
         if not told:
             calls = figures.format_plural(len(account.calls), "call")
             reason = format_session_name(account.calls[-1].diagnostics.reason)
-            self._print_block(Text(f"Nothing was hidden in {calls}; at the last one: {reason}."))
+            is_shorter = any(each.diagnostics.folded or each.diagnostics.trimmed for each in account.calls)
+            hidden = "masked or summarized" if is_shorter else "hidden"
+            self._print_block(Text(f"Nothing was {hidden} in {calls}; at the last one: {reason}."))
             return
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(4):
@@ -138,7 +140,7 @@ class SessionScreen:
                 note = f"{passes} between; --full lists {'it' if len(between) == 1 else 'them'}"
                 table.add_row("⋮", "", "", format_usd(sum(usd for _, usd in between)), Text(note), style=QUIET)
         self._print_block(table)
-        self._print_block(Padding(Text(_READ, style=QUIET), (1, 0, 0, 0)))
+        self._print_block(Padding(Text(_explain_table(account), style=QUIET), (1, 0, 0, 0)))
 
     def _timeline_cells(self, made: CallReport, account: SessionReport, saved: float) -> Iterator[Text]:
         told = made.diagnostics
@@ -186,10 +188,16 @@ class SessionScreen:
         return line
 
 
-_READ: Final = (
-    "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
-    "hidden: elision recall SESSION HANDLE; a call as it was sent: elision show SESSION --call N."
-)
+def _explain_table(account: SessionReport) -> str:
+    """Return what `saved` means, and the commands that show more of this session."""
+    session = shlex.quote(format_session_name(account.info.key))
+    hidden = next((each.diagnostics.masked[0] for each in account.calls if each.diagnostics.masked), None)
+    handle = hidden.handle if hidden else "t1.1"
+    return (
+        "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
+        f"hidden: elision recall {session} {handle}; a call as it was sent: elision show {session} --call N; "
+        "both with the same --store."
+    )
 
 
 def has_news(made: CallReport) -> bool:
@@ -235,7 +243,8 @@ def _list_events(made: CallReport) -> Iterator[Text]:
     if made.head_changed:
         yield Text("system prompt, tools or task changed: everything is sent anew", style="cyan")
     if made.tools_entered:
-        yield Text("the recall tools entered: everything is sent anew", style="cyan")
+        anew = "everything is sent anew" if made.diagnostics.call > 1 else "from the first call on"
+        yield Text(f"the recall tools entered: {anew}", style="cyan")
     for failed in made.failed_summaries:
         line = describe_failure(failed)
         if failed.usd:
@@ -289,7 +298,7 @@ def _list_exchanges(made: CallReport) -> Iterator[Text]:
         yield line
 
 
-# -- totals -----------------------------------------------------------------------------------------------------------
+# -- the session ------------------------------------------------------------------------------------------------------
 
 
 def _describe_session(account: SessionReport) -> str:
@@ -301,92 +310,6 @@ def _describe_session(account: SessionReport) -> str:
     if info.parent:
         facts.append(f"{info.relation or 'child'} of {format_session_name(info.parent)}")
     return " · ".join([*facts, f"changed {format_duration(time.time() - info.changed)} ago"])
-
-
-def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Text]]:
-    if account.shadow:
-        yield "shadow", Text("requests went out as they came; all of this is what would have been", style="yellow")
-    yield "sent", _describe_tokens_sent(account, end)
-    yield "cost", describe_cost(end, account.calls)
-    yield "hidden", _describe_hidden_now(end)
-    if account.context is not None and account.context.phase != "raw":
-        yield "phases", _describe_phases(account.context)
-    yield "rewrites", _describe_rewrites(account, end)
-    if end.recalls:
-        cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
-        yield "recalls", Text(f"{end.recalls}{cost}")
-    if end.stop is not None:
-        yield "stop", Text(str(end.stop), style="yellow")
-    if end.hint is not None:
-        yield "hint", Text(str(end.hint), style="yellow")
-
-
-def _describe_phases(report: ContextReport) -> Text:
-    counted = {name: count for name, count in asdict(report.phase_turns).items() if count}
-    listed = ", ".join(f"{count} {name}" for name, count in counted.items())
-    line = Text(f"{figures.format_plural(report.turns, 'turn')}: {listed}")
-    if report.summaries.frequency is not None:
-        line.append(f" · a summary every {report.summaries.frequency:.0f} turns")
-    return line
-
-
-def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Text:
-    calls = figures.format_plural(len(account.calls), "call")
-    turns = figures.format_plural(end.turns, "turn")
-    line = Text.assemble((f"{figures.format_tokens(account.sent_tokens)} tokens", "bold"), f" in {calls} over {turns}")
-    if account.raw_tokens > account.sent_tokens:
-        change = figures.format_change(account.sent_tokens / account.raw_tokens)
-        line.append(f" · {figures.format_tokens(account.raw_tokens)} had everything been sent ({change})")
-    peak = max(each.sent_tokens for each in account.calls)
-    line.append(f" · at most {figures.format_tokens(peak)} at once")
-    return line
-
-
-def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
-    """The bill so far, against the other one. passes: those that providers may have reported on."""
-    costs = end.costs
-    line = Text.assemble((figures.format_usd(costs.ours), "bold"), f" instead of {figures.format_usd(costs.raw)}: ")
-    line.append(describe_hiding(costs), style=choose_colour(costs.hiding))
-    if caching := describe_caching(costs):
-        line.append(f" · {caching}")
-    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
-    of_it = [f"{name} {figures.format_usd(usd)}" for name, usd in parts if usd]
-    line.append(f" · of it {', '.join(of_it)}" if of_it else "")
-    if costs.billed is not None:
-        reported = sum(each.usage is not None for each in passes)
-        line.append(f" · as reported {figures.format_usd(costs.billed)}")
-        # Beside the whole bill the sum of a few calls would look like a discount.
-        if reported < len(passes):
-            line.append(f" ({reported:,} of {figures.format_plural(len(passes), 'call')})")
-    return line
-
-
-def _describe_hidden_now(end: Diagnostics) -> Text:
-    savings = end.savings
-    seen = savings.masked + savings.visible + savings.covered
-    line = Text.assemble(
-        (f"{savings.masked} of {figures.format_plural(seen, 'result')} masked", "yellow" if savings.masked else "")
-    )
-    if savings.covered:
-        line.append(f", {savings.covered} in the summary", style="magenta")
-    line.append(f", {savings.visible} as they came")
-    if end.raw > end.after:
-        line.append(
-            f" · {figures.format_tokens(end.after)} in place of {figures.format_tokens(end.raw)} at the last call"
-        )
-    return line
-
-
-def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Text:
-    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
-    line = Text(causes or "none")
-    if len(end.rewrites) > 1:
-        line.append(f" · {figures.format_count(end.epoch - 1)} in all")
-    if account.failed_summary_count:
-        line.append(
-            f" · {figures.format_plural(account.failed_summary_count, 'summary', 'summaries')} not taken", style="red"
-        )
-    return line
 
 
 def _list_branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Text]]:

@@ -108,7 +108,7 @@ def test_hindsight_that_was_not_asked_for_has_no_column() -> None:
     """Neither in the totals nor among the worst runs; a sentence says why."""
     text = shown(replace(study(), hindsight=False), 200)
     assert "× hindsight" not in " ".join(text.split())
-    assert "No hindsight was asked for" in text
+    assert "No hindsight here" in text
     assert "wider terminal" not in text
 
 

@@ -6,10 +6,13 @@ import os.path
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import count
 
+from elision.errors import SpecError
 from elision.lab.results import Row, Study
 from elision.strategies.presets import PRESETS
+from elision.strategies.spec import parse_strategy
 
 #: Cells; `summarization, every turn` fits.
 LONGEST_STRATEGY = 26
@@ -81,8 +84,17 @@ def _find_name(label: str) -> str:
     return re.split(r"[\s(,]", label.strip(), maxsplit=1)[0]
 
 
+@cache
 def is_raw(label: str) -> bool:
-    return find_family(label) == "raw"
+    """Return whether the strategy sends everything, as the yardstick does: `raw`, without folds and without trims."""
+    if find_family(label) != "raw":
+        return False
+    try:
+        strategy = parse_strategy(label)
+    except SpecError:
+        # A name that the caller gave.
+        return True
+    return not strategy.fold and not any(rule.can_trim for rule in strategy.rules)
 
 
 def is_hindsight(label: str) -> bool:

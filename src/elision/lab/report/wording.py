@@ -316,18 +316,21 @@ def has_controls(study: Study) -> bool:
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
-        return "No hindsight was asked for: the cheapest schedule of each strategy is not computed."
+        return "No hindsight here: the cheapest schedule of each strategy is not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
         return (
             "– under × hindsight: none is computed where a model writes summaries, since nobody knows their length"
-            " before; nor for a run with a budget, with models that take turns, or with over 500 turns."
+            f" before; nor for {_WITHOUT_HINDSIGHT}."
         )
-    return (
-        "– under × hindsight: none is computed for a run with a budget, with models that take turns, or with over 500"
-        " turns; then the sum has none."
-    )
+    return f"– under × hindsight: none is computed for {_WITHOUT_HINDSIGHT}; then the sum has none."
+
+
+_WITHOUT_HINDSIGHT = (
+    "strategies that fold or shorten results or count tokens, for a run with a budget, with models that take turns, or"
+    " with over 500 turns"
+)
 
 
 def select_words(study: Study) -> list[tuple[str, str]]:
