@@ -449,3 +449,37 @@ def test_a_session_without_summaries_lists_none(kept: tuple[str, list[ContextVie
     assert "\nsummaries\n" not in printed("main", "--store", kept[0])
     assert json.loads(printed("main", "--store", kept[0], "--json"))["summary_texts"] == []
     assert re.search(r"turns 1-3 at call 6, \d+ tokens, by digest\n", printed("digested", "--store", kept[0]))
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-8", "claude-sonnet-4-5", "gpt-5"])
+@pytest.mark.parametrize("names_model", [True, False])
+def test_a_call_is_on_the_scale_of_its_session(tmp_path: Path, model: str, names_model: bool) -> None:
+    """A masked result has the same size in the list and on the page of its call, whoever knows the model: the session
+    or its calls alone. The page says how its figures compare with what placeholders state."""
+    given = {"model": model} if names_model else {}
+    messages = stored.opening()
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", **given) as context:
+        for turn in range(1, 5):
+            messages += stored.looked(turn)
+            context.prepare(messages, model=model)
+    newest = json.loads(printed("s", "--json", "--store", stored.url(tmp_path)))["passes"][-1]
+    (masked,) = newest["masked"]
+    page = words(printed("s", "--call", "last", "--store", stored.url(tmp_path)))
+    assert f"t2.1 look masked now, was {masked['tokens']:,} tokens {masked['left']:,} tokens" in page
+    assert f"sent {newest['tokens']['after']:,} tokens" in page
+    assert f"sending everything ({newest['tokens']['raw']:,})" in page
+    rate = {"claude-opus-4-8": "1.60", "claude-sonnet-4-5": "1.25"}.get(model)
+    assert (f"scale {rate} tokens for each one" in page) if rate else ("scale" not in page)
+    assert "beside" not in page
+
+
+def test_a_call_names_what_the_client_did_not_show(tmp_path: Path) -> None:
+    """Tools of 9,000 tokens that no message has are in what was sent, and are named as such."""
+    messages = stored.opening()
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", model="gpt-5") as context:
+        view = context.prepare(messages)
+        context.record({"prompt_tokens": view.diagnostics.after + 9_000, "completion_tokens": 20})
+        view = context.prepare([*messages, *stored.looked(1)])
+    page = words(printed("s", "--call", "last", "--store", stored.url(tmp_path)))
+    assert f"sent {view.diagnostics.after:,} tokens" in page
+    assert "beside 9,000 of the tokens sent are in no message above" in page

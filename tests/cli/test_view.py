@@ -325,3 +325,11 @@ def test_the_docs_name_every_option() -> None:
     options = set(re.findall(r"--[a-z]+", help_text)) - {"--help"}
     assert len(options) > 10
     assert {option for option in options if option not in page} == set()
+
+
+def test_a_page_says_how_its_figures_compare_with_what_placeholders_state() -> None:
+    """The figures are the model's, the text of a placeholder is the same at each model; price sets have no scale."""
+    eager = ("-s", "masking(window=2, schedule=every-turn)")
+    page = printed(EXCERPT, "--model", "claude-opus-4-8", *eager)
+    assert "scale      1.60 tokens for each one that placeholders and summaries state in their own text" in page
+    assert "scale " not in printed(EXCERPT, *eager)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 import typer
 from rich.console import Console
@@ -25,6 +27,9 @@ from elision.trajectory.events import RequestSent
 from elision.trajectory.plan import make_handle
 from elision.trajectory.trajectory import Trajectory
 
+#: Share of a prompt that is named where the provider reported it and no message has it.
+UNSEEN_SHARE: Final = 0.02
+
 
 def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, json: bool, full: bool) -> None:
     """Print call number `call`, or the last; of a call that was made more than once the newest request.
@@ -42,8 +47,17 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     # What the session knew at this call.
     state = going.log.state
     known = Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
-    screen = ViewScreen(console, known, log.strategy, log.sizer, full=full)
-    screen.print_view(view, title=f"call {number} of {calls}", more=tuple(_list_call_facts(made, times, before)))
+    scale = going.log.reports.scale
+    screen = ViewScreen(console, known, log.strategy, going.log.sizer, full=full, scale=scale)
+    # The prompt is as long as everywhere else: by the provider's report, where there is one.
+    billed = replace(view, bill=made.bills.ours, raw=made.bills.raw)
+    facts = [*_list_call_facts(made, times, before)]
+    unseen = made.sent_tokens - scale.convert_part(view.view.tokens)
+    if unseen > UNSEEN_SHARE * made.sent_tokens:
+        facts.append(
+            ("beside", Text(f"{unseen:,} of the tokens sent are in no message above, by the provider's report"))
+        )
+    screen.print_view(billed, title=f"call {number} of {calls}", more=facts)
 
 
 def _parse_call_number(log: SessionLog, call: str) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from elision.providers.shared.base_renderer import describe_part
 from elision.providers.shared.json_reading import mapping_in
 from elision.trajectory.content import Content, Text
 from elision.trajectory.plan import make_handle
+from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Observation, Turn
@@ -80,15 +81,26 @@ class BarredBlock:
 class ViewScreen:
     """Prints views of `trajectory`.
 
-    label: the strategy as the user wrote it. full: show every text whole.
+    label: the strategy as the user wrote it. sizer: of the views. full: show every text whole.
+    scale: of a stored session: what the provider counts for tokens by the sizer.
     """
 
-    def __init__(self, console: Console, trajectory: Trajectory, label: str, sizer: Sizer, *, full: bool) -> None:
+    def __init__(
+        self,
+        console: Console,
+        trajectory: Trajectory,
+        label: str,
+        sizer: Sizer,
+        *,
+        full: bool,
+        scale: TokenScale | None = None,
+    ) -> None:
         self.console = console
         self.trajectory = trajectory
         self.label = label
         self.sizer = sizer
         self.full = full
+        self.scale = scale or TokenScale()
 
     def print_view(self, shown: ViewAt, *, title: str = "", more: Iterable[tuple[str, Line]] = ()) -> None:
         """The whole view. more: lines for the foot of the page."""
@@ -123,9 +135,18 @@ class ViewScreen:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style=QUIET, no_wrap=True)
         grid.add_column()
-        for name, fact in (*list_view_facts(shown), *more):
+        for name, fact in (*list_view_facts(shown), *more, *self._list_scale_facts()):
             grid.add_row(name, fact)
         self._print_block(grid)
+
+    def _list_scale_facts(self) -> Iterator[tuple[str, Line]]:
+        """Yield how many tokens the figures have for one that placeholders state, where that is not one."""
+        rate = self.sizer.tokenizer.tokens_per_counted * self.scale.rate
+        if rate != 1:
+            yield (
+                "scale",
+                Line(f"{rate:.2f} tokens for each one that placeholders and summaries state in their own text"),
+            )
 
     def _print_entries(self, segments: Iterable[Segment], shown: ViewAt, mark: str = "▌") -> None:
         for turn, group in groupby(segments, key=lambda segment: segment.turn):
@@ -147,8 +168,11 @@ class ViewScreen:
         grid = Table.grid(expand=True, padding=(0, 1))
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True, style=QUIET)
-        grid.add_row(title, format_plural(segment.tokens, "token"))
+        grid.add_row(title, self._format_tokens(segment.tokens))
         return BarredBlock(Group(grid, *self._body_lines(segment, colour)), mark, colour)
+
+    def _format_tokens(self, counted: int) -> str:
+        return format_plural(self.scale.convert_part(counted), "token")
 
     def _describe_segment(self, segment: Segment, shown: ViewAt) -> str:
         source = segment.source
@@ -159,7 +183,7 @@ class ViewScreen:
         if segment.kind in HIDING_WORDS:
             word = HIDING_WORDS[segment.kind]
             now = " now" if (segment.turn, segment.index) in changed_segments(shown) else ""
-            return f"  {word}{now}, was {format_plural(self.sizer.count_observation(source), 'token')}"
+            return f"  {word}{now}, was {self._format_tokens(self.sizer.count_observation(source))}"
         return "  an error" if source.error else ""
 
     def _body_lines(self, segment: Segment, colour: str) -> Iterator[Line]:
@@ -167,7 +191,7 @@ class ViewScreen:
         if segment.kind == "tools":
             yield self._folded_text(", ".join(list_tool_names(self.trajectory)), QUIET)
         elif segment.kind == "hidden":
-            yield Line(f"[unrecorded head, {format_plural(segment.tokens, 'token')}]", style=f"italic {QUIET}")
+            yield Line(f"[unrecorded head, {self._format_tokens(segment.tokens)}]", style=f"italic {QUIET}")
         elif segment.text:
             yield self._folded_text(segment.text, colour, SUMMARY_ROWS if segment.kind == "summary" else USUAL_ROWS)
         elif isinstance(source, Turn):
@@ -303,9 +327,10 @@ def list_view_facts(shown: ViewAt) -> Iterator[tuple[str, Line]]:
 
 def _describe_sent_line(shown: ViewAt) -> Line:
     rewrites = format_plural(shown.epoch - 1, "cache rewrite")
-    total = Line.assemble((format_plural(shown.view.tokens, "token"), "bold"), f" · {rewrites} so far")
-    if shown.raw.prompt_tokens > shown.view.tokens:
-        share = 1 - shown.view.tokens / shown.raw.prompt_tokens
+    sent = shown.bill.prompt_tokens
+    total = Line.assemble((format_plural(sent, "token"), "bold"), f" · {rewrites} so far")
+    if shown.raw.prompt_tokens > sent:
+        share = 1 - sent / shown.raw.prompt_tokens
         total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
     return total
 

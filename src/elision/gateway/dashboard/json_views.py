@@ -137,8 +137,8 @@ def render_session(
 def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
     """Render a call as `elision show --json` does, with what the page needs beside it.
 
-    results: by handle, the command, and the tokens of the text and of its placeholder. A message costs tokens beyond
-    its text; they are left out, as in the count that the placeholder states.
+    results: by handle, the command, and the tokens of the text and of its placeholder, as the provider counts them. A
+    message costs tokens beyond its text; they are left out, as in the count of ours that the placeholder states.
     """
     usage = made.usage
     summary = made.summary
