@@ -20,7 +20,9 @@ from elision.trajectory.event_json import decode_event, encode_event
 from elision.trajectory.events import CachePinged, PassDecided, RequestSent
 from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.prices import Bill
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.usage import Usage
 
 SETUP = LogSetup(parse_strategy("masking(window=3)"), find_prices("claude-sonnet-4-5"), sizer("anthropic", "estimate"))
 #: Seconds before each call: work with pauses of six minutes, one of two hours.
@@ -108,13 +110,42 @@ def test_pings_are_billed_and_keep_the_cache_warm() -> None:
     newest = log.newest_call
     assert newest is not None
     assert newest.terms.now is not None
-    before, costs = log.bill.spent_usd, log.costs.total.ours.usd
+    before = log.bill.spent_usd
     log.record_event(CachePinged(call=newest.decided.call, at=newest.terms.now + 285))
     assert log.bill.pings.cache_read == newest.view.tokens
     assert log.bill.pings.output == 1
     assert log.bill.spent_usd == pytest.approx(before + log.bill.pings.usd)
-    assert log.costs.total.ours.usd == pytest.approx(costs + log.bill.pings.usd)
+    assert (log.costs.pings, log.costs.ping_count) == (log.bill.pings, 1)
     assert log.bill.cache.count_cached(newest.view, newest.terms.now + 500, "m") == newest.view.tokens
+
+
+def test_a_ping_whose_usage_was_reported_is_billed_by_it() -> None:
+    """What the provider reported is what the session pays, also where the response came after the next call."""
+    log, _ = work(LifetimeTrial("5m"))
+    newest = log.newest_call
+    assert newest is not None
+    usage = Usage(cache_read=1_000, cache_write=200, cache_write_1h=200, input=3, output=1)
+    log.record_event(CachePinged(call=newest.decided.call, at=1.0, usage=usage))
+    expected = SETUP.prices.cost_usage(usage)
+    assert log.costs.pings == Bill(
+        input=3, cache_read=1_000, cache_write=200, cache_write_1h=200, output=1, usd=pytest.approx(expected)
+    )
+    spent = log.bill.spent_usd
+    log.record_event(CachePinged(call=newest.decided.call - 1, at=1.0, usage=usage))
+    assert log.costs.pings.usd == pytest.approx(2 * expected)
+    assert log.costs.ping_count == 2
+    assert log.bill.spent_usd == spent, "the cache is as it was"
+    again = Log.fold(log.events, log.setup)
+    assert (again.costs.pings, again.costs.ping_count) == (log.costs.pings, 2)
+
+
+def test_pings_of_older_logs_are_read() -> None:
+    """They have no usage; those of today have it in the same place as calls."""
+    old = {"v": 1, "e": "pinged", "call": 3, "at": 5.0}
+    assert decode_event(old) == CachePinged(call=3, at=5.0)
+    assert encode_event(CachePinged(call=3, at=5.0)) == old
+    new = CachePinged(call=3, at=5.0, usage=Usage(cache_read=7, output=1))
+    assert decode_event(encode_event(new)) == new
 
 
 def test_a_setting_holds_for_everything() -> None:

@@ -340,7 +340,10 @@ class Log:
     def _fold_ping(self, ping: CachePinged) -> None:
         newest = self.newest_call
         if newest is not None and newest.decided.call == ping.call:
-            self.bills.record_ping(newest.view, ping.at, newest.model)
+            self.bills.record_ping(newest.view, ping, newest.model)
+        elif ping.usage is not None:
+            # Its response came after the next call.
+            self.bills.record_reported_ping(ping.usage)
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""

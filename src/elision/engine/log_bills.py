@@ -8,12 +8,14 @@ from elision.engine.terms import CallTerms
 from elision.errors import BudgetError
 from elision.strategies.billing import SessionBill
 from elision.strategies.session_costs import SessionCosts
-from elision.trajectory.events import PassDecided
+from elision.trajectory.events import CachePinged, PassDecided
 from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import bill_reported_usage
 from elision.trajectory.view import View
 
 
@@ -55,6 +57,7 @@ class LogBills:
     """
 
     def __init__(self, prices: Prices, scale: TokenScale, warm_tokens: int = 0) -> None:
+        self._prices = prices
         self._bill = SessionBill(prices, warm_tokens)
         self._costs = SessionCosts(prices, scale)
         self._unbilled: CallResult | None = None
@@ -80,9 +83,17 @@ class LogBills:
         self.bill.lengthen_lifetime(model)
         self.costs.lengthen_lifetime()
 
-    def record_ping(self, view: View, at: float, model: str) -> None:
-        """Record that the newest view was sent once more at `at`, to keep its cache entries alive."""
-        self.costs.record_ping(self.bill.record_ping(view, at, model))
+    def record_ping(self, view: View, ping: CachePinged, model: str) -> None:
+        """Record that the newest view was sent once more, to keep its cache entries alive."""
+        prompt = self.bill.record_ping(view, ping.at, model)
+        if ping.usage is None:
+            self.costs.record_ping(self.costs.estimate_ping(prompt))
+        else:
+            self.record_reported_ping(ping.usage)
+
+    def record_reported_ping(self, usage: Usage) -> None:
+        """Record what the provider reported for a ping."""
+        self.costs.record_ping(bill_reported_usage(usage, self._prices))
 
     def settle(self) -> None:
         """Bill the newest call, unless it is billed."""

@@ -13,6 +13,7 @@ from elision.gateway.budgets import SHADOW_PREFIX, Budgets
 from elision.gateway.cache_pinger import CachePinger
 from elision.gateway.key_secret import load_gateway_secret
 from elision.gateway.live_sessions import ContextFactory, SessionRegistry
+from elision.gateway.ping_record import PingListener
 from elision.gateway.proxy import Proxy
 from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
@@ -98,12 +99,14 @@ class Gateway:
         await self.upstream.close()
 
 
-def build_gateway(settings: GatewaySettings, store: Store, listener: RequestListener) -> Gateway:
+def build_gateway(
+    settings: GatewaySettings, store: Store, listener: RequestListener, ping_listener: PingListener | None = None
+) -> Gateway:
     """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError."""
     upstream = Upstream(
         connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
     )
-    pinger = CachePinger(upstream) if count_allowed_pings(settings) else None
+    pinger = CachePinger(upstream, ping_listener) if count_allowed_pings(settings) else None
     sessions = SessionRegistry(
         make_context_factory(settings, store),
         max_sessions=settings.max_sessions,

@@ -66,6 +66,7 @@ class LiveSession:
 
     lock:               held while `context` works; never while the provider works.
     requests_in_flight: requests not finished here. requests_unanswered: those whose client still waits.
+    pings_in_flight:    keep-alive requests that are not answered.
     is_answered:        whether the newest response reached its end.
     divergences:        recent requests whose history diverged. steady_requests: requests since then.
     last_used:          time of the newest request, monotonic seconds.
@@ -87,6 +88,7 @@ class LiveSession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     requests_in_flight: int = 0
     requests_unanswered: int = 0
+    pings_in_flight: int = 0
     is_answered: bool = False
     divergences: int = 0
     steady_requests: int = 0
@@ -112,8 +114,8 @@ class LiveSession:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a request of it is open."""
-        return self.requests_in_flight > 0
+        """Return whether a request of it is open, or a ping."""
+        return self.requests_in_flight + self.pings_in_flight > 0
 
     @property
     def can_diverge(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from elision.gateway.ping_record import PingRecord
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
@@ -59,6 +60,11 @@ CLEARED_TOKENS: Final = _make_counter(
     "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
 )
 THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
+PINGS: Final = _make_counter(
+    "pings_total", "keep-alive requests in pauses, by the class of their answer; none: no answer", "status"
+)
+PING_TOKENS: Final = _make_counter("ping_tokens_total", "tokens that pings were billed for", "part", unit="tokens")
+PING_USD: Final = _make_counter("ping_usd_total", "what pings cost, as reported or by our count", unit="USD")
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
 )
@@ -87,6 +93,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     CACHE_MISSES,
     CLEARED_TOKENS,
     THINKING_DROPPED,
+    PINGS,
+    PING_TOKENS,
+    PING_USD,
 )
 #: As it stands at this moment, in each worker.
 GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)
@@ -152,6 +161,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "status": ("2xx", "3xx", "4xx", "5xx", "none"),
     "cause": _CAUSES,
     "reason": _REASONS,
+    "part": ("input", "cache_write", "cache_read", "output"),
 }
 
 
@@ -177,11 +187,7 @@ def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, session
 def make_samples(record: RequestRecord) -> Iterator[Sample]:
     """Yield what one request adds to each metric."""
     api: dict[str, str] = {"api": record.api or "none"}
-    if record.status:
-        status = f"{record.status // 100}xx"
-    else:
-        status = "none"
-    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", record.how), "status": _limit_label("status", status)})
+    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", record.how), "status": _label_status(record.status)})
     if record.cause:
         yield Sample(ERRORS, 1, {**api, "cause": label_cause(record.cause)})
     for metric, size in ((BYTES_IN, record.bytes_in), (BYTES_UP, record.bytes_up), (BYTES_OUT, record.bytes_out)):
@@ -208,6 +214,23 @@ def _make_response_samples(record: RequestRecord, api: dict[str, str]) -> Iterat
         yield Sample(CLEARED_TOKENS, record.cleared_tokens, {})
     if record.thinking_dropped:
         yield Sample(THINKING_DROPPED, record.thinking_dropped, {})
+
+
+def make_ping_samples(record: PingRecord) -> Iterator[Sample]:
+    """Yield what one ping adds to each metric."""
+    yield Sample(PINGS, 1, {"status": _label_status(record.status)})
+    for part in LABELS["part"]:
+        if tokens := getattr(record.bill, part):
+            yield Sample(PING_TOKENS, tokens, {"part": part})
+    if record.bill.usd:
+        yield Sample(PING_USD, record.bill.usd, {})
+
+
+def _label_status(status: int) -> str:
+    """Return the class of an answer's status; 0 is for none."""
+    if not status:
+        return "none"
+    return _limit_label("status", f"{status // 100}xx")
 
 
 def _limit_label(label: str, value: str) -> str:

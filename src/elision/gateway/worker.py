@@ -41,7 +41,8 @@ class Worker:
         self._metrics_page = _make_metrics_page()
         self._is_warm = False
         listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings, listener))
-        self.gateway = build_gateway(settings, self.store, listeners)
+        count_ping = self._metrics_page.add_ping if self._metrics_page is not None else None
+        self.gateway = build_gateway(settings, self.store, listeners, count_ping)
         health = HealthChecks(
             settings,
             self.store,

@@ -21,6 +21,9 @@ from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared import capabilities, signals
 from elision.telemetry.diagnostics import Costs
 from elision.trajectory.events import CachePinged, UsageReported, WindowLearned
+from elision.trajectory.prices import Bill
+from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import bill_reported_usage
 
 #: The note of usage for which no log has a call.
 _NOTE_NO_CALL: Final = "usage was recorded while no call was prepared: costs.billed leaves it out"
@@ -185,18 +188,27 @@ class Calls(OpenedSession):
         branch = self._preparer.branch
         if branch is None:
             return None
-        return find_planned_pings(branch.log, branch.key, calls_tools=calls_tools)
+        return find_planned_pings(branch, calls_tools=calls_tools)
 
-    def record_ping(self, plan: PlannedPings) -> None:
-        """Record that the request of a call was sent once more, to keep its cache entries alive. It is billed.
+    def record_ping(self, plan: PlannedPings, usage: Usage | None = None) -> Bill:
+        """Record that the request of a call was sent once more, to keep its cache entries alive. Return its bill.
 
-        Ignored where another call was made since.
+        usage: as the provider reported it. Without it a ping is billed by our count, and nothing is known of one that
+        was answered after the next call: it is ignored.
         """
-        branch = self._preparer.branch
-        if branch is None or branch.key != plan.branch or branch.log.state.calls != plan.call:
-            return
-        self._calls.think_time.finish()
-        branch.log.record_event(CachePinged(call=plan.call, at=self.options.clock()))
+        ping = CachePinged(call=plan.call, at=self.options.clock(), usage=usage)
+        at_hand = self._preparer.branch
+        if at_hand is not None and at_hand.key == plan.branch.key:
+            if usage is None and at_hand.log.state.calls != plan.call:
+                return Bill()
+            self._calls.think_time.finish()
+            before = at_hand.log.costs.pings
+            at_hand.log.record_event(ping)
+            return at_hand.log.costs.pings - before
+        if usage is None:
+            return Bill()
+        self._calls.late_reports.append((plan.branch, ping))
+        return bill_reported_usage(usage, plan.branch.log.prices)
 
     def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
         view = yield from self._calls.prepare_view(incoming, model, admit)
@@ -215,7 +227,7 @@ class Calls(OpenedSession):
             self.record(found, call=call.number)
         else:
             self._calls.awaits_response = False
-            self._calls.late_usage.append((call.branch, UsageReported(call=call.number, usage=found)))
+            self._calls.late_reports.append((call.branch, UsageReported(call=call.number, usage=found)))
 
     def _note_overflow(self, error: BaseException) -> bool:
         """Return whether `error` says that the prompt was too long, and make the next view shorter then.

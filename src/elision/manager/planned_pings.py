@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elision.engine import Log
+from elision.manager.branch import SessionBranch
 from elision.trajectory.cache import HOUR_SECONDS
 
 
@@ -16,16 +16,17 @@ class PlannedPings:
     """
 
     call: int
-    branch: str
+    branch: SessionBranch
     pings: int
     life_seconds: float
 
 
-def find_planned_pings(log: Log, branch: str, *, calls_tools: bool) -> PlannedPings | None:
+def find_planned_pings(branch: SessionBranch, *, calls_tools: bool) -> PlannedPings | None:
     """Return what is planned for the pause after the newest call; None for nothing.
 
     calls_tools: whether its answer has tool calls.
     """
+    log = branch.log
     newest = log.newest_call
     if newest is None or newest.lifetime is None:
         return None

@@ -42,7 +42,7 @@ from elision.providers.live.client_messages import remove_tags
 from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
-from elision.trajectory.events import UsageReported
+from elision.trajectory.events import CachePinged, UsageReported
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
@@ -59,8 +59,8 @@ class PreparedCalls:
         self.awaits_response = False
         self._preparer = preparer
         self._summary_runner = summary_runner
-        #: Usage of calls whose branch was left before it came.
-        self.late_usage: deque[tuple[SessionBranch, UsageReported]] = deque()
+        #: Usage of calls and pings whose branch was left before it came.
+        self.late_reports: deque[tuple[SessionBranch, UsageReported | CachePinged]] = deque()
         #: What is done between two calls.
         self.think_time = ThinkTime()
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
@@ -93,7 +93,7 @@ class PreparedCalls:
         started = time.perf_counter()
         self._preparer.begin_call()
         try:
-            yield from self._write_late_usage()
+            yield from self._write_late_reports()
             view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
@@ -181,17 +181,17 @@ class PreparedCalls:
     def settle(self) -> Steps[Fault | None]:
         """Write the unsaved records. Return what failed."""
         try:
-            yield from self._write_late_usage()
+            yield from self._write_late_reports()
             return (yield from self._preparer.write_unsaved())
         except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
             self.log_error("what happened could not be written")
             self._preparer.forget_branch()
             return self._preparer.reports.log_fault("engine", error)
 
-    def _write_late_usage(self) -> Steps[None]:
+    def _write_late_reports(self) -> Steps[None]:
         """Record the usage that came after its branch was left, each with its call. Failures are logged."""
-        while self.late_usage:
-            branch, reported = self.late_usage.popleft()
+        while self.late_reports:
+            branch, reported = self.late_reports.popleft()
             at_hand = self._preparer.branch
             if at_hand is not None and at_hand.key == branch.key:
                 at_hand.log.record_event(reported)

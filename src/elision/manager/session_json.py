@@ -29,6 +29,7 @@ def encode_session_report(account: SessionReport) -> dict[str, Any]:
         "rewrites": end.rewrites if end else {},
         "summaries": end.summaries if end else 0,
         "recalls": end.recalls if end else 0,
+        "pings": end.pings if end else 0,
         "costs": _encode_costs(end.costs) if end else {},
         "savings": asdict(end.savings) if end else {},
         "report": account.context.to_dict() if account.context else None,

@@ -19,6 +19,7 @@ from elision.manager.history import History
 from elision.manager.log_factory import LogFactory
 from elision.stores.store import NonBlockingLength, Store
 from elision.trajectory.events import (
+    CachePinged,
     Event,
     ObservationRecalled,
     PassDecided,
@@ -33,7 +34,7 @@ from elision.trajectory.events import (
 PASS_TRIES: Final = 3
 #: How often a write is tried again because others wrote. Each time at least one writer succeeds.
 WRITE_TRIES: Final = 50
-_NOTE_EVENTS: Final = (UsageReported, ObservationRecalled, WindowLearned, RecallExchanged)
+_NOTE_EVENTS: Final = (UsageReported, CachePinged, ObservationRecalled, WindowLearned, RecallExchanged)
 
 
 class LogWriter:

@@ -142,11 +142,12 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
 class CachePinged(SessionEvent, frozen=True, kw_only=True, tag="pinged"):
     """The request of call `call` was sent once more, so that its cache entries stay alive.
 
-    at: seconds since the epoch.
+    at: seconds since the epoch. usage: as the provider reported it; None where it did not.
     """
 
     call: int
     at: float
+    usage: Usage | None = None
 
 
 class UsageReported(SessionEvent, frozen=True, kw_only=True, tag="answered"):

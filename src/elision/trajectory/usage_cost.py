@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elision.errors import PriceError
 from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.prices import Prices
+from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
 
 
@@ -20,6 +20,18 @@ def cost_reported_usage(usage: Usage, prices: Prices) -> float:
     for other in usage.others:
         usd += _find_model_prices(other.model, prices).cost_usage(other.usage) - prices.cost_usage(other.usage)
     return usd
+
+
+def bill_reported_usage(usage: Usage, prices: Prices) -> Bill:
+    """Return the bill of a reported call. prices: of the model that was asked."""
+    return Bill(
+        input=usage.input,
+        cache_write=usage.cache_write,
+        cache_read=usage.cache_read,
+        output=usage.output,
+        usd=cost_reported_usage(usage, prices),
+        cache_write_1h=usage.cache_write_1h,
+    )
 
 
 def _find_model_prices(model: str, usual: Prices) -> Prices:
