@@ -13,14 +13,15 @@ from elision.gateway.live_sessions import LiveSession
 from elision.manager import ContextManager
 from elision.providers.provider import Api
 from elision.trajectory.events import CachePinged
-from tests.gateway.loopback_gateway import RunningGateway, make_settings, run_gateway
+from tests.gateway.loopback_gateway import RunningGateway, make_settings, run_gateway, wait_until
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
+    Script,
     ScriptedUpstream,
     render_response,
     run_scripted_upstream,
 )
-from tests.manager.agents import make_history
+from tests.manager.agents import Message, make_anthropic_step, make_history
 
 MARK = {"type": "ephemeral"}
 #: Seconds before calls: pauses that are too rare for an hour.
@@ -83,45 +84,82 @@ class PausedGateway:
         return [event for event in store.events(info.key) if isinstance(event, CachePinged)]
 
     async def work(self, pauses: Sequence[float], status: int = 200) -> None:
+        """Make a call after each pause, in seconds."""
         for pause in pauses:
             self.pauses.now += pause
-            first, *others = make_history("anthropic", self.step)
-            first = {**first, "content": [{"type": "text", "text": first["content"]}]}
-            *before, newest = [first, *others]
-            blocks = newest["content"]
-            messages = [*before, {**newest, "content": [*blocks[:-1], {**blocks[-1], "cache_control": MARK}]}]
-            body = {
-                "model": "claude-sonnet-4-6",
-                "max_tokens": 900,
-                "system": [{"type": "text", "text": "Work. " * 3_000, "cache_control": MARK}],
-                "messages": messages,
-            }
-            client = await self.gateway.connect()
-            got = await client.request("POST", "/v1/messages", json.dumps(body).encode(), JSON, "x-api-key: secret")
-            client.close()
-            assert got.status == status
-            await self.gateway.wait_until_stored()
+            await self._send(make_history("anthropic", self.step), status)
             self.step += 1
 
+    async def go_another_way(self, steps_back: int) -> None:
+        """Make a call whose messages end with another step, after the newest `steps_back` are gone."""
+        before = make_history("anthropic", self.step - steps_back)
+        await self._send([*before, *make_anthropic_step(900)], 200)
 
-def run_with_pauses(test: Callable[[PausedGateway], Awaitable[None]], *, refuses: bool = False, **given: Any) -> None:
-    """Run a trial. refuses: whether the upstream refuses pings."""
+    async def _send(self, history: list[Message], status: int) -> None:
+        first, *others = history
+        first = {**first, "content": [{"type": "text", "text": first["content"]}]}
+        *before, newest = [first, *others]
+        blocks = newest["content"]
+        messages = [*before, {**newest, "content": [*blocks[:-1], {**blocks[-1], "cache_control": MARK}]}]
+        body = {
+            "model": "claude-sonnet-4-6",
+            "max_tokens": 900,
+            "system": [{"type": "text", "text": "Work. " * 3_000, "cache_control": MARK}],
+            "messages": messages,
+        }
+        client = await self.gateway.connect()
+        got = await client.request("POST", "/v1/messages", json.dumps(body).encode(), JSON, "x-api-key: secret")
+        client.close()
+        assert got.status == status
+        # A ping may be under way.
+        sessions = self.gateway.worker.gateway.sessions
+        await wait_until(lambda: not any(each.requests_in_flight for each in sessions))
+
+
+#: What the upstream reports of each call, and of each ping.
+CALL_USAGE = {
+    "input_tokens": 5,
+    "cache_read_input_tokens": 0,
+    "cache_creation_input_tokens": 900,
+    "output_tokens": 5,
+}
+PING_USAGE = {
+    "input_tokens": 3,
+    "cache_read_input_tokens": 8_000,
+    "cache_creation_input_tokens": 40,
+    "output_tokens": 1,
+}
+
+
+def render_message(usage: dict[str, int], *, stop_reason: str = "tool_use") -> bytes:
+    """Return a response of the upstream that reports `usage`."""
+    said = {"type": "tool_use", "id": "c", "name": "bash", "input": {}}
+    whole = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [said], "usage": usage}
+    raw = json.dumps({**whole, "stop_reason": stop_reason, "stop_sequence": None}).encode()
+    return render_response(raw, "200 OK", JSON)
+
+
+async def answer_ping(_: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    """Answer a ping as the provider does."""
+    writer.write(render_message(PING_USAGE, stop_reason="max_tokens"))
+
+
+async def refuse_ping(_: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    """Refuse a ping as the provider does where it has no room."""
+    refusal = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
+    writer.write(render_response(refusal, "529 Busy", JSON))
+
+
+def run_with_pauses(
+    test: Callable[[PausedGateway], Awaitable[None]], *, on_ping: Script = answer_ping, **given: Any
+) -> None:
+    """Run a trial. on_ping: answers the pings."""
 
     async def answer(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        said = {"type": "tool_use", "id": "c", "name": "bash", "input": {}}
-        usage = {
-            "input_tokens": 5,
-            "cache_read_input_tokens": 0,
-            "cache_creation_input_tokens": 900,
-            "output_tokens": 5,
-        }
-        whole = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [said], "usage": usage}
-        if refuses and json.loads(asked.body)["max_tokens"] == 1:
-            refusal = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
-            writer.write(render_response(refusal, "529 Busy", JSON))
+        if json.loads(asked.body)["max_tokens"] == 1:
+            await on_ping(asked, writer)
         else:
-            raw = json.dumps({**whole, "stop_reason": "tool_use", "stop_sequence": None}).encode()
-            writer.write(render_response(raw, "200 OK", JSON))
+            writer.write(render_message(CALL_USAGE))
         await writer.drain()
 
     async def whole_test() -> None:

@@ -11,7 +11,7 @@ from elision.errors import LimitError
 from elision.gateway.budgets import Budgets
 from elision.gateway.cache_pinger import make_ping
 from tests.gateway.loopback_gateway import wait_until
-from tests.gateway.paused_gateway import JSON, RARE_PAUSES, PausedGateway, run_with_pauses
+from tests.gateway.paused_gateway import JSON, RARE_PAUSES, PausedGateway, refuse_ping, run_with_pauses
 
 
 def test_a_pause_has_its_pings() -> None:
@@ -122,7 +122,7 @@ def test_a_refused_ping_is_the_last() -> None:
         assert len(trial.pings) == 1
         assert not trial.recorded
 
-    run_with_pauses(test, refuses=True)
+    run_with_pauses(test, on_ping=refuse_ping)
 
 
 def test_by_default_nothing_is_sent() -> None:
