@@ -72,6 +72,7 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in call.exchanged],
         "bill": asdict(call.bills.ours),
         "usage": _encode_usage(call.usage) if call.usage else None,
+        "pings": [{"at": each.at, "usage": _encode_usage(each.usage) if each.usage else None} for each in call.pings],
         "costs": _encode_costs(diagnostics.costs),
         "stop": asdict(diagnostics.stop) if diagnostics.stop else None,
         "hint": asdict(diagnostics.hint) if diagnostics.hint else None,
