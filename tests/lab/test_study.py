@@ -203,3 +203,10 @@ def test_totals_are_sums() -> None:
 def test_nothing_saved_has_no_allowance() -> None:
     """A strategy dearer than raw has nothing to eat up."""
     assert Row(bill=Bill(usd=3.0), raw_usd=2.0, late_usd=0.1).allowance is None
+
+
+@pytest.mark.parametrize("strategy", ["raw(budget=4000)", "fold(budget=4000)"])
+def test_a_budget_that_would_not_hold_is_refused(strategy: str) -> None:
+    """A strategy that hides nothing sends any length, so a budget for it is a mistake."""
+    with pytest.raises(SpecError, match="hides nothing, so no budget holds"):
+        parse_candidates([strategy])

@@ -97,6 +97,10 @@ def parse_candidates(
     for spec in specs:
         strategy = parse_strategy(spec)
         found.setdefault(strategy, spec.strip())
+        if strategy.budget is not None and not strategy.can_hide:
+            raise SpecError(
+                f"{spec}: {strategy.name} hides nothing, so no budget holds; give it to another one, such as masking"
+            )
         if not isinstance(strategy.schedule, HindsightSchedule):
             continue
         if not hindsight:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
@@ -24,6 +23,7 @@ from elision.strategies.schedules import (
     HindsightSchedule,
     Schedule,
 )
+from elision.strategies.spec_parser import SpecCall, SpecParser
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.supersede import Supersede
@@ -42,21 +42,12 @@ DEPENDENT_OPTIONS: dict[type[Strategy], tuple[str, str, Callable[[int, int], int
     TwoTier: ("hard", "soft", min),
 }
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
-    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
-)
-#: Characters of a text in an error.
-_EXCERPT_CHARS = 200
-#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
-_DEEPEST = 50
-
 
 def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` describes. Raises SpecError, which lists what exists."""
     if not isinstance(text, str):
         raise SpecError(f"a strategy is a text such as masking(window=10), not {type(text).__name__}")
-    parser = _SpecParser(text)
+    parser = SpecParser(text)
     value = parser.parse_value()
     parser.need_end()
     return _build_strategy(value)
@@ -64,7 +55,7 @@ def parse_strategy(text: str) -> Strategy:
 
 def parse_schedule(text: str) -> Schedule:
     """The schedule that `text` describes, such as `every-turn` or `batched(10)`. Raises SpecError."""
-    parser = _SpecParser(text)
+    parser = SpecParser(text)
     value = parser.parse_value()
     parser.need_end()
     found: Schedule = _build_schedule(value)
@@ -73,150 +64,41 @@ def parse_schedule(text: str) -> Schedule:
 
 def find_preset(text: str) -> str:
     """The preset that `text` names; "" if it names none."""
-    value = _SpecParser(text).parse_value()
-    if isinstance(value, _SpecCall) and value.kind in PRESETS:
+    value = SpecParser(text).parse_value()
+    if isinstance(value, SpecCall) and value.kind in PRESETS:
         return value.kind
     return ""
 
 
 def list_stated_options(text: str) -> frozenset[str]:
     """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
-    value = _SpecParser(text).parse_value()
-    if isinstance(value, _SpecCall):
+    value = SpecParser(text).parse_value()
+    if isinstance(value, SpecCall):
         return frozenset(_list_call_options(value))
     return frozenset()
 
 
-def _list_call_options(call: _SpecCall) -> Iterator[str]:
+def _list_call_options(call: SpecCall) -> Iterator[str]:
     if call.kind in PRESETS:
-        base = _SpecParser(PRESETS[call.kind]).parse_value().kind
+        base = SpecParser(PRESETS[call.kind]).parse_value().kind
     else:
         base = call.kind
     own = _list_own_options(base)
     if base == Pipeline.name:
         for part in call.positional:
-            yield from _list_call_options(part) if isinstance(part, _SpecCall) else ()
+            yield from _list_call_options(part) if isinstance(part, SpecCall) else ()
     else:
         yield from own[: len(call.positional)]
     for name, value in call.keywords.items():
         if name != "budget":
             yield name
-        elif isinstance(value, _SpecCall):
+        elif isinstance(value, SpecCall):
             yield from (f"budget.{option}" for option in value.keywords)
         else:
             yield "budget.tokens"
 
 
-class _SpecCall:
-    """A name with arguments, not yet given a meaning."""
-
-    def __init__(self, name: str, positional: list[Any], named: dict[str, Any]) -> None:
-        self.name = name
-        self.positional = positional
-        self.keywords = named
-
-    @property
-    def kind(self) -> str:
-        """The name of a strategy, preset or schedule, which may be written in any letter case."""
-        return self.name.lower()
-
-
-class _SpecParser:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        #: The text, for an error.
-        if len(text) <= _EXCERPT_CHARS:
-            self.excerpt = repr(text)
-        else:
-            self.excerpt = f"{text[:_EXCERPT_CHARS]!r}…"
-        self.tokens = list(self._scan_tokens())
-        self.position = 0
-        self.depth = 0
-
-    def _scan_tokens(self) -> Iterator[tuple[str, str]]:
-        place = 0
-        end = len(self.text.rstrip())
-        while place < end:
-            match = _TOKEN.match(self.text, place)
-            if match is None:
-                raise SpecError(f"cannot read {self.text[place:].strip()[:20]!r} in {self.excerpt}")
-            place = match.end()
-            yield match.lastgroup or "", match[match.lastgroup or 0]
-        yield "end", ""
-
-    def take_token(self, text: str) -> bool:
-        if self.tokens[self.position] == ("mark", text):
-            self.position += 1
-            return True
-        return False
-
-    def need_token(self, text: str) -> None:
-        if not self.take_token(text):
-            raise SpecError(
-                f"{text!r} is missing in {self.excerpt}, {self._strip_token(self.tokens[self.position][1])}"
-            )
-
-    def need_end(self) -> None:
-        if self.tokens[self.position][0] != "end":
-            raise SpecError(f"{self.tokens[self.position][1]!r} stands behind the end of {self.excerpt}")
-
-    def parse_value(self) -> Any:
-        kind, text = self.tokens[self.position]
-        if self.take_token("["):
-            return tuple(self._parse_items("]")[0])
-        self.position += 1
-        if kind == "string":
-            return re.sub(r"\\(.)", r"\1", text[1:-1])
-        if kind == "number":
-            return self._parse_number(text.replace("_", ""))
-        if kind == "name":
-            words = {"true": True, "false": False, "none": None}
-            if text.lower() in words:
-                return words[text.lower()]
-            if self.take_token("("):
-                positional, named = self._parse_items(")")
-            else:
-                positional, named = ([], {})
-            return _SpecCall(text, positional, named)
-        raise SpecError(f"a value is missing in {self.excerpt}, {self._strip_token(text)}")
-
-    @staticmethod
-    def _strip_token(token: str) -> str:
-        if token:
-            return f"before {token!r}"
-        return "at its end"
-
-    def _parse_number(self, text: str) -> int | float:
-        if any(mark in text for mark in ".eE"):
-            return float(text)
-        try:
-            return int(text)
-        except ValueError:  # Python reads at most 4,300 digits
-            raise SpecError(f"{text[:20]}... is too long for a number") from None
-
-    def _parse_items(self, close: str) -> tuple[list[Any], dict[str, Any]]:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise SpecError(f"more than {_DEEPEST} brackets stand inside each other in {self.excerpt}")
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        while not self.take_token(close):
-            if self.tokens[self.position][0] == "name" and self.tokens[self.position + 1] == ("mark", "="):
-                name = self.tokens[self.position][1]
-                if name in named:
-                    raise SpecError(f"option {name!r} stands twice in {self.excerpt}")
-                self.position += 2
-                named[name] = self.parse_value()
-            else:
-                positional.append(self.parse_value())
-            if not self.take_token(","):
-                self.need_token(close)
-                break
-        self.depth -= 1
-        return positional, named
-
-
-def _build_options(kind: type[Any], call: _SpecCall, what: str) -> Any:
+def _build_options(kind: type[Any], call: SpecCall, what: str) -> Any:
     """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
     own = [field for field in fields(kind) if not field.name.startswith("_")]
     names = [field.name for field in own]
@@ -230,9 +112,10 @@ def _build_options(kind: type[Any], call: _SpecCall, what: str) -> Any:
     given = dict(zip(order, call.positional, strict=False))
     for name, value in call.keywords.items():
         if name not in names:
-            raise SpecError(
-                f"{what} {call.name} has no option {name!r}; {_suggest_name(name, names)}: {', '.join(names)}"
-            )
+            part = _find_part(name) if issubclass(kind, Strategy) else ""
+            owner = f"{what} {call.name}".strip()
+            listed = f"{_suggest_name(name, names)}: {', '.join(names)}"
+            raise SpecError(f"{owner} has no option {name!r}; {part}{listed}")
         if name in given:
             raise SpecError(f"{what} {call.name}: option {name!r} is given twice")
         given[name] = value
@@ -243,6 +126,25 @@ def _build_options(kind: type[Any], call: _SpecCall, what: str) -> Any:
     return kind(**meant)
 
 
+def _find_part(name: str) -> str:
+    """Return what an error says of an option that a rule, a budget or a schedule has; "" if none has it."""
+    owners = (
+        (Rule, "rules=rule({}=…)"),
+        (Budget, "budget=budget({}=…)"),
+        (CacheAwareSchedule, "schedule=cache-aware({}=…)"),
+    )
+    for kind, text in owners:
+        if name in [field.name for field in fields(kind)]:
+            return f"write {text.format(name)}; "
+    return ""
+
+
+#: Options -> what a number of theirs is, for an error.
+_UNITS = {
+    "fold": " of lines, 2 or more, or 0 for none",
+    "digest_facts": ", a percentage",
+    "probation": " of calls",
+}
 #: Types of options as they are annotated -> the types that fit, and their name in an error.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
@@ -259,7 +161,9 @@ def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
     if not all(kind in _KINDS for kind in kinds):
         return
     if not any(type(value) in _KINDS[kind][0] for kind in kinds):
-        raise SpecError(f"{owner}({name}={value}): give {' or '.join(_KINDS[kind][1] for kind in kinds)}")
+        meant = " or ".join(_KINDS[kind][1] for kind in kinds)
+        shown = value if isinstance(value, str) else _format_value(value)
+        raise SpecError(f"{owner}({name}={shown}): give {meant}{_UNITS.get(name, '')}")
 
 
 def _convert_option(name: str, value: Any) -> Any:
@@ -270,9 +174,9 @@ def _convert_option(name: str, value: Any) -> Any:
     }
     if name in readers:
         return readers[name](value)
-    if isinstance(value, _SpecCall) and not value.positional and not value.keywords:
+    if isinstance(value, SpecCall) and not value.positional and not value.keywords:
         return value.name
-    if isinstance(value, _SpecCall):
+    if isinstance(value, SpecCall):
         raise SpecError(f"{name}={value.name}(...) has no meaning here")
     return value
 
@@ -285,15 +189,15 @@ def _list_own_options(kind: str) -> list[str]:
     return [field.name for field in fields(STRATEGIES[kind]) if field.name not in shared]
 
 
-def _expand_preset(call: _SpecCall) -> _SpecCall:
+def _expand_preset(call: SpecCall) -> SpecCall:
     """The strategy that a preset stands for; the options of `call` come before the preset's own."""
-    base: _SpecCall = _SpecParser(PRESETS[call.kind]).parse_value()
+    base: SpecCall = SpecParser(PRESETS[call.kind]).parse_value()
     by_position = _list_own_options(base.kind)[: len(call.positional)]
     kept = {name: value for name, value in base.keywords.items() if name not in by_position}
-    return _SpecCall(base.name, call.positional, kept | call.keywords)
+    return SpecCall(base.name, call.positional, kept | call.keywords)
 
 
-def _fit_defaults(kind: type[Strategy], call: _SpecCall, written: _SpecCall) -> _SpecCall:
+def _fit_defaults(kind: type[Strategy], call: SpecCall, written: SpecCall) -> SpecCall:
     """`call` with a default that leaves room for what `written` states: a hybrid's tail is shorter than its number of
     turns, and two-tier's soft threshold is not above its hard one."""
     if kind not in DEPENDENT_OPTIONS:
@@ -304,11 +208,11 @@ def _fit_defaults(kind: type[Strategy], call: _SpecCall, written: _SpecCall) -> 
     if dependent in by_position or dependent in written.keywords or type(lead) is not int:
         return call
     own = call.keywords.get(dependent, kind.__dataclass_fields__[dependent].default)
-    return _SpecCall(call.name, call.positional, call.keywords | {dependent: limit(lead, own)})
+    return SpecCall(call.name, call.positional, call.keywords | {dependent: limit(lead, own)})
 
 
 def _build_strategy(value: Any) -> Strategy:
-    if not isinstance(value, _SpecCall):
+    if not isinstance(value, SpecCall):
         raise SpecError(f"{value!r} is no strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
     call = _expand_preset(value) if value.kind in PRESETS else value
     kind = STRATEGIES.get(call.kind)
@@ -319,7 +223,7 @@ def _build_strategy(value: Any) -> Strategy:
         if "parts" in call.keywords:
             raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
         parts = tuple(_build_strategy(part) for part in call.positional)
-        call = _SpecCall(call.name, [], {**call.keywords, "parts": parts})
+        call = SpecCall(call.name, [], {**call.keywords, "parts": parts})
     found: Strategy = _build_options(kind, _fit_defaults(kind, call, value), "strategy")
     return found
 
@@ -333,8 +237,8 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def _build_schedule(value: Any) -> Any:
-    if not isinstance(value, _SpecCall) or value.kind not in SCHEDULES:
-        if isinstance(value, _SpecCall):
+    if not isinstance(value, SpecCall) or value.kind not in SCHEDULES:
+        if isinstance(value, SpecCall):
             name = value.name
         else:
             name = value
@@ -347,7 +251,7 @@ def _build_budget(value: Any) -> Budget | None:
         if value is None:
             return None
         return Budget(tokens=value)
-    if isinstance(value, _SpecCall) and value.kind == "budget":
+    if isinstance(value, SpecCall) and value.kind == "budget":
         found: Budget = _build_options(Budget, value, "")
         return found
     raise SpecError(
@@ -357,7 +261,7 @@ def _build_budget(value: Any) -> Budget | None:
 
 
 def _build_rule(value: Any) -> Rule:
-    if isinstance(value, _SpecCall) and value.kind == "rule":
+    if isinstance(value, SpecCall) and value.kind == "rule":
         found: Rule = _build_options(Rule, value, "")
         return found
     raise SpecError(
