@@ -30,8 +30,8 @@ CANDIDATES: Final = (
     "masking(gist=30, gist_reads=100)",
     "masking(window=20)",
     "masking(window=9, which=reuse)",
-    "masking(window=9, which=reuse, gist=30, gist_reads=150)",
-    "masking(window=9, which=reuse, gist=30, gist_reads=150, fold=5)",
+    "keep-facts",
+    "keep-facts(fold=5)",
     "summarization",
     "summarization(digest_facts=80)",
     "hybrid",
@@ -77,18 +77,12 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         outcomes = list(pool.map(replay_all, runs))
     for prices in PRICE_SETS:
-        print(f"== {prices}: all runs")
-        print_heading()
-        for name in CANDIDATES:
-            print_row(name, [each[prices, name] for each in outcomes])
-    for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
-        chosen = [each for each, run in zip(outcomes, runs, strict=True) if is_between(len(run.turns), start, end)]
-        if not chosen:
-            continue
-        print(f"== {PRICE_SETS[0]}: {len(chosen)} runs of {start} to {'…' if end is None else end - 1} calls")
-        print_heading()
-        for name in CANDIDATES:
-            print_row(name, [each[PRICE_SETS[0], name] for each in chosen])
+        for start, end in ((0, None), *zip(GROUPS, (*GROUPS[1:], None), strict=True)):
+            chosen = [each for each, run in zip(outcomes, runs, strict=True) if is_between(len(run.turns), start, end)]
+            if chosen:
+                print_table(
+                    f"{prices}: {len(chosen)} runs of {start} to {end - 1 if end else '…'} calls", chosen, prices
+                )
 
 
 def replay_all(run: Trajectory) -> dict[Case, Outcome]:
@@ -119,9 +113,12 @@ def is_between(calls: int, start: int, end: int | None) -> bool:
     return start <= calls and (end is None or calls < end)
 
 
-def print_heading() -> None:
+def print_table(title: str, outcomes: Sequence[dict[Case, Outcome]], prices: str) -> None:
     costs = f"{'total':>6} {'recalls':>8} {'median':>7} {'worst':>6}"
-    print(f"  {'strategy':64} {costs} {'facts':>6} {'missing':>8} {'own':>9} {'largest':>8}")
+    print(f"== {title}")
+    print(f"  {'strategy':40} {costs} {'facts':>6} {'missing':>8} {'own':>9} {'largest':>8}")
+    for name in CANDIDATES:
+        print_row(name, [each[prices, name] for each in outcomes])
 
 
 def print_row(name: str, outcomes: Sequence[Outcome]) -> None:
@@ -142,4 +139,4 @@ def print_row(name: str, outcomes: Sequence[Outcome]) -> None:
         f"{own:3} {own / turns:5.1%}",
         f"{max(each.peak for each in outcomes):8,}",
     ]
-    print(f"  {name:64} {' '.join(cells)}")
+    print(f"  {name:40} {' '.join(cells)}")
