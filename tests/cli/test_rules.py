@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.rules import count_left_out, count_matches
+from elision.cli.rules import count_matches
 from elision.lab.study import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, make_counter
@@ -18,13 +18,13 @@ RUN = Path(__file__).parents[2] / "examples" / "runs" / "openhands-pylint.tar.gz
 
 
 def test_lists_every_rule_with_its_matches() -> None:
-    """Each rule of the strategy, the tags' own included, with counts and handles."""
+    """Each rule of the strategy with counts and handles; those of tags only where results have tags."""
     spec = 'masking(rules=[rule(tool="think", keep=true), rule(args="*pytest*", after=2)])'
     result = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(RUN), "-s", spec])
     assert result.exit_code == 0
     assert 'rule(tool="think", keep=true)' in result.output
     assert 'rule(args="*pytest*", after=2)' in result.output
-    assert 'rule(tag="keep_output", keep=true)' in result.output
+    assert "keep_output" not in result.output
     assert "think" in result.output.split('rule(tool="think"')[1]
 
 
@@ -32,10 +32,10 @@ def test_counts_are_those_of_the_run() -> None:
     """A rule that matches everything counts every observation and its tokens."""
     runs = load_runs([RUN]).runs
     sizer = Sizer(make_counter())
-    count, size, _ = count_matches(Rule(keep=True), runs, sizer)
+    found = count_matches(Rule(keep=True), runs, sizer)
     observations = [observation for turn in runs[0].turns for observation in turn.observations]
-    assert count == len(observations)
-    assert size == sum(sizer.count_observation(observation) for observation in observations)
+    assert found.results == len(observations)
+    assert found.tokens == sum(sizer.count_observation(observation) for observation in observations)
 
 
 def test_what_a_rule_leaves_out(tmp_path: Path) -> None:
@@ -53,12 +53,24 @@ def test_what_a_rule_leaves_out(tmp_path: Path) -> None:
     runs = load_runs([path]).runs
     left = "[200 lines of package manager routine left out: t1.1]"
     saved = sizer.count(noise) - sizer.count(left)
-    assert count_left_out(Rule(trim="packages"), runs, sizer) == saved
-    assert count_left_out(Rule(trim="terminal"), runs, sizer) == count_left_out(Rule(keep=True), runs, sizer) == 0
+    packages = count_matches(Rule(trim="packages"), runs, sizer)
+    assert (packages.left_out, packages.examples) == (saved, ("t1.1 bash",))
+    terminal = count_matches(Rule(trim="terminal"), runs, sizer)
+    assert (terminal.left_out, terminal.examples) == (0, ())
+    assert count_matches(Rule(keep=True), runs, sizer).left_out == 0
     spec = 'raw(rules=[rule(trim="packages"), rule(trim="terminal")])'
     shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(path), "-s", spec])
     assert "left out" in shown.output
     assert f"{saved:,}" in shown.output.split('rule(trim="packages")')[1].split("\n")[0]
+
+
+def test_a_rule_has_one_line_at_80_columns() -> None:
+    """Rules as long as those of the guide, with what they leave out."""
+    spec = 'raw(rules=[rule(trim="passing-tests"), rule(ends=1000)])'
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["rules", str(RUN), "-s", spec])
+    lines = result.output.splitlines()
+    assert [line.split(" ")[0] for line in lines[:3]] == ["rule", 'rule(trim="passing-tests")', "rule(ends=1000)"]
+    assert lines[3] == "90 tool results in 1 run."
 
 
 def test_the_help_s_own_example_works() -> None:
@@ -86,5 +98,4 @@ def test_tags_of_recorded_messages(tmp_path: Path) -> None:
     assert [(line[0], line[2]) for line in lines] == [
         ('rule(tag="tool_output",', "1"),
         ('rule(tag="keep_output",', "1"),
-        ('rule(tag="remove_output",', "0"),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -25,6 +25,8 @@ from elision.trajectory.trajectory import Trajectory
 
 #: Handles named per rule.
 SHOWN = 4
+#: Cells of a rule that has one line.
+_LONGEST = 40
 
 
 def rules(
@@ -40,51 +42,86 @@ def rules(
     """List what each rule of a strategy matches in recorded runs; hides nothing."""
     found = parse_strategy(strategy)
     sizer = Sizer(make_counter(tokens))
-    table = Table(box=None, pad_edge=False, header_style="bold")
     trims = any(rule.can_trim for rule in found.rules)
-    for name in ("rule", "observations", "tokens", *(["left out"] if trims else []), "for example"):
-        table.add_column(name, justify="right" if name in ("observations", "tokens", "left out") else "left")
     loaded = load_runs(paths)
     runs = loaded.runs
+    rows = {}
     for rule in (*found.rules, *TAG_RULES):
-        count, size, examples = count_matches(rule, runs, sizer)
-        left_out = [f"{count_left_out(rule, runs, sizer):,}"] if trims else []
-        table.add_row(Text(_format_rule(found, rule)), str(count), f"{size:,}", *left_out, Text(", ".join(examples)))
-    every = sum(len(turn.observations) for run in runs for turn in run.turns)
+        matches = count_matches(rule, runs, sizer)
+        # The user did not write the rules of tags; without tags in the recordings they are no news.
+        if matches.results or rule not in TAG_RULES:
+            rows[_format_rule(found, rule)] = matches
+    names = ["results", "tokens", *(["left out"] if trims else [])]
+    cells = {
+        text: [f"{each.results:,}", f"{each.tokens:,}", *([f"{each.left_out:,}"] if trims else [])]
+        for text, each in rows.items()
+    }
     console = open_console()
+    longest = min(_LONGEST, max(map(len, rows), default=0))
+    numbers = sum(max(map(len, column)) + 2 for column in zip(names, *cells.values(), strict=True))
+    room = console.width - longest - numbers - 2
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("rule", overflow="fold", min_width=longest)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    if room >= len("for example"):
+        table.add_column("for example", no_wrap=True)
+    for text, numbers_of in cells.items():
+        examples = _join_examples(rows[text].examples, room)
+        table.add_row(*map(Text, [text, *numbers_of, examples][: len(table.columns)]))
+    every = sum(len(turn.observations) for run in runs for turn in run.turns)
     console.print(table)
     where = format_plural(len(runs), "run")
-    console.print(f"{every:,} observations in {where}; keep wins over all, then the first after.")
+    console.print(f"{format_plural(every, 'tool result')} in {where}.")
+    if len(found.rules) > 1:
+        console.print("Of rules that match a result, one with keep counts, else the first with after.")
     exit_on_reader_bug(loaded.problems)
 
 
-def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> tuple[int, int, list[str]]:
-    """How many observations `rule` matches, their tokens, and the handles of the first few."""
-    count = size = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMatches:
+    """What a rule matches. tokens: of the results. left_out: tokens that it leaves out as they arrive.
+
+    examples: handles of the first few results: of a rule that shortens, those that it shortens.
+    """
+
+    results: int
+    tokens: int
+    left_out: int
+    examples: tuple[str, ...]
+
+
+def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> RuleMatches:
+    """Return what `rule` matches in `runs`, and what it leaves out if no other rule acts."""
+    ruling = RuleOutcome(trims=(rule.trim,) if rule.trim else (), ends=rule.ends)
+    results = tokens = left_out = 0
     examples: list[str] = []
     for run in runs:
         for turn in run.turns:
             for place, observation in enumerate(turn.observations, start=1):
-                if rule.matches(turn, observation):
-                    count += 1
-                    size += sizer.count_observation(observation)
-                    if len(examples) < SHOWN:
-                        examples.append(f"{make_handle((turn.index, place))} {observation.tool}".strip())
-    return count, size, examples
+                if not rule.matches(turn, observation):
+                    continue
+                size = sizer.count_observation(observation)
+                results += 1
+                tokens += size
+                handle = make_handle((turn.index, place))
+                text = trim_result(ruling, turn, observation, sizer.count, handle) if rule.can_trim else None
+                if text is not None:
+                    left_out += size - sizer.count_text(text)
+                if len(examples) < SHOWN and (text is not None or not rule.can_trim):
+                    examples.append(f"{handle} {observation.tool}".strip())
+    return RuleMatches(results=results, tokens=tokens, left_out=left_out, examples=tuple(examples))
 
 
-def count_left_out(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> int:
-    """How many tokens of the results that `rule` matches are left out as they arrive, if no other rule acts."""
-    ruling = RuleOutcome(trims=(rule.trim,) if rule.trim else (), ends=rule.ends)
-    tokens = 0
-    for run in runs if rule.can_trim else ():
-        for turn in run.turns:
-            for place, observation in enumerate(turn.observations, start=1):
-                if rule.matches(turn, observation):
-                    text = trim_result(ruling, turn, observation, sizer.count, make_handle((turn.index, place)))
-                    if text is not None:
-                        tokens += sizer.count_observation(observation) - sizer.count_text(text)
-    return tokens
+def _join_examples(examples: Sequence[str], room: int) -> str:
+    """Return as many of `examples` as fit into `room` cells."""
+    joined = ""
+    for example in examples:
+        longer = f"{joined}, {example}" if joined else example
+        if len(longer) > room:
+            break
+        joined = longer
+    return joined
 
 
 def _format_rule(strategy: Strategy, rule: Rule) -> str:
