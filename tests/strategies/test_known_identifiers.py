@@ -17,3 +17,16 @@ def test_who_wrote_what() -> None:
     assert "handle_two" not in lexicon.written_by_agent
     assert lexicon.seen_counts["handle_two"] == 2
     assert lexicon.seen_counts["handle_one"] == 0
+
+
+def test_words_that_are_taken_back_are_not_known() -> None:
+    """What only the user's old words said is forgotten; what others wrote as well stays."""
+    known = KnownIdentifiers()
+    known.add_turn(turn(1, text="I look at value_3", said=[user("rather mend_this and value_3 in tools.py")]))
+    known.add_head(head("Mend tools.py"))
+    known.replace_newest_words(turn(1, said=[user("no, mend_that")]))
+    assert {"value_3", "tools.py", "mend_that"} <= known.written_by_agent
+    assert "mend_this" not in known.written_by_agent
+    known.add_turn(turn(2, text="done"))
+    known.replace_newest_words(turn(2))
+    assert "mend_that" in known.written_by_agent

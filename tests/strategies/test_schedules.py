@@ -90,6 +90,13 @@ def test_cache_aware_starts_again_after_acting() -> None:
     assert clock.choose_action(offer(53))[0] == "hold"
 
 
+def test_cache_aware_counts_a_call_once() -> None:
+    """A pass that was broken off is asked about again: what is not recorded has cost nothing."""
+    clock = CacheAwareSchedule().start_clock()
+    for _ in range(9):
+        assert clock.choose_action(offer(50))[0] == "hold"
+
+
 def test_cache_aware_masks_what_is_free() -> None:
     """A rewrite no dearer than holding is done at once, as at a cold cache."""
     assert verdicts(CacheAwareSchedule(), offer(2, cost_mask_now=10.0)) == ["mask"]
@@ -199,8 +206,9 @@ def test_clocks_are_apart() -> None:
     """Two sessions of one schedule do not share what they held."""
     schedule = CacheAwareSchedule()
     one, other = schedule.start_clock(), schedule.start_clock()
-    for _ in range(3):
+    for _ in range(2):
         one.choose_action(offer(50))
+        one.record_action("hold")
     assert other.choose_action(offer(50))[0] == "hold"
     assert one.choose_action(offer(50))[0] == "mask"
 

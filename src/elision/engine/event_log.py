@@ -162,6 +162,7 @@ class Log:
             ours=terms.breakpoints if terms.no_cache_marks else "gaps",
             hour_turn=terms.hour_turn,
             lifetime=newest.lifetime,
+            blocked=terms.recall_blocked,
         )
         self.events.append(sent)
         self.state.fold_event(sent)

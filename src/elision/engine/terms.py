@@ -66,4 +66,10 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
 def read_terms(sent: RequestSent) -> CallTerms:
     """Return the terms of a call as far as its record has them. The rest is part of its decision, which is adopted."""
     plain = make_plain_terms(sent.at, sent.model)
-    return replace(plain, no_cache_marks=sent.unmarked, breakpoints=sent.ours, hour_turn=sent.hour_turn)
+    return replace(
+        plain,
+        no_cache_marks=sent.unmarked,
+        breakpoints=sent.ours,
+        hour_turn=sent.hour_turn,
+        recall_blocked=sent.blocked,
+    )

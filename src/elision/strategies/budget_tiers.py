@@ -56,13 +56,11 @@ def fit_to_budget(
         return _relieve_softly(policy, state, context, plan, usable, budget)
     if strict:
         measure_floor(state, usable, context.count_entering_tokens(hides=True))
-    before = frozenset(policy.candidates.pending)
+    before = frozenset(policy.candidates.early)
     try:
         return _plan_tiers(policy, state, context, budget, usable, summaries=summaries, strict=strict)
     except BudgetError:
-        # Pressure made candidates of turns inside the window. No decision settles them, so they would stay candidates,
-        # and the schedule would mask them at a later call that has room.
-        policy.candidates.drop_candidates(policy.candidates.pending.keys() - before)
+        policy.candidates.drop_early(before)
         raise
 
 
@@ -214,7 +212,7 @@ def _mask_down(policy: Policy, state: State, context: DecisionContext, excess: i
     for key in keys:
         if policy.candidates.pending_tokens - before >= excess:
             return
-        policy.candidates.add_candidate(state, key, context.call)
+        policy.candidates.add_early_candidate(state, key, context.call)
 
 
 def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:

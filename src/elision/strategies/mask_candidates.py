@@ -6,8 +6,8 @@ A fold over the turns and decisions of one session, as its policy is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
 
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.known_identifiers import KnownIdentifiers
@@ -38,6 +38,7 @@ class MaskCandidates:
     fresh_turns:  turns that became eligible since the last mask or summary.
     protected:    observations that a rule keeps. not_shortened: those that are not longer than their placeholder.
     hidden_tokens: raw tokens of what is masked.
+    early:        candidates of this pass alone, which is under pressure and does not wait until they are due.
     waiting:      what is so short where it is folded that masking it saves nothing; it is masked with its source.
     """
 
@@ -56,6 +57,7 @@ class MaskCandidates:
         self.placeholders = placeholders
         self.pending: dict[Key, MaskCandidate] = {}
         self.waiting: dict[Key, MaskCandidate] = {}
+        self.early: set[Key] = set()
         self.first_pending: Key | None = None
         self.fresh_turns: set[int] = set()
         self.protected: list[Key] = []
@@ -107,8 +109,15 @@ class MaskCandidates:
                     self._due_keys[call].append(key)
         return kept
 
+    def replace_user_words(self, turn: Turn) -> None:
+        """Take note that the user's words after the newest turn are now those of `turn`."""
+        if self._identified_turns == turn.index:
+            # They are read when they are needed. What is known must not depend on when that was.
+            self._known.replace_newest_words(turn)
+
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
+        masked_early = [mask.key for mask in event.masks if not self._is_due(mask.key)]
         for mask in event.masks:
             self._drop(mask.key)
             self._settled_keys.add(mask.key)
@@ -120,6 +129,9 @@ class MaskCandidates:
         if event.masks or event.summary is not None:
             self.fresh_turns.clear()
             self.first_pending = min(self.pending, default=None)
+        self.drop_early()
+        if masked_early:
+            self._settle_short_until(state, max(masked_early), event.call)
 
     def find_stable_length(self, state: State) -> int | None:
         """Return the number of segments before the first observation that a later pass may rewrite; None for none."""
@@ -132,6 +144,8 @@ class MaskCandidates:
 
     def collect_due(self, state: State, call: int) -> None:
         """Add the candidates that are due by call `call`."""
+        # Of a pass that was broken off. No log has it, and another process would not have what it left.
+        self.drop_early()
         # Also what became due at calls that were not made here: an adopted history has turns without calls.
         for due in range(self._learned_call + 1, call + 1):
             for key in self._due_keys.pop(due, ()):
@@ -141,25 +155,70 @@ class MaskCandidates:
 
     def add_candidate(self, state: State, key: Key, call: int) -> bool:
         """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
-        if key in self._settled_keys or key in self.pending or key in self.waiting or key[0] <= state.covered_turns:
+        if not self._may_become_candidate(state, key):
             return False
-        turn = state.turns[key[0] - 1]
+        text = self._write_shorter(state, key, call)
+        if text is None:
+            self._settle_short(state, key)
+            return False
+        return self._add(state, key, text, call)
+
+    def add_early_candidate(self, state: State, key: Key, call: int) -> None:
+        """Make `key` a candidate of this pass, before it is due, if masking is allowed and saves tokens.
+
+        Nothing of it outlasts the pass but the decision that is recorded.
+        """
+        if not self._may_become_candidate(state, key):
+            return
+        text = self._write_shorter(state, key, call)
+        if text is not None:
+            self.early.add(key)
+            self._add(state, key, text, call)
+
+    def _is_due(self, key: Key) -> bool:
+        """Return whether `key` is a candidate since it became due."""
+        return (key in self.pending or key in self.waiting) and key not in self.early
+
+    def _may_become_candidate(self, state: State, key: Key) -> bool:
+        is_known = key in self._settled_keys or key in self.pending or key in self.waiting
+        return not is_known and key[0] > state.covered_turns
+
+    def _write_shorter(self, state: State, key: Key, call: int) -> str | None:
+        """Return the placeholder of `key`; None where a rule keeps what is so small, or it would not be shorter."""
         observation = state.find_observation(key)
-        # Both sizes in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
-        if key in state.trimmed:
-            size = self._text_sizer.count_text(state.trimmed[key])
-        else:
-            size = self._text_sizer.count_observation(observation)
+        turn = state.turns[key[0] - 1]
         text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
-        if size < self._rulings[key].below:
-            self._settled_keys.add(key)
-            return False
-        if size <= self._text_sizer.count_text(text):
-            self._settled_keys.add(key)
+        size = self._count_shown(state, key)
+        if size < self._rulings[key].below or size <= self._text_sizer.count_text(text):
+            return None
+        return text
+
+    def _count_shown(self, state: State, key: Key) -> int:
+        """Return the size of `key` where nothing of it is folded.
+
+        It is in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
+        """
+        if key in state.trimmed:
+            return self._text_sizer.count_text(state.trimmed[key])
+        return self._text_sizer.count_observation(state.find_observation(key))
+
+    def _settle_short(self, state: State, key: Key) -> None:
+        """Take note that `key` is too short to be masked, now and later."""
+        self._settled_keys.add(key)
+        if self._count_shown(state, key) >= self._rulings[key].below:
             self.not_shortened.add(key)
-            return False
-        saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
-        return self._add(state, MaskCandidate(key, text, saved_tokens, call))
+
+    def _settle_short_until(self, state: State, last: Key, call: int) -> None:
+        """Settle what was too short for call `call`, whose pass masked results up to `last` before they were due.
+
+        It follows from the recorded decision, whether the pass was made here or not.
+        """
+        for place in range(self._first_open, len(self._open_keys)):
+            key = self._open_keys[place]
+            if key > last:
+                return
+            if self._may_become_candidate(state, key) and self._write_shorter(state, key, call) is None:
+                self._settle_short(state, key)
 
     def measure_again(self, state: State, keys: Iterable[Key]) -> None:
         """Note that those of `keys` that may be masked are shown in another way, so masking saves something else."""
@@ -167,11 +226,11 @@ class MaskCandidates:
             found = self.pending.get(key) or self.waiting.get(key)
             if found is not None:
                 self._drop(key)
-                saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(found.text)
-                self._add(state, replace(found, saved_tokens=saved_tokens))
+                self._add(state, key, found.text, found.since_call)
 
-    def _add(self, state: State, candidate: MaskCandidate) -> bool:
-        key = candidate.key
+    def _add(self, state: State, key: Key, text: str, call: int) -> bool:
+        saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
+        candidate = MaskCandidate(key, text, saved_tokens, call)
         if candidate.saved_tokens <= 0 and key in state.folded:
             self.waiting[key] = candidate
             self._ledger.set_mask_tokens(key, -candidate.saved_tokens)
@@ -185,10 +244,14 @@ class MaskCandidates:
             self.first_pending = min(self.first_pending, key)
         return True
 
-    def drop_candidates(self, keys: Iterable[Key]) -> None:
-        """Drop the candidates of `keys`; a later pass may add them again."""
-        for key in keys:
+    def drop_early(self, but: Set[Key] = frozenset()) -> None:
+        """Drop the candidates of this pass alone, save those of `but`; a later pass may add them again."""
+        dropped = self.early - but
+        if not dropped:
+            return
+        for key in dropped:
             self._drop(key)
+        self.early -= dropped
         self.first_pending = min(self.pending, default=None)
 
     def _drop(self, key: Key) -> None:
@@ -205,8 +268,7 @@ class MaskCandidates:
         The call writes them again, since its turn may add to what is known; what it looks up is in caches then.
         """
         for key in list(self._due_keys.get(len(state.turns) + 2, ())):
-            is_known = key in self._settled_keys or key in self.pending or key in self.waiting
-            if not is_known and key[0] > state.covered_turns:
+            if self._may_become_candidate(state, key):
                 known = self._known_before(state, len(state.turns) + 1)
                 self.placeholders.write_placeholder(key, state.turns[key[0] - 1], state.find_observation(key), known)
                 yield

@@ -122,6 +122,7 @@ class Policy:
 
     def replace_user_words(self, state: State, turn: Turn) -> None:
         """Take note that the user's words after the newest turn are now those of `turn`."""
+        self.candidates.replace_user_words(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
         if self.first_uses is not None:
@@ -145,7 +146,8 @@ class Policy:
             self.clock.record_action("summarize")
         elif event.masks:
             self.clock.record_action("mask")
-        else:
+        elif not event.held:
+            # The schedule is not asked about a pass that is held.
             self.clock.record_action("hold")
 
     # -- deciding ------------------------------------------------------------------------------------------------

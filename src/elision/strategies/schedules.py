@@ -62,11 +62,14 @@ class ScheduleClock(Protocol):
     """One session's memory of a schedule."""
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
-        """Return what to do at this call, and why in a few words. It is called once a call."""
+        """Return what to do at this call, and why in a few words.
+
+        It is asked again where a pass was broken off: only what is recorded counts.
+        """
         ...
 
     def record_action(self, verdict: Verdict) -> None:
-        """Take note of what was really done."""
+        """Take note of what was really done at the call that it was asked about last."""
         ...
 
 
@@ -169,14 +172,19 @@ CLOSING_SHARE = 0.25
 
 @dataclass(slots=True)
 class _Accrual:
-    """What holding has cost since the last rewrite, in USD. max_turns: those of the schedule."""
+    """What holding has cost since the last rewrite, in USD. max_turns: those of the schedule.
+
+    lost_usd: before the present call. lost_with_call: with what holding at it loses.
+    """
 
     max_turns: int | None = None
     lost_usd: float = 0.0
+    lost_with_call: float = 0.0
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
+        self.lost_with_call = self.lost_usd
         if costs.can_mask:
-            self.lost_usd += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
+            self.lost_with_call += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
         if costs.can_summarize and self._is_summary_worthwhile(costs):
             return "summarize", "summary pays"
         if not costs.can_mask:
@@ -187,7 +195,7 @@ class _Accrual:
             return "hold", "another model's cache is warm"
         if costs.cost_mask_now <= costs.cost_hold:
             return "mask", "cold cache" if costs.is_cache_cold else "rewrite is free"
-        if self.lost_usd < costs.cost_floor - costs.cost_if_masked_before:
+        if self.lost_with_call < costs.cost_floor - costs.cost_if_masked_before:
             return "hold", "rewrite not yet paid for"
         saved_per_call = costs.cost_hold - costs.cost_if_masked_before
         rewrite = costs.cost_mask_now - costs.cost_if_masked_before
@@ -202,8 +210,8 @@ class _Accrual:
         return "mask", "rewrite pays"
 
     def record_action(self, verdict: Verdict) -> None:
-        if verdict != "hold":
-            self.lost_usd = 0.0
+        self.lost_usd = self.lost_with_call if verdict == "hold" else 0.0
+        self.lost_with_call = self.lost_usd
 
     def _estimate_horizon(self, call: int) -> float:
         """Return how many calls are expected from call `call` on, that one included."""

@@ -127,6 +127,7 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     hour_turn: the newest turn for which its client asks that cache entries live an hour; 0 for the head alone, None
               for nothing.
     lifetime: what we decided of that; None where the client's request holds.
+    blocked:  whether the recall tools must not enter it.
     """
 
     call: int
@@ -137,6 +138,7 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     ours: Breakpoints = "gaps"
     hour_turn: int | None = None
     lifetime: CacheLifetime | None = None
+    blocked: bool = False
 
 
 class CachePinged(SessionEvent, frozen=True, kw_only=True, tag="pinged"):
