@@ -16,12 +16,23 @@ from elision.trajectory.items import find_items
 from tests.summarizers.turns import make_turn
 
 
-def test_what_the_agent_wrote_is_no_fact() -> None:
-    """Items in the agent's own words, its calls or the task need no telling."""
-    seen = make_turn(
-        1, "I use first_name here.", command="grep second_name", result="first_name second_name third_name task_name"
-    )
-    assert [fact.text for fact in collect_facts([seen], "about task_name")] == ["third_name"]
+def test_own_words_are_facts_too() -> None:
+    """What the agent wrote goes with its turn, so it is told; the task stays, so it is not."""
+    seen = make_turn(1, "I use first_name here.", command="grep second_name", result="first_name third_name task_name")
+    told = {fact.text for fact in collect_facts([seen], "about task_name")}
+    assert told == {"first_name", "second_name", "third_name"}
+
+
+def test_own_words_that_need_no_memory_are_no_facts() -> None:
+    """A method of the language, a marker, a range of lines."""
+    wrote = make_turn(1, 'I call line.strip, write "EOF" and print 880p of src/app.py.')
+    assert {fact.text for fact in collect_facts([wrote], "")} == {"src/app.py", "app.py"}
+
+
+def test_own_words_written_often_and_late_come_first() -> None:
+    """Often counts for more than late."""
+    turns = [make_turn(1, "once_early often_name"), make_turn(2, "often_name"), make_turn(3, "once_later")]
+    assert [fact.text for fact in collect_facts(turns, "")] == ["often_name", "once_later", "once_early"]
 
 
 def test_a_number_stands_under_its_key() -> None:
@@ -69,10 +80,10 @@ def test_pick_stays_within_its_budget() -> None:
     assert ranked[0] not in chosen
 
 
-def test_old_facts_go_once_the_agent_writes_them() -> None:
-    """A fact of an earlier digest that the agent has used since is dropped; the others stay."""
-    old = [Fact("a.py", "used_name"), Fact("a.py", "open_name")]
-    assert collect_facts([make_turn(9, "Now used_name it is.")], "", old) == [old[1]]
+def test_old_facts_that_the_agent_used_come_first() -> None:
+    """Of an earlier digest: they stay, and the others too."""
+    old = [Fact("a.py", "open_name"), Fact("a.py", "used_name")]
+    assert collect_facts([make_turn(9, "Now used_name it is.")], "", old) == [old[1], old[0]]
 
 
 _KEY_PIECES = ['"ab":', "ab=", "line ", "123", '"', "\n", " ", "x.", "é", "y" * 31, "9" * 61, '": "abc', "=123", "line"]

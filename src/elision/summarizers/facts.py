@@ -1,10 +1,13 @@
-"""Facts: code-like items that the agent saw and has not written yet, the most telling first.
+"""Facts: code-like items that the agent saw, or wrote in the turns that go, the most telling first.
 
 The weights were set by hand after rates measured on 28 recorded coding runs: of the items seen but not yet written,
 which did the agent first write more than ten turns later? Names 5 %, paths and numbers 1.6 %; seen in one turn 1.8 %,
 in two 4.5 %, in five 11 %; last seen within 10 turns 6 %, more than 40 turns ago 1.6 %; in results of over 500 items
 below 0.4 %. The place within a result made no difference. Overall recall moved by about two points over the values that
 were tried; no runs were held out.
+
+A summary covers the agent's own words too. With theirs among the facts, and `digest_facts=80`, `hybrid` left 22 % fewer
+turns without a word of their own on the 30 shared recordings of 43 turns or more, and 15 % more without a fact.
 """
 
 from __future__ import annotations
@@ -57,6 +60,12 @@ OTHER = "other"
 #: What the number of turns adds that showed an item.
 _TURNS_WEIGHTS = [0.0, *(0.9 * math.log2(turns) for turns in range(1, 9))]
 _PER_AGE = 0.02
+#: Own words of these kinds, and names of several words, need memory: not `line.strip`, "EOF" or `880p`.
+_OWN_KINDS = frozenset({"paths", "files", "numbers"})
+#: What own words add, what each doubling of the turns that wrote them does, and what each turn of age costs.
+_OWN_WEIGHT = 1.0
+_OWN_TURNS_WEIGHT = 0.9
+_OWN_PER_AGE = 0.04
 _PER_SIZE = 0.15
 #: Added to what stands after a key.
 _LABELLED = 0.3
@@ -119,6 +128,24 @@ class _Sightings:
         return sources
 
 
+class _OwnWords:
+    """What the agent wrote in the turns that go.
+
+    turns: in how many of them, by item. ages: how many turns ago the newest was, at most `_OLDEST`.
+    """
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self.turns = Counter[str]()
+        self.ages: dict[str, int] = {}
+        for turn in turns:
+            written = set(find_items(join_assistant_text(turn)))
+            self.turns.update(written)
+            self.ages.update(dict.fromkeys(written, min(turns[-1].index - turn.index, _OLDEST)))
+
+    def weigh(self, text: str) -> float:
+        return _OWN_WEIGHT + _OWN_TURNS_WEIGHT * math.log2(self.turns[text]) - _OWN_PER_AGE * self.ages[text]
+
+
 def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
     """Return the facts of `turns` and those of `before` that still are facts, most telling first.
 
@@ -128,16 +155,24 @@ def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()
     for turn in turns:
         sightings.add_turn(turn, turns[-1].index - turn.index)
     sources = sightings.find_sources()
+    own = _OwnWords(turns)
     keys = _find_keys(turns)
-    excluded = _collect_written_items(turns, known).union(keys.values(), _find_consecutive_numbers(sources))
+    excluded = _collect_told_items(turns, known).union(keys.values(), _find_consecutive_numbers(sources))
     weighed = []
-    for text in sources.keys() - excluded:
+    for text in (sources.keys() | own.turns.keys()) - excluded:
         traits = _find_traits(text)
-        if traits.is_telling:
+        if not traits.is_telling:
+            continue
+        if text in own.turns:
+            if not _needs_memory(text, traits):
+                continue
+            weight = own.weigh(text)
+        else:
             size_cost = sources[text][0]
-            weight = traits.weight + _TURNS_WEIGHTS[min(8, sightings.turns[text])] - _PER_AGE * sightings.ages[text]
-            weighed.append((traits.length_cost - (weight - size_cost + _LABELLED * (text in keys)), text))
-    return [Fact(keys.get(text) or sources[text][1], text) for _, text in sorted(weighed)]
+            weight = _TURNS_WEIGHTS[min(8, sightings.turns[text])] - _PER_AGE * sightings.ages[text] - size_cost
+        weighed.append((traits.length_cost - traits.weight - weight - _LABELLED * (text in keys), text))
+    labels = keys | {text: source for text, (_, source) in sources.items() if text not in keys}
+    return [Fact(labels.get(text, OTHER), text) for _, text in sorted(weighed)]
 
 
 def parse_facts(line: str) -> Iterator[Fact]:
@@ -186,14 +221,18 @@ def list_tails(text: str) -> Iterator[str]:
             yield tail
 
 
-def _collect_written_items(turns: Iterable[Turn], known: str) -> set[str]:
-    """Return the items that the task, the agent or a user wrote."""
-    written = set(find_items(known))
+def _needs_memory(text: str, traits: _Traits) -> bool:
+    """Whether an agent that wrote `text` can hardly write it again without seeing it."""
+    return traits.kind in _OWN_KINDS or "_" in text or bool(_CAMEL.match(text))
+
+
+def _collect_told_items(turns: Iterable[Turn], known: str) -> set[str]:
+    """Return the items that the task or a user wrote: those words stay."""
+    told = set(find_items(known))
     for turn in turns:
-        written.update(find_items(join_assistant_text(turn)))
         for message in turn.interjections:
-            written.update(find_items(message.text))
-    return written
+            told.update(find_items(message.text))
+    return told
 
 
 def _find_consecutive_numbers(texts: Iterable[str]) -> set[str]:
