@@ -108,7 +108,7 @@ def write_for_an_hour(run: Trajectory) -> Trajectory:
 
 def compare(run: Trajectory, spec: str) -> LifetimeCosts:
     counting = sizer("anthropic", "o200k")
-    return compare_lifetimes(add_recorded_head(run, counting), parse_strategy(spec), PRICES, counting)
+    return compare_lifetimes(add_recorded_head(run, counting), parse_strategy(spec), PRICES, counting).costs
 
 
 def print_row(name: str, costs: LifetimeCosts) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from elision.lab.dialect import sizer
-from elision.lab.lifetime_study import CallTokens, LifetimeCosts, add_costs, compare_lifetimes, cost_known_pauses
+from elision.lab.lifetime_study import CallTokens, LifetimeCosts, add_costs, bill_known_pauses, compare_lifetimes
 from elision.lab.lifetime_trial import LifetimeTrial, send_pings
 from elision.lab.pause_patterns import PATTERNS, set_pauses
 from elision.lab.replay import replay_run
@@ -34,14 +34,14 @@ RARE = list(accumulate(RARE_PAUSES, initial=1_000.0))
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_choice_is_better_than_hindsight(pattern: str) -> None:
     """Without hiding, whoever knows all pauses pays at most what any other choice costs, and at least the bound."""
-    costs = compare_lifetimes(set_pauses(RUN, pattern, 1), parse_strategy("raw"), PRICES, SIZER)
+    costs = compare_lifetimes(set_pauses(RUN, pattern, 1), parse_strategy("raw"), PRICES, SIZER).costs
     assert costs.never_cold <= costs.hindsight + 1e-9
     assert costs.hindsight <= min(costs.five_minutes, costs.hour, costs.planned, costs.pinged) + 1e-9
 
 
 def test_the_planner_saves_most_of_what_steady_pauses_cost() -> None:
     """A call every six minutes finds a dead entry each time, unless it is planned."""
-    costs = compare_lifetimes(set_pauses(RUN, "six-minute steps", 1), parse_strategy("masking"), PRICES, SIZER)
+    costs = compare_lifetimes(set_pauses(RUN, "six-minute steps", 1), parse_strategy("masking"), PRICES, SIZER).costs
     for usd in (costs.planned, costs.pinged):
         share = costs.compute_share(usd)
         assert share is not None
@@ -50,7 +50,7 @@ def test_the_planner_saves_most_of_what_steady_pauses_cost() -> None:
 
 def test_the_planner_costs_nothing_where_nobody_pauses() -> None:
     """An agent on its own is billed as if nothing were planned, and nothing is said of shares."""
-    costs = compare_lifetimes(set_pauses(RUN, "no pauses", 1), parse_strategy("raw"), PRICES, SIZER)
+    costs = compare_lifetimes(set_pauses(RUN, "no pauses", 1), parse_strategy("raw"), PRICES, SIZER).costs
     assert costs.planned == pytest.approx(costs.five_minutes)
     assert costs.compute_share(costs.planned) is None
 
@@ -111,7 +111,7 @@ def test_hindsight_is_at_most_every_single_choice() -> None:
             before = calls[-1].tokens
             pause = numbers.choice([5.0, 20.0, 400.0, 1_500.0, 5_000.0])
             calls.append(CallTokens(pause, before, before, before + numbers.randint(10, 3_000)))
-        least = cost_known_pauses(calls, PRICES)
+        least = bill_known_pauses(calls, PRICES).usd
         assert least >= 0
         assert least <= min(cost_one_choice(calls, lasting) for lasting in range(len(calls) + 1)) + 1e-9
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
@@ -21,8 +20,6 @@ from elision.cli.outputs import check_outputs, encode_json, encode_report, make_
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.lifetime_study import LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
@@ -30,14 +27,12 @@ from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
-from elision.lab.run_prices import RECORDED, leave_out_unpriced
+from elision.lab.run_prices import RECORDED
 from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
 from elision.providers.provider_table import find_provider
-from elision.strategies.strategy import Strategy
 from elision.summarizers.answer_cache import find_default_folder
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.prices import Prices
-from elision.trajectory.trajectory import Trajectory
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -111,7 +106,11 @@ def replay(
     png_file: Annotated[Path | None, typer.Option("--png", help="Write the first picture.")] = None,
     recorded_window: RecordedWindows = None,
     no_hindsight: Annotated[
-        bool, typer.Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.")
+        bool,
+        typer.Option(
+            "--no-hindsight",
+            help="Leave out each strategy's cheapest schedule, which takes time; with --lifetime the best lifetimes.",
+        ),
     ] = False,
     elongation: Elongation = None,
     lifetime: Lifetime = "client",
@@ -128,12 +127,15 @@ def replay(
     are those of the settings, its key is in the environment.
     """
     trial = _parse_lifetime(lifetime, pings)
-    # The cheapest schedule is worked out with the recording's lifetimes.
-    no_hindsight = no_hindsight or trial != CLIENT_LIFETIMES
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     settings = StudySettings(
         prices=_choose_prices(model, price, price_set),
-        candidates=parse_candidates(strategy or [], hindsight=not no_hindsight, model_summaries=writer is not None),
+        candidates=parse_candidates(
+            strategy or [],
+            # The cheapest schedule is worked out with the recording's lifetimes.
+            hindsight=not no_hindsight and trial == CLIENT_LIFETIMES,
+            model_summaries=writer is not None,
+        ),
         tokens=tokens,
         dialect=find_provider(dialect).name,
         hindsight=not no_hindsight,
@@ -152,11 +154,7 @@ def replay(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    costs: dict[str, LifetimeCosts] = {}
-    if trial != CLIENT_LIFETIMES and result.finished and result.rows:
-        with errors.status("comparing cache lifetimes"):
-            costs = _compare_lifetimes(loaded.runs, settings, jobs or os.cpu_count() or 1)
-    failure = _report_study(result, costs, files, _list_recorded_models(loaded), errors)
+    failure = _report_study(result, files, _list_recorded_models(loaded), errors)
     if failure is not None:
         raise failure
     if not result.finished:
@@ -176,23 +174,6 @@ def _parse_lifetime(choice: str, pings: int) -> LifetimeTrial:
     raise SpecError(f"--lifetime {choice}: there are {', '.join(get_args(LifetimeChoice))}")
 
 
-def _compare_lifetimes(runs: Sequence[Trajectory], settings: StudySettings, jobs: int) -> dict[str, LifetimeCosts]:
-    """Return what each strategy costs with each lifetime, all runs together."""
-    if settings.prices is None:
-        runs, _ = leave_out_unpriced(runs)
-    whole = [add_recorded_head(run, settings.size_run(run)) for run in runs]
-    found = {}
-    with ProcessPoolExecutor(min(jobs, len(whole))) as pool:
-        for candidate in settings.candidates:
-            work = partial(_compare_run, strategy=candidate.strategy, settings=settings)
-            found[candidate.label] = add_costs(pool.map(work, whole))
-    return found
-
-
-def _compare_run(run: Trajectory, strategy: Strategy, settings: StudySettings) -> LifetimeCosts:
-    return compare_lifetimes(run, strategy, settings.find_prices(run), settings.size_run(run))
-
-
 def _choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
     """Return the prices of all runs; None for each run at those of its recorded model."""
     if model == RECORDED and not price and not price_set:
@@ -201,19 +182,16 @@ def _choose_prices(model: str | None, price: str | None, price_set: str | None) 
 
 
 def _report_study(
-    result: Study, costs: Mapping[str, LifetimeCosts], files: Mapping[str, Path | None], recorded: str, errors: Console
+    result: Study, files: Mapping[str, Path | None], recorded: str, errors: Console
 ) -> OutputError | None:
-    """Write the files and print the tables; the refusal of a file, if any.
-
-    costs: of cache lifetimes by strategy, where they were compared. recorded: models and bills of the runs.
-    """
+    """Write the files and print the tables; the refusal of a file, if any. recorded: models and bills of the runs."""
     # The files first: a reader that closes our output must not cost them.
     made_by = make_provenance(recorded)
     failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
     output = open_output(files)
     terminal.print_study(result, output)
-    if costs:
-        print_lifetimes(costs, output)
+    if result.lifetimes and result.rows:
+        print_lifetimes(result.lifetimes, output)
     if result.rows:
         priced = f"Recorded as {recorded}; priced here as {result.prices.name}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from elision.engine import Log
+from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.lifetime_trial import LifetimeTrial
 from elision.lab.ratios import divide_or_none
-from elision.lab.replay import replay_run
+from elision.lab.replay import Replay, replay_run
 from elision.strategies.pauses import MOST_PINGS, count_pings
 from elision.strategies.strategy import Strategy
 from elision.trajectory.cache import HOUR_SECONDS
-from elision.trajectory.prices import Prices
+from elision.trajectory.prices import Bill, Prices, Rates
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 
@@ -26,6 +27,7 @@ from elision.trajectory.trajectory import Trajectory
 PINGS: Final = 4
 #: Without an entry that lives longer, every request is billed as with the shortest.
 _FIVE_MINUTES: Final = LifetimeTrial("5m")
+_IMPOSSIBLE: Final = Bill(usd=math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +64,49 @@ class LifetimeCosts:
         return divide_or_none(self.five_minutes - usd, lost)
 
 
-def compare_lifetimes(run: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> LifetimeCosts:
-    """Return what `run` costs under `strategy` with each choice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifetimeComparison:
+    """One run under one strategy with each choice; the replay behind each yardstick, with what it would be billed."""
 
-    def cost(trial: LifetimeTrial) -> float:
-        return replay_run(run, strategy, prices, sizer, lifetime=trial).usd
+    costs: LifetimeCosts
+    hindsight: Replay
+    never_cold: Replay
 
-    never_cold, calls = _replay_never_cold(run, strategy, prices, sizer)
-    costs = LifetimeCosts(
-        five_minutes=cost(_FIVE_MINUTES),
-        hour=cost(LifetimeTrial("1h")),
-        planned=cost(LifetimeTrial("plan")),
-        pinged=cost(LifetimeTrial("plan", PINGS)),
-        never_cold=never_cold,
-    )
+
+def compare_lifetimes(
+    run: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    *,
+    known: Evidence | None = None,
+    common: frozenset[str] = frozenset(),
+) -> LifetimeComparison:
+    """Return what `run` costs under `strategy` with each choice.
+
+    known: the evidence of the run, where what the yardsticks lose of it is counted; without the `common` items.
+    """
+
+    def replay(trial: LifetimeTrial) -> Replay:
+        tally = EvidenceTally(common=common)
+        return replay_run(run, strategy, prices, sizer, known=known, tally=tally, lifetime=trial)
+
+    never_cold, calls = _replay_never_cold(run, strategy, prices, sizer, known, common)
+    five_minutes, hour = replay(_FIVE_MINUTES), replay(LifetimeTrial("1h"))
+    planned, pinged = replay(LifetimeTrial("plan")), replay(LifetimeTrial("plan", PINGS))
+    known_pauses = replace(never_cold, bill=never_cold.bill + bill_known_pauses(calls, prices))
     # A dead entry makes hiding free. So a strategy that hides may pay less with entries that die than if it hid as
     # it would without that.
-    known = never_cold + cost_known_pauses(calls, prices)
-    return replace(costs, hindsight=min(known, costs.five_minutes, costs.hour, costs.planned, costs.pinged))
+    hindsight = min((known_pauses, five_minutes, hour, planned, pinged), key=lambda each: each.usd)
+    costs = LifetimeCosts(
+        five_minutes=five_minutes.usd,
+        hour=hour.usd,
+        planned=planned.usd,
+        pinged=pinged.usd,
+        hindsight=hindsight.usd,
+        never_cold=never_cold.usd,
+    )
+    return LifetimeComparison(costs=costs, hindsight=hindsight, never_cold=never_cold)
 
 
 def add_costs(costs: Iterable[LifetimeCosts]) -> LifetimeCosts:
@@ -101,9 +128,14 @@ class CallTokens:
 
 
 def _replay_never_cold(
-    run: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer
-) -> tuple[float, list[CallTokens]]:
-    """Return the bill of `run` if no cache entry ever expired, in USD, and its calls."""
+    run: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    known: Evidence | None,
+    common: frozenset[str],
+) -> tuple[Replay, list[CallTokens]]:
+    """Replay `run` as if no cache entry ever expired; return its calls, too."""
     calls: list[CallTokens] = []
     times: list[float | None] = []
 
@@ -118,43 +150,60 @@ def _replay_never_cold(
         times.append(now)
 
     lasting = replace(prices, cache=replace(prices.cache, ttl=math.inf))
-    usd = replay_run(run, strategy, lasting, sizer, watch=watch, lifetime=_FIVE_MINUTES).usd
-    return usd, calls
+    tally = EvidenceTally(common=common)
+    result = replay_run(run, strategy, lasting, sizer, known=known, tally=tally, watch=watch, lifetime=_FIVE_MINUTES)
+    return result, calls
 
 
-def cost_known_pauses(calls: Sequence[CallTokens], prices: Prices) -> float:
-    """Return the least that `calls` cost more because entries expire, for who knows all pauses; USD.
+def bill_known_pauses(calls: Sequence[CallTokens], prices: Prices) -> Bill:
+    """Return the least that `calls` cost more because entries expire, for who knows all pauses.
 
     Before each call what is in the cache was written for five minutes, or for an hour. Each pause costs pings, or the
     prompt again. Nothing goes over to an hour but where all is written again.
     """
+    if not calls:
+        return Bill()
     rates = prices.tiers[0][1]
-    read, write = rates.read_price / 1e6, rates.write_price / 1e6
-    premium = rates.write_price_1h / 1e6 - write
     #: The least so far, where the cache holds entries of five minutes, and where it holds those of an hour.
-    brief, lasting = 0.0, math.inf
+    brief, lasting = Bill(), _IMPOSSIBLE
     for call in calls:
-        new = premium * (call.tokens - call.read)
+        new = _bill_premium(call.tokens - call.read, rates)
         if not call.before:
-            brief, lasting = 0.0, new
+            brief, lasting = Bill(), new
             continue
         pause = call.pause or 0.0
-        lost = (write - read) * call.read
-        kept_brief = brief + _cost_pause(pause, prices.cache.ttl, read * call.before, lost)
-        kept_lasting = lasting + _cost_pause(pause, HOUR_SECONDS, read * call.before, lost)
-        anew = math.inf
+        lost = _bill_rewrite(call.read, rates)
+        kept_brief = brief + _bill_pause(pause, prices.cache.ttl, call.before, lost, rates)
+        kept_lasting = lasting + _bill_pause(pause, HOUR_SECONDS, call.before, lost, rates)
+        anew = _IMPOSSIBLE
         if pause > HOUR_SECONDS:
-            anew = min(brief, lasting) + lost
+            anew = _choose_least(brief, lasting) + lost
         elif pause > prices.cache.ttl:
             anew = brief + lost
-        brief = min(kept_brief, kept_lasting, anew)
-        lasting = min(kept_lasting + new, anew + premium * call.tokens)
-    return min(brief, lasting) if calls else 0.0
+        brief = _choose_least(kept_brief, kept_lasting, anew)
+        lasting = _choose_least(kept_lasting + new, anew + _bill_premium(call.tokens, rates))
+    return _choose_least(brief, lasting)
 
 
-def _cost_pause(pause: float, life: float, ping: float, lost: float) -> float:
-    """Return what a pause costs entries of such a life: pings, or what is lost."""
+def _choose_least(*bills: Bill) -> Bill:
+    return min(bills, key=lambda bill: bill.usd)
+
+
+def _bill_premium(tokens: int, rates: Rates) -> Bill:
+    """Return what it costs more that written tokens live an hour."""
+    return Bill(cache_write_1h=tokens, usd=tokens * (rates.write_price_1h - rates.write_price) / 1e6)
+
+
+def _bill_rewrite(tokens: int, rates: Rates) -> Bill:
+    """Return what it costs more that tokens are written again, and not read."""
+    usd = tokens * (rates.write_price - rates.read_price) / 1e6
+    return Bill(cache_write=tokens, cache_read=-tokens, usd=usd)
+
+
+def _bill_pause(pause: float, life: float, prompt: int, lost: Bill, rates: Rates) -> Bill:
+    """Return what a pause costs entries of such a life: pings of the `prompt`, or what is lost."""
     pings = count_pings(pause, life)
     if pings > MOST_PINGS:
         return lost
-    return min(pings * ping, lost)
+    read = pings * prompt
+    return _choose_least(Bill(cache_read=read, usd=read * rates.read_price / 1e6), lost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,9 +16,13 @@ from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
 if TYPE_CHECKING:
+    from elision.lab.lifetime_study import LifetimeCosts
     from elision.lab.replay_summarizer import SummarizerReport
 
 FORMAT = "elision.replay/1"
+
+#: How the label of a yardstick ends for which no cache entry expires.
+NEVER_COLD = "never cold"
 
 #: Turns at which the size of the context is listed, as far as runs are that long.
 GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)
@@ -42,7 +46,8 @@ class Row:
 
     runs: how many are in a sum. calls = turns of the runs counted.
     bill: prompts and answers; summarizer: the calls that wrote summaries.
-    raw_usd: sending everything; hindsight_usd: the cheapest schedule, None where there is none to compute.
+    raw_usd: sending everything; hindsight_usd: the cheapest schedule, or the best cache lifetimes where those are
+    chosen; None where there is none to compute.
     late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
     extended_usd: the whole cost at the fewest and at the most turns that the study assumes; None where it assumes none.
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
@@ -108,7 +113,7 @@ class Row:
 
     @property
     def to_hindsight(self) -> float | None:
-        """Cost as a multiple of the hindsight schedule's."""
+        """Cost as a multiple of the best in hindsight."""
         return divide_or_none(self.usd, self.hindsight_usd)
 
     @property
@@ -241,7 +246,8 @@ class Study:
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
-    were read, by format. summarizer: the model that wrote the summaries; None for the digest.
+    were read, by format. summarizer: the model that wrote the summaries; None for the digest. lifetimes: what cache
+    lifetimes cost, by strategy, where they were compared; then `hindsight` is about them.
     """
 
     prices: Prices
@@ -257,6 +263,7 @@ class Study:
     turns: TurnAssumption = field(default_factory=TurnAssumption)
     compositions: tuple[Composition, ...] = ()
     summarizer: SummarizerReport | None = None
+    lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -287,6 +294,7 @@ class Study:
             "hindsight": self.hindsight,
             "counter": self.counter,
             "summarizer": self.summarizer.json() if self.summarizer else None,
+            "lifetimes": {label: asdict(costs) for label, costs in self.lifetimes.items()},
             "prices": prices_json(self.prices),
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],

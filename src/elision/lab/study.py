@@ -24,6 +24,7 @@ from elision.lab.elongation import TurnAssumption, TurnFactor, assume_turns, pri
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
+from elision.lab.lifetime_study import LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.ratios import divide_or_none
@@ -38,7 +39,7 @@ from elision.lab.replay_summarizer import (
     make_report,
     measure_use,
 )
-from elision.lab.results import Control, Row, Series, Study
+from elision.lab.results import NEVER_COLD, Control, Row, Series, Study
 from elision.lab.run_prices import find_recorded_prices, leave_out_unpriced, sum_up_prices
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
 from elision.strategies.placeholder import PUBLISHED_TEXT
@@ -104,7 +105,9 @@ def parse_candidates(
         if not isinstance(strategy.schedule, HindsightSchedule):
             continue
         if not hindsight:
-            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
+            raise SpecError(
+                f"{spec}: its schedule is worked out in hindsight, which --no-hindsight and --lifetime leave out"
+            )
         if model_summaries and has_summaries(strategy):
             raise SpecError(
                 f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
@@ -128,9 +131,9 @@ class StudySettings:
 
     prices: at which runs are billed; None for each at those of the model that was recorded.
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
-    out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
-    `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest. lifetime: how long
-    cache entries live.
+    out, which takes a good part of the time; with a `lifetime` the best lifetimes in their place. elongation: how many
+    turns to assume, as text: "" for the measured band, `measured`, `none` or factors. summarizer: the model that writes
+    summaries; None for the digest. lifetime: how long cache entries live.
     """
 
     prices: Prices | None
@@ -158,6 +161,22 @@ class StudySettings:
     def size_run(self, run: Trajectory) -> Sizer:
         """Return how the messages of `run` are counted."""
         return size_run(run, self.find_prices(run), self.sizer)
+
+    @property
+    def yardstick_label(self) -> str:
+        """The strategy whose best lifetimes are rows of their own: the recommended one, else the last; "" for none."""
+        if self.lifetime == CLIENT_LIFETIMES or not self.hindsight:
+            return ""
+        recommended = parse_strategy(RECOMMENDED)
+        labels = [each.label for each in self.candidates if each.strategy == recommended]
+        return (labels or [each.label for each in self.candidates])[-1]
+
+    def list_labels(self) -> tuple[str, ...]:
+        """Return the labels of all rows."""
+        labels = [candidate.label for candidate in self.candidates]
+        if self.yardstick_label:
+            labels += name_yardsticks(self.yardstick_label)
+        return tuple(labels)
 
     @property
     def turns(self) -> TurnAssumption:
@@ -260,7 +279,7 @@ def run_study(
     return Study(
         prices=settings.prices or sum_up_prices(runs),
         counter=settings.tokens,
-        strategies=tuple(candidate.label for candidate in settings.candidates),
+        strategies=settings.list_labels(),
         rows=tuple(outcome.row for outcome in listed),
         controls=_measure_controls(runs, known, common, settings if finished else None),
         problems=(*loaded.problems, *unpriced, *(problem for result in results for problem in result.problems)),
@@ -271,7 +290,14 @@ def run_study(
         turns=turns,
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
+        lifetimes=_add_up_lifetimes(results),
     )
+
+
+def _add_up_lifetimes(results: Sequence[RunOutcome]) -> dict[str, LifetimeCosts]:
+    """Return what cache lifetimes cost by strategy, all runs together."""
+    labels = dict.fromkeys(label for result in results for label in result.lifetimes)
+    return {label: add_costs(each.lifetimes[label] for each in results if label in each.lifetimes) for label in labels}
 
 
 def _report_summarizer(
@@ -295,13 +321,15 @@ class CandidateOutcome:
 class RunOutcome:
     """One run under every candidate. use: what a model was asked for it, also where the run was left out.
 
-    composition: what its tokens are; None where the run was left out.
+    composition: what its tokens are; None where the run was left out. lifetimes: what cache lifetimes cost, by
+    strategy, where they were compared.
     """
 
     outcomes: list[CandidateOutcome]
     problems: list[Problem]
     use: SummarizerUse = field(default_factory=SummarizerUse)
     composition: Composition | None = None
+    lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +423,7 @@ def replay_candidates(
     plans: dict[Strategy, CheapestPlan | None] = {}
     outcomes: list[CandidateOutcome] = []
     problems: list[Problem] = []
+    lifetimes: dict[str, LifetimeCosts] = {}
     turns = settings.turns
     uses: list[SummarizerUse] = []
     for number, candidate in enumerate(settings.candidates):
@@ -405,7 +434,7 @@ def replay_candidates(
         summarizer = None
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
-        if settings.hindsight and summarizer is None:
+        if settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
             best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
@@ -423,15 +452,49 @@ def replay_candidates(
                 summarizer=summarizer,
                 lifetime=settings.lifetime,
             )
+            compared = None
+            if settings.lifetime != CLIENT_LIFETIMES:
+                compared = compare_lifetimes(run, strategy, prices, counting, known=known, common=common)
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
             return RunOutcome([], [left_out], add_up_use(uses))
         if summarizer is not None:
             uses.append(measure_use(summarizer, result.failed_summaries))
-        row = _build_row(run, candidate.label, result, best, turns.factors.get(candidate.label))
-        outcomes.append(CandidateOutcome(row, _build_series(result)))
+        row = _build_row(run, candidate.label, result, turns.factors.get(candidate.label))
+        if best is not None:
+            row = replace(row, hindsight_usd=best.usd)
+        outcome = CandidateOutcome(row, _build_series(result))
+        if compared is None:
+            outcomes.append(outcome)
+        else:
+            is_shown = candidate.label == settings.yardstick_label
+            outcomes += _add_yardsticks(outcome, run, compared, summarizer is None, is_shown=is_shown)
+            lifetimes[candidate.label] = compared.costs
     # Here, and not with the study: this process has counted the texts already.
-    return RunOutcome(outcomes, problems, add_up_use(uses), measure_run(run, counting))
+    return RunOutcome(outcomes, problems, add_up_use(uses), measure_run(run, counting), lifetimes)
+
+
+def _add_yardsticks(
+    outcome: CandidateOutcome, run: Trajectory, compared: LifetimeComparison, is_digest: bool, *, is_shown: bool
+) -> list[CandidateOutcome]:
+    """Return the outcome of a strategy, with what the best lifetimes in hindsight cost, and those yardsticks.
+
+    is_digest: whether the digest wrote its summaries, as those of the yardsticks. is_shown: whether they are rows.
+    """
+    best = compared.hindsight.usd if is_digest else None
+    row = replace(outcome.row, hindsight_usd=best)
+    found = [replace(outcome, row=row)]
+    if not is_shown:
+        return found
+    for label, replay in zip(name_yardsticks(row.strategy), (compared.hindsight, compared.never_cold), strict=True):
+        made = replace(_build_row(run, label, replay, None), raw_usd=row.raw_usd, hindsight_usd=best)
+        found.append(CandidateOutcome(made, _build_series(replay)))
+    return found
+
+
+def name_yardsticks(label: str) -> tuple[str, str]:
+    """Return the labels of the rows with a strategy's best lifetimes in hindsight, and without any expired entry."""
+    return f"{label}, hindsight", f"{label}, {NEVER_COLD}"
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:
@@ -456,7 +519,7 @@ def _find_hindsight(
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
 
 
-def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan | None, turns: TurnFactor | None) -> Row:
+def _build_row(run: Trajectory, label: str, result: Replay, turns: TurnFactor | None) -> Row:
     tally = result.evidence
     costs = [call.usd for call in result.calls]
     return Row(
@@ -470,7 +533,6 @@ def _build_row(run: Trajectory, label: str, result: Replay, best: CheapestPlan |
         bill=result.bill + result.pings,
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
-        hindsight_usd=best.usd if best else None,
         late_usd=price_late_turn(costs),
         extended_usd=(price_turns(costs, turns.low), price_turns(costs, turns.high)) if turns else None,
         peak=result.peak,

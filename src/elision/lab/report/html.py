@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elision.lab.report import charts, figures, page_shell, wording
+from elision.lab.report import charts, figures, lifetime_table, page_shell, wording
 from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
@@ -91,6 +91,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_context(study),
         _show_growth(study),
         _show_totals(study),
+        lifetime_table.build_section(study.lifetimes),
         _show_runs(study),
         _show_controls(study),
         list_problems(study.problems),
@@ -138,8 +139,7 @@ def _show_tiles(study: Study) -> str:
 
 def _show_costs(study: Study) -> str:
     text = "Dashed line: sending everything."
-    if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
-        text += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
+    text += wording.describe_hindsight_mark(study)
     chart = place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
     return wrap_section(
         "", "What each strategy costs, and what is paid for", wrap_subtitle(text), _list_payees(study), chart

@@ -23,8 +23,7 @@ def draw_picture(study: Study) -> bytes:
 def build_picture(study: Study, ink: Ink) -> charts.Spec:
     """Return the picture in the colours of `ink`, with its legend, as Vega-Lite."""
     key = "Dashed line: sending everything."
-    if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
-        key += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
+    key += wording.describe_hindsight_mark(study)
     lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
     cost = charts.draw_costs(study, ink, legend=True)
     return charts.make_standalone(cost, ink, WIDTH, wording.write_headline(study), lines)

@@ -316,7 +316,10 @@ def has_controls(study: Study) -> bool:
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
-        return "No hindsight here: the cheapest schedule of each strategy is not computed."
+        best = (
+            "best cache lifetimes of each strategy are" if study.lifetimes else "cheapest schedule of each strategy is"
+        )
+        return f"No hindsight here: the {best} not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
@@ -345,7 +348,16 @@ def select_words(study: Study) -> list[tuple[str, str]]:
         absent.add(HINDSIGHT)
     if not any(describe_break_even(row) for row in study.totals):
         absent.add(BREAK_EVEN)
-    return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
+    known_words = {**dict(GLOSSARY), HINDSIGHT: BEST_LIFETIMES} if study.lifetimes else dict(GLOSSARY)
+    return [(word, meaning) for word, meaning in known_words.items() if word not in absent]
+
+
+def describe_hindsight_mark(study: Study) -> str:
+    """Return what the mark of hindsight is in a chart of costs; "" where there is none."""
+    if not study.hindsight or all(row.hindsight_usd is None for row in study.totals):
+        return ""
+    best = "best cache lifetimes" if study.lifetimes else "cheapest schedule"
+    return f" Upright mark: the {best} of the same strategy, in hindsight."
 
 
 BREAK_EVEN = "break-even: extra turns"
@@ -376,6 +388,12 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (MISSING, "a turn that used a fact which was hidden by then"),
     (HINDSIGHT, "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live"),
     (REPEATED, "a call made before with the same arguments; counted if its earlier result was hidden by then"),
+)
+
+#: What hindsight means where cache lifetimes are chosen.
+BEST_LIFETIMES = (
+    "the best cache lifetime or pings for each pause, by who knows them all; it cannot be run live, and never cold,"
+    " where no cache entry expires, cannot be reached"
 )
 
 CONTROLS = (
