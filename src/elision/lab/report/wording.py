@@ -316,10 +316,9 @@ def has_controls(study: Study) -> bool:
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
-        best = (
-            "best cache lifetimes of each strategy are" if study.lifetimes else "cheapest schedule of each strategy is"
-        )
-        return f"No hindsight here: the {best} not computed."
+        if study.lifetimes:
+            return "No hindsight here: the best cache lifetimes of each strategy are left out."
+        return "No hindsight here: the cheapest schedule of each strategy is not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
