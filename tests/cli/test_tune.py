@@ -24,6 +24,8 @@ SMALL = [
     "--space",
     "window=3,10",
     "--space",
+    "which=age",
+    "--space",
     "gist=50",
     "--space",
     "rules=none",

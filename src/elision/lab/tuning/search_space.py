@@ -22,19 +22,20 @@ from elision.strategies.summarization import Summarization
 
 #: Family -> the options that are searched, in the order in which they are chosen.
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "masking": ("window", "schedule", "gist", "rules"),
-    "hybrid": ("window", "summarize_at", "tail", "schedule", "gist", "rules"),
+    "masking": ("window", "which", "schedule", "gist", "rules"),
+    "hybrid": ("window", "which", "summarize_at", "tail", "schedule", "gist", "rules"),
     "summarization": ("every", "tail", "schedule"),
 }
 #: Option -> the values that are tried unless the user gives others.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "family": tuple(FAMILIES),
     "window": ("3", "5", "7", "10", "15", "20", "30", "58"),
+    "which": ("age", "reuse"),
     "summarize_at": ("21", "30", "43", "60", "80"),
     "tail": ("5", "10", "20"),
     "every": ("11", "21", "43"),
     "schedule": ("cache-aware", "batched(10)", "every-turn"),
-    "gist": ("0", "50", "100"),
+    "gist": ("0", "50", "100", "20/80"),
     "rules": ("none", "superseded", "tools"),
 }
 
@@ -105,11 +106,19 @@ class SearchSpace:
             return Summarization(every=number["every"], tail=number["tail"], schedule=schedule)
         rules = self.rule_sets[choice["rules"]].make_rules(number["window"])
         if family == Masking.name:
-            return Masking(window=number["window"], schedule=schedule, gist=gist, gist_reads=gist_reads, rules=rules)
+            return Masking(
+                window=number["window"],
+                which=self.values["which"][choice["which"]],
+                schedule=schedule,
+                gist=gist,
+                gist_reads=gist_reads,
+                rules=rules,
+            )
         if max(number["tail"], number["window"]) >= number["summarize_at"]:
             return None
         return Hybrid(
             window=number["window"],
+            which=self.values["which"][choice["which"]],
             summarize_at=number["summarize_at"],
             tail=number["tail"],
             schedule=schedule,
@@ -197,6 +206,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
     "schedule": _check_schedule,
     "gist": _check_gist,
     "family": _check_word,
+    "which": _check_word,
     "rules": _check_word,
 }
 
