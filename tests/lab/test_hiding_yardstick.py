@@ -14,6 +14,7 @@ from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
+from tests.lab.tuning.recorded import make_run
 
 ROOT = Path(__file__).parents[2]
 SIZER = Sizer(make_counter())
@@ -44,6 +45,16 @@ def test_a_summary_has_no_such_yardstick(run: Trajectory) -> None:
     """What a strategy that summarizes may hide depends on what it did before."""
     known = collect_evidence(run)
     assert measure_hiding(run, parse_strategy("hybrid"), find_price_set("anthropic"), SIZER, known) is None
+
+
+def test_a_budget_that_matters_has_no_such_yardstick() -> None:
+    """Under pressure more is hidden than the strategy allows by itself; a budget that is never reached is none."""
+    run = make_run(1)
+    known = collect_evidence(run)
+    prices = find_price_set("anthropic")
+    tight, wide = (parse_strategy(f"masking(budget=budget(tokens={tokens}))") for tokens in (9_000, 1_000_000))
+    assert measure_hiding(run, tight, prices, SIZER, known) is None
+    assert measure_hiding(run, wide, prices, SIZER, known) is not None
 
 
 def test_exact_where_plan_and_bound_agree() -> None:

@@ -28,7 +28,15 @@ from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_prices import RECORDED
-from elision.lab.study import Loaded, StudySettings, load_runs, parse_candidates, run_study, set_recorded_windows
+from elision.lab.study import (
+    Loaded,
+    StudySettings,
+    add_best_hiding,
+    load_runs,
+    parse_candidates,
+    run_study,
+    set_recorded_windows,
+)
 from elision.providers.provider_table import find_provider
 from elision.summarizers.answer_cache import find_default_folder
 from elision.trajectory.lifetimes import LifetimeChoice
@@ -112,6 +120,12 @@ def replay(
             help="Leave out each strategy's cheapest schedule, which takes time; with --lifetime the best lifetimes.",
         ),
     ] = False,
+    best_hiding: Annotated[
+        bool,
+        typer.Option(
+            "--best-hiding", help="Work out the cheapest choice of what to hide, and when: minutes for a long run."
+        ),
+    ] = False,
     elongation: Elongation = None,
     lifetime: Lifetime = "client",
     pings: Pings = 0,
@@ -127,15 +141,20 @@ def replay(
     are those of the settings, its key is in the environment.
     """
     trial = _parse_lifetime(lifetime, pings)
+    if best_hiding and trial != CLIENT_LIFETIMES:
+        raise SpecError("--best-hiding is worked out with the recording's cache lifetimes: leave out --lifetime")
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
+    candidates = parse_candidates(
+        strategy or [],
+        # The cheapest schedule is worked out with the recording's lifetimes.
+        hindsight=not no_hindsight and trial == CLIENT_LIFETIMES,
+        model_summaries=writer is not None,
+    )
+    if best_hiding:
+        candidates = add_best_hiding(candidates)
     settings = StudySettings(
         prices=_choose_prices(model, price, price_set),
-        candidates=parse_candidates(
-            strategy or [],
-            # The cheapest schedule is worked out with the recording's lifetimes.
-            hindsight=not no_hindsight and trial == CLIENT_LIFETIMES,
-            model_summaries=writer is not None,
-        ),
+        candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
         hindsight=not no_hindsight,

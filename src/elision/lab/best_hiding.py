@@ -6,7 +6,7 @@ it is exact; where it would keep too many, it goes on with the most promising, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,8 @@ from elision.lab.hiding_problem import HidingProblem, Numbers
 #: Sets that are kept at each call: of a first search, which finds a good plan, and of the second.
 FIRST_WIDTH: Final = 4
 WIDTH: Final = 64
+#: Of the work, what the first search is.
+FIRST_SHARE: Final = 0.2
 #: Ways to decide on results that are used later, at one call and for one first change.
 MOST_CHOICES: Final = 64
 
@@ -45,18 +47,32 @@ class _Partial:
     hidden_from: Numbers
 
 
-def find_best_hiding(problem: HidingProblem, width: int = WIDTH) -> BestHiding:
-    """Return the best plan found, and the bound on what any plan costs; they agree where the search was exact."""
+def find_best_hiding(
+    problem: HidingProblem, width: int = WIDTH, on_progress: Callable[[float], None] | None = None
+) -> BestHiding:
+    """Return the best plan found, and the bound on what any plan costs; they agree where the search was exact.
+
+    on_progress: called with the share of the work that is done, from 0 to 1.
+    """
+    report = on_progress or _ignore_progress
     start = BoundSearch(problem)
     never = np.zeros(problem.count, dtype=int)
     rough = start.solve(problem.bill_plan(never), steps=40)
-    plan, _ = _PlanSearch(problem, rough, problem.bill_plan(never), FIRST_WIDTH).search(never)
+    plan, _ = _PlanSearch(problem, rough, problem.bill_plan(never), FIRST_WIDTH).search(
+        never, lambda share: report(FIRST_SHARE * share)
+    )
     bound = start.solve(problem.bill_plan(plan))
-    found, is_exact = _PlanSearch(problem, bound, problem.bill_plan(plan), width).search(plan)
+    found, is_exact = _PlanSearch(problem, bound, problem.bill_plan(plan), width).search(
+        plan, lambda share: report(FIRST_SHARE + (1 - FIRST_SHARE) * share)
+    )
     usd = problem.bill_plan(found)
     return BestHiding(
         usd=usd, bound_usd=usd if is_exact else min(usd, bound.usd), hidden_from=tuple(int(call) for call in found)
     )
+
+
+def _ignore_progress(share: float) -> None:
+    """Do nothing with how far a search is."""
 
 
 class _PlanSearch:
@@ -75,10 +91,14 @@ class _PlanSearch:
                 for place in use.seen:
                     self.last_use[place] = max(self.last_use[place], call)
 
-    def search(self, known: Numbers) -> tuple[Numbers, bool]:
-        """Return the best plan, `known` if none is better, and whether no plan is cheaper."""
+    def search(self, known: Numbers, report: Callable[[float], None]) -> tuple[Numbers, bool]:
+        """Return the best plan, `known` if none is better, and whether no plan is cheaper.
+
+        report: called at each call with the share that is done.
+        """
         kept = [_Partial(0.0, 0.0, np.zeros(self.problem.count, dtype=int))]
         for call in range(1, self.problem.last + 1):
+            report(call / (self.problem.last + 1))
             made: dict[bytes, _Partial] = {}
             for partial in kept:
                 for child in self._continue(partial, call):

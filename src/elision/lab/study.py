@@ -23,9 +23,11 @@ from elision.lab.dialect import sizer
 from elision.lab.elongation import TurnAssumption, TurnFactor, assume_turns, price_late_turn, price_turns
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.head_estimate import add_recorded_head
+from elision.lab.hiding_yardstick import measure_hiding
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.lifetime_study import LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
+from elision.lab.planned_hiding import BEST_HIDING, PlannedHiding, has_best_hiding, make_planned_hiding
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.ratios import divide_or_none
 from elision.lab.recorded_sizer import size_run
@@ -123,6 +125,24 @@ def parse_candidates(
         if not isinstance(each.strategy.schedule, HindsightSchedule)
         or (hindsight and not (model_summaries and has_summaries(each.strategy)))
     )
+
+
+def add_best_hiding(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return `candidates` and, for each that has one, its best hiding. Raises SpecError where none has one.
+
+    Strategies that differ in their schedule alone have the same one.
+    """
+    found: dict[Strategy, str] = {}
+    for each in candidates:
+        if has_best_hiding(each.strategy):
+            found.setdefault(replace(each.strategy, schedule=CacheAwareSchedule()), each.label)
+    if not found:
+        raise SpecError(
+            "--best-hiding: no strategy has one; give one that chooses when to hide, and neither summarizes nor folds, "
+            "such as masking"
+        )
+    best = (Candidate(f"{label}, {BEST_HIDING}", make_planned_hiding(strategy)) for strategy, label in found.items())
+    return (*candidates, *best)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,7 +454,16 @@ def replay_candidates(
         summarizer = None
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
-        if settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
+        hiding = None
+        if isinstance(strategy, PlannedHiding):
+            if settings.hindsight:
+                best = _find_hindsight(run, strategy.of, prices, counting, plans, _ignore_share)
+            hiding = measure_hiding(run, strategy.of, prices, counting, known, step.report_half)
+            if hiding is None:
+                problems.append(_new_problem(run, f"{candidate.label}: {NO_BEST_HIDING}"))
+            else:
+                strategy = make_planned_hiding(strategy.of, hiding.plan)
+        elif settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
             best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
@@ -463,6 +492,8 @@ def replay_candidates(
         row = _build_row(run, candidate.label, result, turns.factors.get(candidate.label))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
+        if hiding is not None:
+            row = replace(row, hiding=replace(hiding, plan=()))
         outcome = CandidateOutcome(row, _build_series(result))
         if compared is None:
             outcomes.append(outcome)
@@ -516,6 +547,11 @@ def _find_hindsight(
     return plans[family]
 
 
+def _ignore_share(share: float) -> None:
+    """Do nothing with a plan's progress: that of the strategy itself was worked out, and reported, before."""
+
+
+NO_BEST_HIDING = "none here (a budget matters, or models take turns); replayed as hiding nothing"
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
 
 

@@ -16,6 +16,7 @@ from elision.lab.report.columns import (
     select_columns,
     title_growth,
 )
+from elision.lab.report.hiding_table import show_hiding
 from elision.lab.report.names import (
     group_rows,
     is_hindsight,
@@ -91,6 +92,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_context(study),
         _show_growth(study),
         _show_totals(study),
+        show_hiding(study),
         lifetime_table.build_section(study.lifetimes),
         _show_runs(study),
         _show_controls(study),
