@@ -50,7 +50,8 @@ class Outcome:
     """One run under one strategy.
 
     usd, raw_usd: the bill, and that of sending everything. items, found: facts used, and those still visible. missing,
-    missing_own: turns missing a fact, or a word of their own, of `turns`. peak: tokens of the largest view.
+    missing_own: turns missing a fact, and those missing a word of their own alone, of `turns`. peak: tokens of the
+    largest view.
     """
 
     usd: float

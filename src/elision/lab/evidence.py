@@ -120,7 +120,8 @@ class EvidenceTally:
     """What one replay hid of one run's evidence.
 
     common: items left out of the filtered columns. own_items, own_found: the agent's own earlier words that it used
-    again, and those still visible, in its own turns or elsewhere. own_missing_turns: turns that used one that was not.
+    again, and those still visible, in its own turns or elsewhere. own_missing_turns: turns that used one that was
+    not, and missed no fact.
     """
 
     common: Collection[str] = frozenset()
@@ -159,7 +160,7 @@ class EvidenceTally:
         own_found = sum(self._is_own_visible(known, item, turn, state, summary) for item in echoes)
         self.own_items += len(echoes)
         self.own_found += own_found
-        self.own_missing_turns += own_found < len(echoes)
+        self.own_missing_turns += own_found < len(echoes) and not lost
         for repeat in known.repeats.get(turn, ()):
             self.repeats += 1
             self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns

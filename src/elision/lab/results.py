@@ -54,7 +54,7 @@ class Row:
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
     evidence_*: items used that only observations hold, and how many the view still showed; filtered leaves out what
     is common property of the format; plain leaves the summary's text out. regret_turns: turns that used what was
-    hidden. own_*: the agent's own earlier words that it used again, those still visible, turns missing one.
+    hidden. own_*: the agent's own earlier words that it used again, those still visible, turns missing one and no fact.
     repeats, repeats_hidden: calls made before with the same arguments, and those whose earlier result was hidden.
     hiding: of a row that is the best hiding of a strategy, what that strategy pays, and the bound.
     """
@@ -131,6 +131,11 @@ class Row:
     def evidence_recall_plain(self) -> float | None:
         """Without summary text."""
         return divide_or_none(self.evidence_found_plain, self.evidence_items)
+
+    @property
+    def missing_turns(self) -> int:
+        """Turns missing a fact or one of the agent's own words."""
+        return self.regret_turns + self.own_missing_turns
 
     @property
     def own_recall(self) -> float | None:

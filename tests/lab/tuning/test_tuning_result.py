@@ -10,22 +10,28 @@ from elision.lab.tuning.tuning_result import TunedPoint, choose_point, find_fron
 from elision.trajectory.prices import Bill
 
 ROWS = st.builds(
-    lambda usd, found, regret: Row(
-        bill=Bill(usd=usd), raw_usd=10.0, evidence_items=100, evidence_found=found, regret_turns=regret
+    lambda usd, found, regret, own: Row(
+        bill=Bill(usd=usd),
+        raw_usd=10.0,
+        evidence_items=100,
+        evidence_found=found,
+        regret_turns=regret,
+        own_missing_turns=own,
     ),
     st.sampled_from([1.0, 1.005, 1.5, 2.0, 3.0]),
     st.integers(80, 100),
     st.integers(0, 5),
+    st.integers(0, 2),
 )
 
 
 def _is_better(one: Row, other: Row) -> bool:
     as_good = one.usd <= other.usd and one.evidence_found >= other.evidence_found
-    as_good = as_good and one.regret_turns <= other.regret_turns
-    return as_good and (one.usd, one.evidence_found, one.regret_turns) != (
+    as_good = as_good and one.missing_turns <= other.missing_turns
+    return as_good and (one.usd, one.evidence_found, one.missing_turns) != (
         other.usd,
         other.evidence_found,
-        other.regret_turns,
+        other.missing_turns,
     )
 
 

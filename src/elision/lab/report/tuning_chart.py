@@ -32,7 +32,7 @@ HEIGHT: Final = 380
 _SHARE_AXIS: Final = {"format": ".0%", "tickCount": 6}
 _LABEL: Final = {"field": "label", "type": "nominal"}
 _TIPS: Final = charts.encode_tooltip(
-    ["strategy", "part", "cost", "vs raw", "facts still visible", "turns missing a fact"]
+    ["strategy", "part", "cost", "vs raw", "facts still visible", "turns missing a fact or own words"]
 )
 
 
@@ -254,5 +254,5 @@ def _build_value(point: TunedPoint, row: Row, part: str, label: str = "") -> cha
         "cost": figures.format_usd(row.usd),
         "vs raw": figures.format_change(row.to_raw),
         "facts still visible": figures.format_share(row.evidence_recall),
-        "turns missing a fact": figures.format_count(row.regret_turns),
+        "turns missing a fact or own words": figures.format_count(row.missing_turns),
     }

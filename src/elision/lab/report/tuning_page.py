@@ -31,11 +31,11 @@ _TITLES = (
     "fit: cost",
     "fit: vs raw",
     "fit: facts still visible",
-    "fit: turns missing a fact",
+    "fit: turns missing a fact or own words",
     "judge: cost",
     "judge: vs raw",
     "judge: facts still visible",
-    "judge: turns missing a fact",
+    "judge: turns missing a fact or own words",
     "in full",
 )
 #: Points that are listed at most; JSON has all.

@@ -236,13 +236,13 @@ def list_notes(tuning: Tuning) -> list[str]:
 
 
 def format_cells(row: Row | None) -> tuple[str, str, str]:
-    """Return cost vs raw, facts visible and turns missing a fact of one part; dashes where it was not replayed."""
+    """Return cost vs raw, facts visible and turns missing something of one part; dashes where it was not replayed."""
     if row is None:
         return figures.NOTHING, figures.NOTHING, figures.NOTHING
     return (
         _format_change(row),
         figures.format_share(row.evidence_recall),
-        figures.format_count(row.regret_turns),
+        figures.format_count(row.missing_turns),
     )
 
 

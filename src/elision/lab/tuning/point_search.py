@@ -36,7 +36,7 @@ def search_exhaustively(strategies: Sequence[Strategy], evaluate: Evaluate) -> N
 def search_by_sampling(
     space: SearchSpace, evaluate: Evaluate, *, trials: int, seed: int, first: Sequence[Strategy]
 ) -> None:
-    """Evaluate `trials` points that a multi-objective sampler proposes: cost, facts visible, turns missing a fact.
+    """Evaluate `trials` points that a multi-objective sampler proposes: cost, facts visible, turns missing something.
 
     first: points to begin with. It ends earlier where the sampler proposes known points only. Raises MissingExtra.
     """
@@ -96,4 +96,4 @@ def _report_result(optuna: Any, study: Any, trial: Any, row: Row | None) -> None
     if row is None:
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
-    study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.regret_turns])
+    study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])

@@ -178,8 +178,8 @@ def keeps_evidence(row: Row, default: Row, share: float) -> bool:
 
 
 def find_frontier(rows: Sequence[Row]) -> list[bool]:
-    """Return, for each of `rows`, whether none of the others is as good in cost, facts visible and turns missing a
-    fact, and better in one."""
+    """Return, for each of `rows`, whether none of the others is as good in cost, facts visible and turns missing
+    something, and better in one."""
     return [not any(_is_dominated(row, other) for other in rows) for row in rows]
 
 
@@ -187,7 +187,7 @@ def _is_dominated(row: Row, other: Row) -> bool:
     differences = (
         row.usd - other.usd,
         other.evidence_found - row.evidence_found,
-        row.regret_turns - other.regret_turns,
+        row.missing_turns - other.missing_turns,
     )
     return min(differences) >= 0 and max(differences) > TINY
 
@@ -220,4 +220,4 @@ def _count_options(point: TunedPoint) -> int:
 def _rank_point(point: TunedPoint) -> tuple[float, int, int, str]:
     """Order points that are equally simple: by cost, facts visible, turns that miss one, and text."""
     row = point.fit
-    return round(row.usd, 9), -row.evidence_found, row.regret_turns, point.text
+    return round(row.usd, 9), -row.evidence_found, row.missing_turns, point.text
