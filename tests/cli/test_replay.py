@@ -185,7 +185,10 @@ def test_lifetimes_are_compared(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output
         assert ("What expired cache entries cost" in result.output) is (choice == "1h")
-        bills[choice] = json.loads(file.read_text("utf-8"))["totals"][0]
+        assert ("cache entries live an hour, written at $6" in " ".join(result.output.split())) is (choice == "1h")
+        found = json.loads(file.read_text("utf-8"))
+        assert found["lifetime"] == {"choice": choice, "most_pings": 0}
+        bills[choice] = found["totals"][0]
     assert bills["1h"]["usd"] > bills["client"]["usd"]
 
 

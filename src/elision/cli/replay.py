@@ -38,6 +38,7 @@ from elision.lab.study import (
     set_recorded_windows,
 )
 from elision.providers.provider_table import find_provider
+from elision.strategies.pauses import MOST_PINGS
 from elision.summarizers.answer_cache import find_default_folder
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.prices import Prices
@@ -94,7 +95,12 @@ Lifetime = Annotated[
 ]
 Pings = Annotated[
     int,
-    typer.Option("--pings", help="With --lifetime plan: requests at most that keep entries alive in a pause.", min=0),
+    typer.Option(
+        "--pings",
+        help="With --lifetime plan: requests at most that keep entries alive in a pause.",
+        min=0,
+        max=MOST_PINGS,
+    ),
 ]
 
 
@@ -209,8 +215,8 @@ def _report_study(
     failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
     output = open_output(files)
     terminal.print_study(result, output)
-    if result.lifetimes and result.rows:
-        print_lifetimes(result.lifetimes, output)
+    if result.rows:
+        print_lifetimes(result, output)
     if result.rows:
         priced = f"Recorded as {recorded}; priced here as {result.prices.name}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)

@@ -34,7 +34,7 @@ _IMPOSSIBLE: Final = Bill(usd=math.inf)
 class LifetimeCosts:
     """Runs under one strategy, in USD: entries of five minutes, of an hour, planned, planned with pings.
 
-    hindsight: the best choice for each pause, made by who knows all pauses; at most what the others cost.
+    hindsight: the best choice for each pause, with all pauses known; at most what the others cost.
     never_cold: no entry ever expires.
     """
 
@@ -81,8 +81,9 @@ def compare_lifetimes(
     *,
     known: Evidence | None = None,
     common: frozenset[str] = frozenset(),
+    pings: int = PINGS,
 ) -> LifetimeComparison:
-    """Return what `run` costs under `strategy` with each choice.
+    """Return what `run` costs under `strategy` with each choice. pings: that a pause may have where any are planned.
 
     known: the evidence of the run, where what the yardsticks lose of it is counted; without the `common` items.
     """
@@ -93,7 +94,7 @@ def compare_lifetimes(
 
     never_cold, calls = _replay_never_cold(run, strategy, prices, sizer, known, common)
     five_minutes, hour = replay(_FIVE_MINUTES), replay(LifetimeTrial("1h"))
-    planned, pinged = replay(LifetimeTrial("plan")), replay(LifetimeTrial("plan", PINGS))
+    planned, pinged = replay(LifetimeTrial("plan")), replay(LifetimeTrial("plan", pings))
     known_pauses = replace(never_cold, bill=never_cold.bill + bill_known_pauses(calls, prices))
     # A dead entry makes hiding free. So a strategy that hides may pay less with entries that die than if it hid as
     # it would without that.
@@ -156,7 +157,7 @@ def _replay_never_cold(
 
 
 def bill_known_pauses(calls: Sequence[CallTokens], prices: Prices) -> Bill:
-    """Return the least that `calls` cost more because entries expire, for who knows all pauses.
+    """Return the least that `calls` cost more because entries expire, if all pauses are known.
 
     Before each call what is in the cache was written for five minutes, or for an hour. Each pause costs pings, or the
     prompt again. Nothing goes over to an hour but where all is written again.

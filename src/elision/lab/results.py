@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
+from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
@@ -258,7 +259,8 @@ class Study:
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
     were read, by format. summarizer: the model that wrote the summaries; None for the digest. lifetimes: what cache
-    lifetimes cost, by strategy, where they were compared; then `hindsight` is about them.
+    lifetimes cost, by strategy, where they were compared; then `hindsight` is about them. lifetime: how long cache
+    entries lived in the bills.
     """
 
     prices: Prices
@@ -275,6 +277,7 @@ class Study:
     compositions: tuple[Composition, ...] = ()
     summarizer: SummarizerReport | None = None
     lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
+    lifetime: LifetimeTrial = CLIENT_LIFETIMES
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -307,6 +310,7 @@ class Study:
             "summarizer": self.summarizer.json() if self.summarizer else None,
             "lifetimes": {label: asdict(costs) for label, costs in self.lifetimes.items()},
             "prices": prices_json(self.prices),
+            "lifetime": {"choice": self.lifetime.choice, "most_pings": self.lifetime.most_pings},
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],
             "controls": {control.reader: msgspec.to_builtins(control) for control in self.controls},

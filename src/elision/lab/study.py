@@ -25,7 +25,7 @@ from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, comm
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hiding_yardstick import measure_hiding
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
-from elision.lab.lifetime_study import LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
+from elision.lab.lifetime_study import PINGS, LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.planned_hiding import BEST_HIDING, PlannedHiding, has_best_hiding, make_planned_hiding
 from elision.lab.progress import ProgressBoard, StudyProgress
@@ -311,6 +311,7 @@ def run_study(
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
         lifetimes=_add_up_lifetimes(results),
+        lifetime=settings.lifetime,
     )
 
 
@@ -483,7 +484,8 @@ def replay_candidates(
             )
             compared = None
             if settings.lifetime != CLIENT_LIFETIMES:
-                compared = compare_lifetimes(run, strategy, prices, counting, known=known, common=common)
+                pings = settings.lifetime.most_pings or PINGS
+                compared = compare_lifetimes(run, strategy, prices, counting, known=known, common=common, pings=pings)
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
             return RunOutcome([], [left_out], add_up_use(uses))

@@ -17,6 +17,7 @@ from elision.lab.report.columns import (
     title_growth,
 )
 from elision.lab.report.hiding_table import show_hiding
+from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.names import (
     group_rows,
     is_hindsight,
@@ -72,7 +73,7 @@ def build_page(study: Study, made_by: Provenance | None = None) -> str:
             brand="Elision replay",
             headline=wording.write_headline(study),
             scope=wording.describe_scope(study),
-            prices=wording.describe_prices(study.prices) if study.rows else "",
+            prices=describe_study_prices(study) if study.rows else "",
             warning=wording.describe_interruption(study),
             sections=_build_sections(study),
             footer=_show_provenance(study, made_by),
@@ -93,7 +94,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_growth(study),
         _show_totals(study),
         show_hiding(study),
-        lifetime_table.build_section(study.lifetimes),
+        lifetime_table.build_section(study),
         _show_runs(study),
         _show_controls(study),
         list_problems(study.problems),

@@ -391,7 +391,7 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
 
 #: What hindsight means where cache lifetimes are chosen.
 BEST_LIFETIMES = (
-    "the best cache lifetime or pings for each pause, by who knows them all; it cannot be run live, and never cold,"
+    "the best cache lifetime or pings for each pause, with all pauses known; it cannot be run live, and never cold,"
     " where no cache entry expires, cannot be reached"
 )
 
