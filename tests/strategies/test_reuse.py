@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.reuse import MOST_LOOKED_AT, MOST_WRITTEN, NEWEST_SHOWN, Unused
+from elision.strategies.reuse import MOST_RUNS, MOST_WRITTEN, NEWEST_SHOWN, Unused
 from elision.strategies.selectors import OlderThan
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
@@ -42,16 +42,16 @@ def test_what_the_agent_knows_already_is_no_use() -> None:
     assert find_due(3, again)[1, 1] == 2 + 3 + 1
 
 
-def test_a_second_look_stays_for_less() -> None:
-    """Whether all of the file is read again or a part, and a command that is made again; an edit is no look."""
+def test_a_command_that_is_run_again_stays_for_less() -> None:
+    """Not a file that is read again, all of it or a part, nor an edit."""
     turns = [look(1, "x", command="cat a.py"), look(2, "x", command="make"), look(3, "x", command="cat a.py")]
     turns += [look(4, "x", command="make"), *(look(index, "x") for index in range(5, 12))]
     found = find_due(5, turns)
     assert {key: since - key[0] for key, since in found.items() if key[0] < 5} == {
         (1, 1): 6,
         (2, 1): 6,
-        (3, 1): 4,
-        (4, 1): 4,
+        (3, 1): 6,
+        (4, 1): 3,
     }
 
 
@@ -82,7 +82,7 @@ def test_work_and_memory_per_turn_stay_flat() -> None:
             list(selector.find_due_keys(newest))
     assert calls[2_500] == calls[5_000]
     assert sizes[5_000] <= sizes[2_500] * 1.01
-    assert (len(selector._written), len(selector._looked_at)) == (MOST_WRITTEN, MOST_LOOKED_AT)
+    assert (len(selector._written), len(selector._runs)) == (MOST_WRITTEN, MOST_RUNS)
 
 
 def test_what_was_written_long_ago_is_a_use_again() -> None:

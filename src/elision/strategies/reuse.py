@@ -18,13 +18,14 @@ from elision.trajectory.turn import Observation, Turn
 
 #: Newest results that a use of an item counts for.
 NEWEST_SHOWN: Final = 8
-#: Window of a result whose file was read, or whose command was run, before: its facts are needed again a quarter as
-#: often as those of a first look (python -m benchmarks which).
-REPEAT_SHARE: Final = 0.6
-#: Items that the agent wrote, and files and commands that it looked at, that are remembered. Both are over four times
-#: what the longest recording has (498 turns); a session of any length takes the same room.
+#: Window of a result whose command was run, or whose search was made, before: its facts are needed again a fifth as
+#: often as those of the first. Those of a file that is read again, in parts or after an edit, are needed more.
+#: Set on one half of the recordings, kept for what it gains on the other (docs/concepts/evidence.md).
+REPEAT_SHARE: Final = 0.4
+#: Items that the agent wrote, and commands that it ran, that are remembered. Both are over four times what the longest
+#: recording has (498 turns); a session of any length takes the same room.
 MOST_WRITTEN: Final = 4_096
-MOST_LOOKED_AT: Final = 1_024
+MOST_RUNS: Final = 1_024
 
 
 def check_which(owner: str, which: str) -> None:
@@ -75,8 +76,8 @@ class _RecentValues:
 class Unused:
     """At call t the observations that were neither made nor used in the newest `window` turns.
 
-    An observation is used where the agent first writes an item of it: a path, a name, a number. One whose file or
-    command was looked at before stays for a part of the window.
+    An observation is used where the agent first writes an item of it: a path, a name, a number. One whose command was
+    run before stays for a part of the window.
     """
 
     by_age = True
@@ -88,7 +89,7 @@ class Unused:
         self._shown_by: dict[str, list[Key]] = defaultdict(list)
         self._written = _RecentValues(MOST_WRITTEN)
         #: Digests: a command may be a whole file.
-        self._looked_at = _RecentValues(MOST_LOOKED_AT)
+        self._runs = _RecentValues(MOST_RUNS)
         #: By turn: what is due then, unless it was used meanwhile.
         self._agenda: dict[int, list[Key]] = defaultdict(list)
 
@@ -113,7 +114,7 @@ class Unused:
 
     def _add_result(self, key: Key, turn: Turn, observation: Observation) -> None:
         window = self.window
-        if self._is_second_look(turn, observation):
+        if self._is_repeated_run(turn, observation):
             window = max(1, round(REPEAT_SHARE * window))
         items = frozenset(item for item in find_items(observation.text) if item not in self._written)
         self._shown[key] = _ShownResult(turn.index, window, items)
@@ -124,18 +125,18 @@ class Unused:
             if len(shown_by) > NEWEST_SHOWN:
                 del shown_by[0]
 
-    def _is_second_look(self, turn: Turn, observation: Observation) -> bool:
-        """Return whether the file was read, or the command run, before; take note of it."""
+    def _is_repeated_run(self, turn: Turn, observation: Observation) -> bool:
+        """Return whether the command was run before; take note of it."""
         action = turn.find_action(observation)
         if action is None:
             return False
         use = find_resource_use(action)
-        if use.kind == "edit":
+        if use.kind != "run":
             return False
         resource = hashlib.blake2b(use.resource.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_second = resource in self._looked_at
-        self._looked_at.add(resource)
-        return is_second
+        is_repeated = resource in self._runs
+        self._runs.add(resource)
+        return is_repeated
 
     def _forget(self, key: Key) -> None:
         for item in self._shown.pop(key).items:
