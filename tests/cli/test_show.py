@@ -251,7 +251,7 @@ def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
             context.add_turn("", call, f"{routine}\n{stored.report(1)}\n{number}")
         context.view()
     text = words(printed("s", "--store", stored.url(tmp_path)))
-    assert "0 of 3 results masked, 3 visible" in text
+    assert "0 of 3 results masked, 3 visible, 2 of them folded" in text
     assert re.search(r"folded 2 results, [\d.k]+ → [\d.k]+ shortened 3 results, [\d.k]+ → [\d.k]+ ", text)
     assert "the recall tools entered: from the first call on" in text
 
@@ -483,3 +483,23 @@ def test_a_call_names_what_the_client_did_not_show(tmp_path: Path) -> None:
     page = words(printed("s", "--call", "last", "--store", stored.url(tmp_path)))
     assert f"sent {view.diagnostics.after:,} tokens" in page
     assert "beside 9,000 of the tokens sent are in no message above" in page
+
+
+def test_what_was_folded_is_said(tmp_path: Path) -> None:
+    """In the list of calls, and in what is hidden now; what is shown whole again is named."""
+    text = "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(40))
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    plan = "fold-repeats(window=2, schedule=every-turn, gist=0)"
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the parser."}]
+    with ContextManager(plan, store=url, session="folds", recall=True) as context:
+        context.prepare(messages)
+        for number in range(3):
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+            context.prepare(messages)
+    output = printed("folds", "--store", url, width=160)
+    assert re.search(r"folded 1 result, \S+ → \d+: t3\.1 bash", output)
+    assert "shown whole again: t2.1" in output
+    assert "1 of 3 results masked, 2 visible, 1 of them folded" in output
+    assert re.search(r"folded +2 results, \S+ → \d+ · 1 × one shown whole again", output)

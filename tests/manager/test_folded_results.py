@@ -63,6 +63,28 @@ def test_a_hidden_source_is_followed() -> None:
         assert view.diagnostics.unfolded == ("t2.1",)
 
 
+def test_what_is_folded_is_reported() -> None:
+    """Diagnostics, report and log say how much was folded, apart from what was masked."""
+    with ContextManager(PLAN, recall=True, session="s") as context:
+        for count in (1, 2):
+            view = context.prepare(make_messages(*[lines(1, 40)] * count))
+        folded = view.diagnostics.folded[0]
+        savings = view.diagnostics.savings
+        assert (savings.masked, savings.folded, savings.visible) == (0, 1, 1)
+        assert savings.folded_tokens == savings.hidden_tokens == folded.tokens - folded.left > 300
+        assert savings.masked_tokens == 0
+        folds = context.report().folds
+        assert (folds.results, folds.unfolded, folds.tokens) == (1, 0, savings.folded_tokens)
+        assert context.report().to_dict()["folds"] == {"results": 1, "unfolded": 0, "tokens": savings.folded_tokens}
+        view = context.prepare(make_messages(*[lines(1, 40)] * 3))
+        folds = context.report().folds
+        savings = view.diagnostics.savings
+        assert (folds.results, folds.unfolded, folds.tokens) == (2, 1, savings.folded_tokens)
+        assert (savings.masked, savings.folded, savings.visible) == (1, 1, 1)
+        assert savings.hidden_tokens == savings.masked_tokens + savings.folded_tokens
+        assert view.diagnostics.unfolded == ("t2.1",)
+
+
 def test_what_is_recalled_is_whole() -> None:
     """A result of the recall tool is not folded, however much of it the view shows."""
     with ContextManager(PLAN, recall=True) as context:

@@ -27,6 +27,9 @@ BESIDE = ("nothing", "reported", "hour", "window", "held", "made again", "amende
 def describe_log(log: Log) -> dict[str, Any]:
     """Everything that later calls go by."""
     state, newest = log.state, log.newest_call
+    assert state.folded_tokens == sum(
+        state.count_own_tokens(key) - state.find_segment(key).tokens for key in state.folded
+    )
     return {
         "view": [get_content(segment) for segment in state.track.segments],
         "raw": [get_content(segment) for segment in state.raw_track.segments],

@@ -231,6 +231,11 @@ def test_a_filled_template_is_one_line(text: str, command: str, tool: str) -> No
     ("command", "text", "expected"),
     [
         ("cat src/a.py", "x = 1", "bash src/a.py"),
+        (
+            "open a.py 19",
+            "[File: /repo/a.py (569 lines total)]\n(18 more lines above)\n19:x = 1\n20:y = 2\n(549 more lines below)",
+            "bash /repo/a.py:19-20",
+        ),
         ("cd /repo && python -m pytest 'tests/test_a.py::test_b[c-d]'", "1 passed in 0.1s", None),
         ("echo 'one\ntwo'\nls", "one\ntwo", None),
         ("echo \ud800\u2028\x1b[31m", "x", None),

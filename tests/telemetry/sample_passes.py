@@ -31,6 +31,8 @@ FULL = Diagnostics(
         Hidden(handle="t4.1", tool="bash", tokens=100, left=30),
     ),
     clipped=(Hidden(handle="t17.1", tool="read", tokens=50_000, left=9_000),),
+    folded=(Hidden(handle="t16.1", tool="read", tokens=3_000, left=60),),
+    unfolded=("t12.1", "t14.1"),
     summarized=Summarized(
         first=1,
         last=9,
@@ -49,7 +51,14 @@ FULL = Diagnostics(
     rewrites={"mask": 1, "summary": 1},
     costs=Costs(ours=0.5, raw=0.8, summarizer=0.02, recalls=0.01, billed=0.52),
     savings=Savings(
-        observation_tokens=40_000, hidden_tokens=33_000, masked_tokens=12_000, masked=2, visible=6, covered=9
+        observation_tokens=40_000,
+        hidden_tokens=33_000,
+        masked_tokens=12_000,
+        folded_tokens=2_940,
+        masked=2,
+        folded=1,
+        visible=5,
+        covered=9,
     ),
     stop=Stop(guard="max_turns", limit=17, value=17),
     hint=StopHint(turns=5, why="all of them failed"),
@@ -94,6 +103,8 @@ any_pass = st.builds(
     epoch=st.integers(1, 50),
     masked=st.lists(_hidden, max_size=3).map(tuple),
     clipped=st.lists(_hidden, max_size=2).map(tuple),
+    folded=st.lists(_hidden, max_size=2).map(tuple),
+    unfolded=st.lists(_words, max_size=2).map(tuple),
     summarized=st.none()
     | st.builds(Summarized, first=_tokens, last=_tokens, tokens=_tokens, left=_tokens, usd=_usd, route=_words),
     rewrites=st.dictionaries(_words, st.integers(0, 99), max_size=3),

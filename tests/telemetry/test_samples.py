@@ -38,6 +38,7 @@ def test_the_newest_pass() -> None:
     assert found["estimated_cost_usd claude-sonnet-4-5"] == 0.55
     assert found["turn_count claude-sonnet-4-5"] == 18
     assert summed(FULL)["masked_observation_tokens claude-sonnet-4-5"] == 12_000
+    assert summed(FULL)["folded_observation_tokens claude-sonnet-4-5"] == 2_940
     assert summed(FULL)["hidden_observation_tokens claude-sonnet-4-5"] == 33_000
 
 
@@ -49,6 +50,7 @@ def test_what_a_pass_did() -> None:
     assert found["hidden_tokens_total mask"] == 1_000
     assert found["hidden_tokens_total clip"] == 50_000
     assert found["hidden_tokens_total summary"] == 8_000
+    assert (found["folds_total fold"], found["folds_total unfold"]) == (1, 2)
     assert found["faults_total store StoreError"] == found["faults_total summarizer timeout"] == 1
     assert found["raw_tokens_total claude-sonnet-4-5"] == 45_000 + 2 * 45_400
     assert found["histories_total continue"] == 3

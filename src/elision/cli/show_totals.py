@@ -78,13 +78,16 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
 
 def _describe_hidden_now(end: Diagnostics) -> Text:
     savings = end.savings
-    seen = savings.masked + savings.visible + savings.covered
+    visible = savings.visible + savings.folded
+    seen = savings.masked + visible + savings.covered
     line = Text.assemble(
         (f"{savings.masked} of {figures.format_plural(seen, 'result')} masked", "yellow" if savings.masked else "")
     )
     if savings.covered:
         line.append(f", {savings.covered} in the summary", style="magenta")
-    line.append(f", {savings.visible} visible")
+    line.append(f", {visible} visible")
+    if savings.folded:
+        line.append(f", {savings.folded} of them folded", style="bright_blue")
     if end.raw > end.after:
         line.append(
             f" · {figures.format_tokens(end.after)} in place of {figures.format_tokens(end.raw)} at the last call"
@@ -102,6 +105,9 @@ def _list_shorter_results(account: SessionReport) -> Iterator[tuple[str, Text]]:
             left = sum(each.left for each in results.values())
             line = Text(figures.format_plural(len(results), "result"), style="bright_blue")
             line.append(f", {figures.format_tokens(tokens)} → {figures.format_tokens(left)}", style="default")
+            unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls) if name == "folded" else 0
+            if unfolded:
+                line.append(f" · {unfolded} × one shown whole again", style="default")
             yield name, line
 
 

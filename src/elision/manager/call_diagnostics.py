@@ -11,6 +11,7 @@ from elision.manager.ledger import Ledger
 from elision.telemetry.context_report import (
     ContextReport,
     CountBasis,
+    FoldFigures,
     PhaseTurns,
     SavingFigures,
     SummaryFigures,
@@ -135,6 +136,11 @@ def build_context_report(
             costs=costs,
             basis=_choose_basis(log, ledger),
         ),
+        folds=FoldFigures(
+            results=ledger.folded_results,
+            unfolded=ledger.unfolded_results,
+            tokens=log.reports.scale.convert_part(state.folded_tokens),
+        ),
         composition=composition.scale(log.reports.scale.rate),
         shadow=state.shadow,
     )
@@ -215,7 +221,7 @@ def _describe_summary(log: Log, newest: CallResult) -> Summarized | None:
 
 
 def _compute_savings(branch: SessionBranch) -> Savings:
-    """Return how much of all observations this call leaves out: covered ones, and masked ones less placeholders."""
+    """Return how much of all observations this call leaves out: covered, masked less placeholders, and folded ones."""
     state = branch.log.state
     tally = branch.totals
     behind = state.covered_turns + 1
@@ -223,8 +229,8 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     masked = (state.raw_track.tokens - state.count_raw_tokens_before(behind)) - (
         state.track.tokens - state.track.count_tokens_before(place)
     )
-    masked = max(0, masked)
-    hidden = tally.tokens[state.covered_turns] + masked
+    hidden = tally.tokens[state.covered_turns] + max(0, masked)
+    masked = max(0, masked - state.folded_tokens)
     total = tally.tokens[-1]
     covered = tally.observations[state.covered_turns]
     scale = branch.log.reports.scale
@@ -232,8 +238,10 @@ def _compute_savings(branch: SessionBranch) -> Savings:
         observation_tokens=scale.convert_part(total),
         hidden_tokens=scale.convert_part(hidden),
         masked_tokens=scale.convert_part(masked),
+        folded_tokens=scale.convert_part(state.folded_tokens),
         masked=len(state.hidden),
-        visible=tally.observations[-1] - len(state.hidden) - covered,
+        folded=len(state.folded),
+        visible=tally.observations[-1] - len(state.hidden) - len(state.folded) - covered,
         covered=covered,
         reduction_pct=100.0 * hidden / total if total else 0.0,
     )

@@ -20,6 +20,7 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
+from elision.trajectory.plan import Key
 from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.prices import Prices
 from elision.trajectory.token_scale import TokenScale
@@ -50,6 +51,7 @@ class Ledger:
 
     billed_usd: as the provider reported; None while no usage was reported.
     phase:      of the newest call. phase_turns: turns by the phase of the call that they answer.
+    folded_results: those of which repeated lines were folded. unfolded_results: how often one was shown whole again.
     requests:   sent so far; a call may be made again. reported_calls: those whose usage the provider reported.
     due_usd:    what limits are compared with: each call as it was reported, else what its prompt costs; and each ping.
     pings:      requests that kept cache entries alive. They are in both sums, unreported ones in `due_usd` alone.
@@ -67,6 +69,8 @@ class Ledger:
         self.summaries = 0
         self.attempts = 0
         self.rewrites: Counter[str] = Counter()
+        self.folded_results = 0
+        self.unfolded_results = 0
         self.recalls = 0
         self.recall_usd = 0.0
         self.requests = 0
@@ -76,6 +80,7 @@ class Ledger:
         self.pings = 0
         self._recalled_tokens = 0
         self._folded_events = 0
+        self._folded: set[Key] = set()
         #: By number, the newest last.
         self._calls: dict[int, _BilledCall] = {}
         #: Tokens of the newest prompt, which the next one to the same model may find in the cache; and that model.
@@ -173,6 +178,11 @@ class Ledger:
             self.rewrites[cause] += 1
             self._warm_tokens = 0
         self.summaries += event.summary is not None
+        for fold in event.folds:
+            # One that names another place was counted before.
+            self.folded_results += fold.key not in self._folded
+            self._folded.add(fold.key)
+        self.unfolded_results += len(event.unfolded)
         if event.summary:
             self.phase = "summarizing"
         elif cause and self.phase == "raw":

@@ -188,7 +188,7 @@ class StoredSessions:
     def inspect_session(self, session: str, calls: int) -> dict[str, Any]:
         """Return what a session sent, hid and cost, with the reasons, and its newest `calls` acting calls."""
         report = self._load_log(session).build_report()
-        acted = [call for call in report.calls if call.diagnostics.acted or call.failed_summaries or call.recalled]
+        acted = [call for call in report.calls if _has_acted(call)]
         newest = acted[::-1][: max(0, min(calls, MAX_ENTRIES))]
         final = report.final
         costs = final.costs if final else Costs()
@@ -295,6 +295,11 @@ def _describe_costs(costs: Costs) -> dict[str, Any]:
     }
 
 
+def _has_acted(call: CallReport) -> bool:
+    made = call.diagnostics
+    return bool(made.acted or made.folded or made.unfolded or call.failed_summaries or call.recalled)
+
+
 def _describe_call(call: CallReport) -> dict[str, Any]:
     made = call.diagnostics
     return {
@@ -306,6 +311,8 @@ def _describe_call(call: CallReport) -> dict[str, Any]:
         "tokens_with_nothing_hidden": call.raw_tokens,
         "prompt_usd": round(call.bills.ours.usd, 6),
         "masked": [each.handle for each in (*made.masked, *made.clipped)],
+        "folded": [each.handle for each in made.folded],
+        "unfolded": list(made.unfolded),
         "summarized_turns": [made.summarized.first, made.summarized.last] if made.summarized else [],
         "failed_summaries": len(call.failed_summaries),
         "recalled": [make_handle(each.key) for each in call.recalled],

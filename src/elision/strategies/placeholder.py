@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ RESULT_CHARS = 64
 #: Characters of a template's `{arguments}`, and of its `{tool}`.
 ARGUMENTS_CHARS = 80
 TOOL_CHARS = 60
+#: How long the file is of which a label names lines.
+_FILE_LENGTH = re.compile(r"(?<=\d) of \d+$")
 _NO_BRACKETS = str.maketrans("[]", "()")
 
 
@@ -71,7 +74,8 @@ class Placeholders:
         # Before anything is cut: half a secret is no secret to the rules that find them.
         turn, observation = _redact_call(turn, observation, self.redaction)
         tool = shorten_to_line(find_tool_name(turn.find_action(observation), observation), TOOL_CHARS)
-        label = _shorten_label(self.extractors.find_outcome(turn, observation).label)
+        label = self.extractors.find_outcome(turn, observation).label
+        label = _shorten_label(_FILE_LENGTH.sub("", label))
         return make_encodable(f"{tool} {label}".strip().translate(_NO_BRACKETS))
 
     def _write_unredacted(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:

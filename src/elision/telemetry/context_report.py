@@ -43,6 +43,19 @@ class SummaryFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoldFigures:
+    """Repeated lines that were folded.
+
+    results: results of which lines were folded, each once. unfolded: how often one was shown whole again.
+    tokens:  what folding leaves out of the newest prompt.
+    """
+
+    results: int = 0
+    unfolded: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavingFigures:
     """What was saved over all calls of a session.
 
@@ -75,6 +88,7 @@ class ContextReport:
     session:     its name. model: of its requests; "" if unknown. strategy: as text.
     phase:       `raw` before anything is hidden, `masking` after that, `summarizing` from the first summary on.
     calls:       requests so far. turns: so far. phase_turns: of them in each phase.
+    folds:       what was folded.
     composition: where the tokens of the turns are, had nothing been hidden.
     shadow:      whether requests were sent unchanged. All this is then what would have been.
     notes:       what to know about the report, such as that there is no such session yet.
@@ -89,6 +103,7 @@ class ContextReport:
     phase_turns: PhaseTurns = field(default_factory=PhaseTurns)
     summaries: SummaryFigures = field(default_factory=SummaryFigures)
     savings: SavingFigures = field(default_factory=SavingFigures)
+    folds: FoldFigures = field(default_factory=FoldFigures)
     composition: TokenComposition = field(default_factory=TokenComposition)
     shadow: bool = False
     notes: tuple[str, ...] = ()
@@ -130,6 +145,7 @@ class ContextReport:
                 "billed_usd": savings.costs.billed,
                 "basis": savings.basis,
             },
+            "folds": asdict(self.folds),
             "efficiency": self.efficiency,
             "efficiency_score": self.efficiency_score,
             "notes": list(self.notes),

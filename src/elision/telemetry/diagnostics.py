@@ -106,15 +106,19 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """Observations so far, in tokens: in all, and what placeholders and summaries took off the view of this call.
+    """Observations so far, in tokens: in all, and what placeholders, summaries and folding took off this call's view.
 
-    masked_tokens: of `hidden_tokens`, what placeholders and clips took off; summaries took off the rest.
+    masked_tokens: of `hidden_tokens`, what placeholders and clips took off. folded_tokens: what folding did, of
+    `folded` results that the view shows; summaries took off the rest.
+    visible:       results that are shown whole.
     """
 
     observation_tokens: int = 0
     hidden_tokens: int = 0
     masked_tokens: int = 0
+    folded_tokens: int = 0
     masked: int = 0
+    folded: int = 0
     visible: int = 0
     covered: int = 0
     reduction_pct: float = 0.0

@@ -82,6 +82,7 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
         "masked": len(diagnostics.masked),
         "clipped": len(diagnostics.clipped),
         "folded": len(diagnostics.folded),
+        "unfolded": len(diagnostics.unfolded),
         "trimmed": len(diagnostics.trimmed),
         "hidden": _join_names([each.handle for each in (*diagnostics.masked, *diagnostics.clipped)]),
         "summary": _describe_summary(diagnostics),

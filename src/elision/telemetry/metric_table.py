@@ -43,10 +43,15 @@ MASKED: Final = _make_gauge(
     "tokens",
     "what placeholders take off the prompt of the newest call",
 )
+FOLDED: Final = _make_gauge(
+    "agent_context_folded_observation_tokens",
+    "tokens",
+    "what folding of repeated lines takes off the prompt of the newest call",
+)
 HIDDEN_OBSERVATIONS: Final = _make_gauge(
     "agent_context_hidden_observation_tokens",
     "tokens",
-    "tool results that the prompt of the newest call leaves out, by placeholders and by summaries",
+    "tool results that the prompt of the newest call leaves out, by placeholders, summaries and folding",
 )
 SUMMARY_TOKENS: Final = _make_gauge("agent_context_summary_tokens", "tokens", "size of the live summary; 0 for none")
 SUMMARY_CALLS: Final = _make_counter(
@@ -79,6 +84,12 @@ HIDDEN: Final = _make_counter(
     "agent_context_hidden_tokens_total",
     "tokens",
     "observation and turn tokens at the moment they were hidden, each once",
+    "how",
+)
+FOLDS: Final = _make_counter(
+    "agent_context_folds_total",
+    "1",
+    "tool results whose repeated lines were folded or named another place, and those shown whole again",
     "how",
 )
 BILLS: Final = _make_counter(
@@ -130,6 +141,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     TOKENS_IN,
     TOKENS_OUT,
     MASKED,
+    FOLDED,
     HIDDEN_OBSERVATIONS,
     SUMMARY_TOKENS,
     SUMMARY_CALLS,
@@ -140,6 +152,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     RAW_TOKENS,
     SENT_TOKENS,
     HIDDEN,
+    FOLDS,
     BILLS,
     SAVED,
     RECALLS,
@@ -221,7 +234,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "reason": tuple(_REASON_LABELS.values()),
     "cause": ("mask", "summary", "clip", "head", "model", *get_args(SummaryCause), *_ERROR_NAMES),
     "outcome": ("fresh", "extend", "model-free", "failed"),
-    "how": ("mask", "clip", "summary", "continue", "amended", "undo", "fork", "replaced"),
+    "how": ("mask", "clip", "summary", "fold", "unfold", "continue", "amended", "undo", "fork", "replaced"),
     "by": ("hiding", "caching"),
     "phase": get_args(ContextPhase),
     "bill": ("ours", "raw", "summarizer", "recalls", "pings"),

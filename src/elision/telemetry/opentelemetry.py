@@ -157,6 +157,8 @@ def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float
         "agent_context.freed_tokens": diagnostics.before - diagnostics.after,
         "agent_context.masked": len(diagnostics.masked),
         "agent_context.clipped": len(diagnostics.clipped),
+        "agent_context.folded": len(diagnostics.folded),
+        "agent_context.unfolded": len(diagnostics.unfolded),
         "agent_context.epoch": diagnostics.epoch,
         "agent_context.history": diagnostics.history,
         "agent_context.cost_usd": diagnostics.costs.ours,

@@ -124,6 +124,7 @@ class Sampler:
         yield Sample(metric_table.TOKENS_IN, diagnostics.raw, model)
         yield Sample(metric_table.TOKENS_OUT, diagnostics.after, model)
         yield Sample(metric_table.MASKED, diagnostics.savings.masked_tokens, model)
+        yield Sample(metric_table.FOLDED, diagnostics.savings.folded_tokens, model)
         yield Sample(metric_table.HIDDEN_OBSERVATIONS, diagnostics.savings.hidden_tokens, model)
         yield Sample(metric_table.SUMMARY_TOKENS, diagnostics.summary_tokens, model)
         yield Sample(metric_table.COST, diagnostics.costs.ours, model)
@@ -171,6 +172,9 @@ def _sample_actions(diagnostics: Diagnostics) -> Iterator[Sample]:
     for how, hidden in (("mask", diagnostics.masked), ("clip", diagnostics.clipped)):
         if hidden:
             yield Sample(metric_table.HIDDEN, sum(each.tokens for each in hidden), {"how": how})
+    for how, count in (("fold", len(diagnostics.folded)), ("unfold", len(diagnostics.unfolded))):
+        if count:
+            yield Sample(metric_table.FOLDS, count, {"how": how})
     if diagnostics.summarized is not None:
         yield Sample(metric_table.HIDDEN, diagnostics.summarized.tokens, {"how": "summary"})
         yield Sample(

@@ -35,6 +35,9 @@ class State:
         self.hidden: dict[Key, str] = {}
         #: Observations whose repeated lines are folded; each source of theirs is shown whole.
         self.folded: dict[Key, Fold] = {}
+        #: Tokens that folding takes off the view.
+        self.folded_tokens = 0
+        self._fold_savings: dict[Key, int] = {}
         #: What rules have left of observations, in place of their own text.
         self.trimmed: dict[Key, str] = {}
         self.summary: Summary | None = None
@@ -245,7 +248,7 @@ class State:
         raw = self.raw_turn_places.pop()
         dropped = self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
-        self.folded = {key: fold for key, fold in self.folded.items() if key[0] < turn.index}
+        self._drop_folds([key for key in self.folded if key[0] >= turn.index])
         self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
         self.raw_last_length = min(self.raw_last_length, raw)
@@ -303,8 +306,7 @@ class State:
         if not edits and event.summary is None:
             return
         self.hidden.update((key, text) for key, (_, text) in hidden.items())
-        for key in (*event.unfolded, *hidden):
-            self.folded.pop(key, None)
+        self._drop_folds((*event.unfolded, *hidden))
         for key in hidden:
             self.trimmed.pop(key, None)
         self.folded |= {fold.key: fold for fold in event.folds}
@@ -315,7 +317,7 @@ class State:
             self.summary = event.summary
             self.draft = None
             self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
-            self.folded = {key: fold for key, fold in self.folded.items() if key[0] > event.summary.covers}
+            self._drop_folds([key for key in self.folded if key[0] <= event.summary.covers])
             self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > event.summary.covers}
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
@@ -323,6 +325,15 @@ class State:
             opening = make_summary_segments(event.summary, self.turns, self.sizer)
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
+        for fold in event.folds:
+            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
+            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
+            self._fold_savings[fold.key] = saved
+
+    def _drop_folds(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            if self.folded.pop(key, None) is not None:
+                self.folded_tokens -= self._fold_savings.pop(key)
 
     def _drop_covered_places(self, covers: int) -> None:
         self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covers}

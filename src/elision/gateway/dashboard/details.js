@@ -167,8 +167,9 @@ export class Details {
   }
 
   _shareOf() {
-    const { masked = 0, covered = 0, visible: whole = 0 } = this.told.savings;
-    return `of tool result tokens: ${masked} masked, ${covered} summarized, ${whole} whole`;
+    const { masked = 0, folded = 0, covered = 0, visible: whole = 0, folded_tokens: less = 0 } = this.told.savings;
+    const folds = folded ? `, ${folded} folded (${tokens(less)} tokens less)` : "";
+    return `of tool result tokens: ${masked} masked${folds}, ${covered} summarized, ${whole} whole`;
   }
 
   _kin() {
@@ -264,6 +265,8 @@ export class Details {
     const said = [];
     if (call.masked.length) said.push(`masked ${plural(call.masked.length, "tool result")} of ${tokens(sum(call.masked))} tokens`);
     if (call.clipped.length) said.push(`cut ${plural(call.clipped.length, "tool result")} to fit`);
+    if (call.folded.length) said.push(`folded repeated lines of ${plural(call.folded.length, "tool result")}, ${tokens(sum(call.folded))} → ${tokens(call.folded.reduce((total, each) => total + call.results[each.handle].left, 0))} tokens`);
+    if (call.unfolded.length) said.push(`showed ${plural(call.unfolded.length, "folded tool result")} whole again`);
     if (call.summarized) said.push(`summarized turns ${call.summarized.first}–${call.summarized.last}`);
     if (call.recalled.length) said.push(`${plural(call.recalled.length, "tool result")} recalled after it`);
     if (call.head_changed) said.push("system prompt, tools or task changed");
@@ -370,6 +373,8 @@ export class Details {
         const { command, tokens: size, left } = call.results[each.handle];
         found.set(each.handle, { handle: each.handle, tool: each.tool, text: each.text || "", command, size, left, call: call.call, place, how });
       };
+      for (const each of call.folded) add(each, "folded");
+      for (const handle of call.unfolded) if (found.get(handle)?.how === "folded") found.delete(handle);
       for (const each of call.masked) add(each, "masked");
       for (const each of call.clipped) add(each, "cut to fit");
       for (const each of call.covered) if (!found.has(each.handle)) add(each, "summarized");
@@ -377,7 +382,7 @@ export class Details {
     const list = [...found.values()].sort((a, b) => b.place - a.place || turn(b) - turn(a));
     byId("hidden-part").hidden = !this.calls.length;
     say(byId("hidden-said"), list.length
-      ? `${plural(list.length, "tool result")}, the newest first: what was called, and the placeholder in the prompt. Open one to read the full text.`
+      ? `${plural(list.length, "tool result")}, the newest first: what was called, and what the prompt has in its place. Open one to read the full text.`
       : "Nothing was hidden in this session so far.");
     const few = matchMedia("(max-width: 560px)").matches ? 5 : 10, shown = this.all ? list : list.slice(0, few);
     keyed(byId("hidden"), shown, (each) => this._rowKey(each.handle), (each) => this._gap(each), (node, each) => {

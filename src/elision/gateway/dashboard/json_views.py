@@ -138,8 +138,8 @@ def render_session(
 def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
     """Render a call as `elision show --json` does, with what the page needs beside it.
 
-    results: by handle, the command, and the tokens of the text and of its placeholder, as the provider counts them. A
-    message costs tokens beyond its text; they are left out, as in the count of ours that the placeholder states.
+    results: by handle, the command, and the tokens of the text and of what is shown instead, as the provider counts
+    them. A message costs tokens beyond its text; they are left out, as in the count of ours that placeholders state.
     """
     usage = made.usage
     summary = made.summary
@@ -152,7 +152,7 @@ def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
         "covered": [_render_hidden(each) for each in made.covered],
         "results": {
             each.handle: _render_result(each, turns)
-            for hidden in (made.covered, made.diagnostics.clipped, made.diagnostics.masked)
+            for hidden in (made.covered, made.diagnostics.clipped, made.diagnostics.folded, made.diagnostics.masked)
             for each in hidden
         },
     }
