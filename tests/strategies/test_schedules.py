@@ -167,6 +167,14 @@ def test_cache_aware_stays_within_the_cap() -> None:
     )
 
 
+def test_cache_aware_does_not_spend_what_folding_saves() -> None:
+    """Folding alone would have saved it: the cap is on what is left of sending everything."""
+    bill = 100.0 * (1 - 0.2)
+    for spent, masks in ((SPENDING_CAP * bill - 14.0, True), (SPENDING_CAP * bill - 13.9, False)):
+        offers = [offer(call, spent_usd=spent, raw_usd=100.0, folded_share=0.2) for call in range(50, 60)]
+        assert ("mask" in verdicts(CacheAwareSchedule(), *offers)) == masks
+
+
 def test_cache_aware_says_why_it_holds() -> None:
     """A pass that does nothing records why (I4)."""
     assert CacheAwareSchedule().start_clock().choose_action(CostEstimates(call=3)) == ("hold", "nothing eligible")

@@ -56,11 +56,15 @@ class FoldPlan:
 
 
 class Folding:
-    """One session's folds: a fold over the same events as the state. ledger: what hiding their sources would add."""
+    """One session's folds: a fold over the same events as the state.
+
+    ledger: what hiding their sources would add. folded_tokens: what folding left out of results as they arrived.
+    """
 
     def __init__(self, options: FoldOptions, rules: tuple[Rule, ...]) -> None:
         self.options = options
         self.ledger = FoldLedger()
+        self.folded_tokens = 0
         self._rules = RuleTable(rules)
         self._index = LineIndex(least_lines=options.lines) if options.lines else None
         self._count = make_counter(options.counter).count
@@ -212,6 +216,8 @@ class Folding:
             else:
                 whole_tokens = state.count_own_tokens(key) - state.find_segment(key).tokens
                 self.ledger.add_fold(key, fold.runs, whole_tokens)
+                if key[0] > self._sent_turns:
+                    self.folded_tokens += max(0, whole_tokens)
         if self._index is not None:
             for key in new:
                 use = _find_read(state.turns[key[0] - 1], state.find_observation(key))

@@ -161,7 +161,7 @@ class Policy:
         self.candidates.collect_due(state, context.call)
         summary = self._find_summary_offer(state, context)
         # The schedule is asked at every call: it adds up what waiting costs.
-        costs = estimate_costs(self.candidates, self.trigger, state, context, summary)
+        costs = estimate_costs(self.candidates, self.trigger, state, context, summary, self.folding.folded_tokens)
         verdict, reason = self.clock.choose_action(costs)
         promised = self._plan_for_thresholds(state, context)
         if promised is not None and (not forced or (promised.summarize_to and summary is None)):

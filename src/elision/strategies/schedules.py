@@ -32,6 +32,7 @@ class CostEstimates:
     calls_until_summary: calls until one may be made because of turns alone; None if unknown.
     spent_usd:      our bill before this call.
     raw_usd:        the bill of sending everything, this call included.
+    folded_share:   of the tokens of sending everything, those that folding leaves out without hiding anything.
     is_cache_cold:  whether the cache holds nothing of this conversation.
     is_warm_elsewhere: whether it is cold, but another model's cache holds the conversation.
     is_below_cache_minimum: whether the view would be too small to be cached at all.
@@ -53,6 +54,7 @@ class CostEstimates:
     calls_until_summary: int | None = None
     spent_usd: float = 0.0
     raw_usd: float = 0.0
+    folded_share: float = 0.0
     is_cache_cold: bool = False
     is_warm_elsewhere: bool = False
     is_below_cache_minimum: bool = False
@@ -175,14 +177,22 @@ class _Accrual:
     """What holding has cost since the last rewrite, in USD. max_turns: those of the schedule.
 
     lost_usd: before the present call. lost_with_call: with what holding at it loses.
+    folded_usd, raw_usd: what folding alone saved of sending everything, and the bill of that, before the present call.
+    folded_with_call, raw_with_call: with it.
     """
 
     max_turns: int | None = None
     lost_usd: float = 0.0
     lost_with_call: float = 0.0
+    folded_usd: float = 0.0
+    folded_with_call: float = 0.0
+    raw_usd: float = 0.0
+    raw_with_call: float = 0.0
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
         self.lost_with_call = self.lost_usd
+        self.raw_with_call = costs.raw_usd
+        self.folded_with_call = self.folded_usd + max(0.0, costs.raw_usd - self.raw_usd) * costs.folded_share
         if costs.can_mask:
             self.lost_with_call += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
         if costs.can_summarize and self._is_summary_worthwhile(costs):
@@ -205,13 +215,19 @@ class _Accrual:
         if costs.is_warm_elsewhere:
             # The other model has to write everything again as well, when it is asked next.
             spent += rewrite
-        if spent > SPENDING_CAP * costs.raw_usd:
+        if spent > self._limit_spending(costs):
             return "hold", "cap on raw"
         return "mask", "rewrite pays"
 
     def record_action(self, verdict: Verdict) -> None:
         self.lost_usd = self.lost_with_call if verdict == "hold" else 0.0
         self.lost_with_call = self.lost_usd
+        self.folded_usd = self.folded_with_call
+        self.raw_usd = self.raw_with_call
+
+    def _limit_spending(self, costs: CostEstimates) -> float:
+        """Return the cap in USD. What folding saves is not there to be spent on rewrites: it is saved without them."""
+        return SPENDING_CAP * (costs.raw_usd - self.folded_with_call)
 
     def _estimate_horizon(self, call: int) -> float:
         """Return how many calls are expected from call `call` on, that one included."""
@@ -244,7 +260,7 @@ class _Accrual:
         worst_case = max(costs.cost_summarize_now, costs.cost_hold) + costs.cost_summarizer
         if costs.is_warm_elsewhere:
             worst_case += rewrite
-        if costs.spent_usd + worst_case > SPENDING_CAP * costs.raw_usd:
+        if costs.spent_usd + worst_case > self._limit_spending(costs):
             return False
         return gain * self._estimate_horizon(costs.call) >= rewrite + costs.cost_summarizer
 
