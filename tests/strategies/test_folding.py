@@ -75,6 +75,22 @@ def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> No
     assert log.newest_call.decided.unfolded == ((2, 1),)
 
 
+def test_references_follow_the_lines_of_a_source_that_is_whole_again() -> None:
+    """Its lines are further down then, and whoever referred to them says so in the same pass."""
+    again, own = lines(1, 40), lines(500, 540)
+    turns = [read(1, again), read(2, f"{again}\n{own}"), read(3, own), read(4, "x")]
+    log = begin_session(
+        'masking(window=9, gist=0, fold=5, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
+    )
+    for each in turns:
+        run_pass(decide(log, make_plain_terms()), write_brief_summary)
+        log.add_turn(each)
+    assert show(log)[3, 1] == "[same as lines 2–41 of t2.1 (read_file f2.py)]"
+    run_pass(decide(log, make_plain_terms()), write_brief_summary)
+    assert show(log)[2, 1] == "observation"
+    assert show(log)[3, 1] == "[same as lines 40–79 of t2.1 (read_file f2.py)]"
+
+
 def test_an_old_fold_is_masked_with_its_source() -> None:
     """Its placeholder is longer than the fold, so it stays folded as long as it can, and is never shown whole."""
     turns = [

@@ -117,9 +117,9 @@ class Folding:
             self._show(state, key, fold)
             if fold is None:
                 unfolded.append(key)
-                continue
-            folds[key] = fold
-            # Other lines of it may be folded than before.
+            else:
+                folds[key] = fold
+            # Its lines are at other places than before, and others of them may be folded.
             for each in self.ledger.list_dependents(key):
                 heappush(waiting, each)
         for key in self._list_new(state):
