@@ -167,9 +167,9 @@ export class Details {
   }
 
   _shareOf() {
-    const { masked = 0, folded = 0, covered = 0, visible: whole = 0, folded_tokens: less = 0 } = this.told.savings;
+    const { masked = 0, folded = 0, covered = 0, visible: shown = 0, folded_tokens: less = 0 } = this.told.savings;
     const folds = folded ? `, ${folded} folded (${tokens(less)} tokens less)` : "";
-    return `of tool result tokens: ${masked} masked${folds}, ${covered} summarized, ${whole} whole`;
+    return `of tool result tokens: ${masked} masked${folds}, ${covered} summarized, ${shown} visible`;
   }
 
   _kin() {
@@ -264,6 +264,7 @@ export class Details {
     const sum = (list) => list.reduce((total, each) => total + call.results[each.handle].tokens, 0);
     const said = [];
     if (call.masked.length) said.push(`masked ${plural(call.masked.length, "tool result")} of ${tokens(sum(call.masked))} tokens`);
+    if (call.trimmed.length) said.push(`shortened ${plural(call.trimmed.length, "tool result")}`);
     if (call.clipped.length) said.push(`cut ${plural(call.clipped.length, "tool result")} to fit`);
     if (call.folded.length) said.push(`folded repeated lines of ${plural(call.folded.length, "tool result")}, ${tokens(sum(call.folded))} → ${tokens(call.folded.reduce((total, each) => total + call.results[each.handle].left, 0))} tokens`);
     if (call.unfolded.length) said.push(`showed ${plural(call.unfolded.length, "folded tool result")} whole again`);
@@ -299,7 +300,7 @@ export class Details {
     const done = did.join("; ");
     const said = make("p", done ? `${done[0].toUpperCase()}${done.slice(1)}. ` : "");
     const acted = call.masked.length || call.clipped.length || call.summarized;
-    said.append(make("span", `${acted ? "Why" : "Hid nothing new"}: ${meaning(call.reason)}.`, "quiet"));
+    said.append(make("span", `${acted ? "Why" : "Masked nothing new"}: ${meaning(call.reason)}.`, "quiet"));
     yield said;
   }
 
@@ -373,7 +374,8 @@ export class Details {
         const { command, tokens: size, left } = call.results[each.handle];
         found.set(each.handle, { handle: each.handle, tool: each.tool, text: each.text || "", command, size, left, call: call.call, place, how });
       };
-      for (const each of call.folded) add(each, "folded");
+      for (const each of call.trimmed) add({ ...each, text: notes(each.text) }, "shortened");
+      for (const each of call.folded) add({ ...each, text: notes(each.text) }, "folded");
       for (const handle of call.unfolded) if (found.get(handle)?.how === "folded") found.delete(handle);
       for (const each of call.masked) add(each, "masked");
       for (const each of call.clipped) add(each, "cut to fit");
@@ -453,7 +455,7 @@ export class Details {
     const groups = new Map();
     let acted = 0;
     for (const call of this.calls) {
-      if (call.masked.length || call.clipped.length || call.summarized) acted += 1;
+      if (call.masked.length || call.clipped.length || call.summarized || call.folded.length || call.trimmed.length) acted += 1;
       else {
         const key = kind(call.reason);
         if (!groups.has(key)) groups.set(key, { reason: call.reason, same: true, calls: [] });
@@ -504,4 +506,6 @@ export class Details {
   }
 }
 
+/** The lines that take the place of others in a folded or shortened result. */
+const notes = (text) => (text || "").split("\n").filter((line) => /^\[.*(same as|as in|left out).*\]$/.test(line)).slice(0, 3).join("\n");
 const turn = (each) => Number(each.handle.slice(1).split(".")[0]);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -150,12 +150,14 @@ def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
         "covered": [_render_hidden(each) for each in made.covered],
-        "results": {
-            each.handle: _render_result(each, turns)
-            for hidden in (made.covered, made.diagnostics.clipped, made.diagnostics.folded, made.diagnostics.masked)
-            for each in hidden
-        },
+        "results": {each.handle: _render_result(each, turns) for hidden in _list_changes(made) for each in hidden},
     }
+
+
+def _list_changes(made: CallReport) -> Iterator[tuple[Hidden, ...]]:
+    """Yield the results that a call shows as another text; of a result that is in several, the last one counts."""
+    done = made.diagnostics
+    yield from (made.covered, done.trimmed, done.folded, done.clipped, done.masked)
 
 
 def _render_result(hidden: Hidden, turns: Sequence[Turn]) -> dict[str, Any]:
