@@ -44,6 +44,8 @@ EARLY, LATE = range(400, 500), range(4_900, 5_000)
 BOUND: Final = 2.0
 #: Of these formats no run is a coding agent's.
 OTHER_FORMATS: Final = frozenset({"anthropic-messages", "magentic-one", "openai-chat", "tau2-bench"})
+#: What the bar is for.
+BAR_COLUMNS: Final = ("raw", "masking", "hybrid")
 #: Formats that the bar is for repeat this share of the characters of their results, or more.
 LEAST_SHARE: Final = 0.1
 #: The bar: most of cost with folding / without, by format and over all runs, and most points of evidence lost.
@@ -153,7 +155,7 @@ def print_bar(totals: Totals, shares: dict[str, float]) -> None:
                 continue
         for prices in PRICE_SETS:
             cells = []
-            for column in COLUMNS:
+            for column in BAR_COLUMNS:
                 failures = list_failures(totals, name, prices, column, share)
                 checked, kept = checked + 1, kept + (not failures)
                 cells.append(f"{column}: {', '.join(failures) or 'pass'}")
