@@ -30,8 +30,13 @@ from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Turn
 
-#: Hides and summarizes as early as it may: nearly every call decides something.
-STRATEGY = "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn)"
+#: Each hides and summarizes as early as it may: nearly every call decides something.
+STRATEGIES = {
+    "hybrid": "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn)",
+    "fold": "masking(window=5, fold=2, fold_reads=true, schedule=every-turn)",
+    "probation": "hybrid(window=5, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn, "
+    "fold=2, fold_reads=true, probation=3)",
+}
 #: Seconds within which a child says something, or hangs.
 PATIENCE = 60.0
 
@@ -52,7 +57,8 @@ class Ack:
     def from_view(cls, call: int, view: ContextView) -> Ack:
         told = view.diagnostics
         summary = [(f"summary to t{told.summarized.last}", "")] if told.summarized else []
-        edits = (*((each.handle, each.text) for each in told.masked), *summary)
+        folds = ((f"fold of {each.handle}", each.text) for each in told.folded)
+        edits = (*((each.handle, each.text) for each in told.masked), *folds, *summary)
         return cls(call=call, turns=told.turns, view=hash_messages(view.messages), edits=edits)
 
     def shows_same(self, other: Ack) -> bool:
@@ -84,28 +90,32 @@ class TrialTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A recorded run as its client sends it. ends: messages of each call. acks, turns: of an undisturbed session."""
+    """A recorded run as its client sends it, under `strategy`.
 
+    ends: messages of each call. acks, turns: of an undisturbed session.
+    """
+
+    strategy: str
     messages: list[dict[str, Any]]
     ends: list[int]
     acks: list[Ack]
     turns: list[Turn]
 
     @classmethod
-    def record_undisturbed(cls, messages: list[dict[str, Any]], ends: list[int]) -> Run:
+    def record_undisturbed(cls, strategy: str, messages: list[dict[str, Any]], ends: list[int]) -> Run:
         store = MemoryStore()
-        with make_agent(store, "s") as context:
+        with make_agent(store, "s", strategy) as context:
             acks = [Ack.from_view(call, context.prepare(messages[:end])) for call, end in enumerate(ends, start=1)]
-        return cls(messages=messages, ends=ends, acks=acks, turns=list(store.turns("s")))
+        return cls(strategy=strategy, messages=messages, ends=ends, acks=acks, turns=list(store.turns("s")))
 
 
 def hash_messages(messages: object) -> str:
     return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
 
 
-def make_agent(store: str | Store, session: str) -> ContextManager:
+def make_agent(store: str | Store, session: str, strategy: str) -> ContextManager:
     # Time stands still: what is decided must follow from the log alone.
-    return ContextManager(STRATEGY, store=store, session=session, clock=lambda: 0.0, cache_control="client")
+    return ContextManager(strategy, store=store, session=session, clock=lambda: 0.0, cache_control="client")
 
 
 def run_kill_trials(url: str, run: Run, *, trials: int, seed: int = 0) -> TrialTotals:
@@ -138,7 +148,9 @@ def _run_and_kill(forked: Any, url: str, session: str, run: Run, done: int, chan
     """Start an agent behind call `done`, and kill it; what it acknowledged."""
     hears, says = forked.Pipe(duplex=False)
     child = forked.Process(
-        target=run_child, args=(url, session, run.messages, run.ends[done:], done, says), daemon=True
+        target=run_child,
+        args=(url, session, run.strategy, run.messages, run.ends[done:], done, says),
+        daemon=True,
     )
     child.start()
     says.close()
@@ -181,7 +193,7 @@ def _find_lost(url: str, session: str, run: Run, done: int) -> list[str]:
     ack, store = run.acks[done - 1], open_store(url)
     found = []
     try:
-        context = make_agent(store, session)
+        context = make_agent(store, session, run.strategy)
         view = context.prepare(run.messages[: run.ends[done - 1]])
         branch = view.diagnostics.branch
         if view.diagnostics.faults or hash_messages(view.messages) != ack.view:
@@ -201,6 +213,7 @@ def _list_stored_edits(store: Store, session: str) -> set[tuple[str, str]]:
     for event in store.events(session):
         if isinstance(event, PassDecided):
             found |= {(make_handle(mask.key), mask.text) for mask in event.masks}
+            found |= {(f"fold of {make_handle(fold.key)}", fold.text) for fold in event.folds}
             found |= {(f"summary to t{event.summary.covers}", "")} if event.summary else set()
     return found
 
@@ -209,10 +222,16 @@ def _list_stored_edits(store: Store, session: str) -> set[tuple[str, str]]:
 
 
 def run_child(
-    url: str, session: str, messages: list[dict[str, Any]], ends: Sequence[int], done: int, says: Connection
+    url: str,
+    session: str,
+    strategy: str,
+    messages: list[dict[str, Any]],
+    ends: Sequence[int],
+    done: int,
+    says: Connection,
 ) -> None:
     """An agent's loop from call `done` + 1 on; each call is acknowledged. At the end it waits to be killed."""
-    context = make_agent(url, session)
+    context = make_agent(url, session, strategy)
     for call, end in enumerate(ends, start=done + 1):
         ack = Ack.from_view(call, context.prepare(messages[:end]))
         told = {"call": ack.call, "turns": ack.turns, "view": ack.view, "edits": ack.edits}

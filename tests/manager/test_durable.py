@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from elision.formats.registry import read_runs
 from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider
 from elision.stores.store_urls import open_store
 from elision.strategies.raw import Raw
+from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Turn
 from tests.figures import ReportFigures
-from tests.manager.kill_trials import Run, run_kill_trials
+from tests.manager.kill_trials import STRATEGIES, Run, run_kill_trials
 from tests.stores.implementations import STORES
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills for each durable store: a few in every test run, 500 each in a soak.
 TRIALS = {"sqlite": 5, "linear-hash": 5, "postgresql": 3}
+#: The stores on which each strategy is tried, unless each is on all of them.
+PAIRS = [*((name, "hybrid") for name in TRIALS), ("sqlite", "fold"), ("sqlite", "probation")]
 #: Turns of the recorded run that are played.
 TURNS = 40
 
 
+def repeat_results(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """The turns, every other one with the result of the turn before at the end of its own."""
+    made = list(turns)
+    for place in range(2, len(turns), 2):
+        before, own = turns[place - 1].observations, turns[place].observations
+        if before and own:
+            content = make_content(f"{own[0].text}\n{before[0].text}")
+            made[place] = replace(turns[place], observations=(replace(own[0], content=content), *own[1:]))
+    return tuple(made)
+
+
 @cache
-def recorded() -> Run:
+def recorded(strategy: str) -> Run:
     """A recorded run as a chat client sends it, call by call, and what an undisturbed session makes of it."""
     found = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
-    run = Trajectory(id=found.id, head=found.head, turns=found.turns[:TURNS], observations=found.observations)
+    turns = found.turns[:TURNS]
+    if "fold" in STRATEGIES[strategy]:
+        turns = repeat_results(turns)
+    run = Trajectory(id=found.id, head=found.head, turns=turns, observations=found.observations)
     sent = [
         each.plain
         for each in list_views(
@@ -41,23 +60,26 @@ def recorded() -> Run:
         )
     ]
     assert all(after[: len(before)] == before for before, after in pairwise(sent))
-    return Run.record_undisturbed([*map(dict, sent[-1])], [len(each) for each in sent])
+    return Run.record_undisturbed(STRATEGIES[strategy], [*map(dict, sent[-1])], [len(each) for each in sent])
 
 
-def test_the_run_is_worth_it() -> None:
-    """Nearly every call of the undisturbed run hides something, and several summarize."""
-    edits = [name for ack in recorded().acks for name, _ in ack.edits]
-    assert sum(name.startswith("summary") for name in edits) >= 3
-    assert sum(bool(ack.edits) for ack in recorded().acks) > TURNS // 2
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_run_is_worth_it(strategy: str) -> None:
+    """Nearly every call of the undisturbed run hides something; several summarize, or fold."""
+    acks = recorded(strategy).acks
+    edits = [name for ack in acks for name, _ in ack.edits]
+    assert sum(name.startswith("summary") for name in edits) >= (0 if strategy == "fold" else 2)
+    assert sum(name.startswith("fold of") for name in edits) >= (0 if strategy == "hybrid" else 3)
+    assert sum(bool(ack.edits) for ack in acks) > TURNS // 2
 
 
-@pytest.mark.parametrize("name", TRIALS)
-def test_no_kill_loses_a_call(name: str, tmp_path: Path, report_figures: ReportFigures) -> None:
+@pytest.mark.parametrize(("name", "strategy"), list(product(TRIALS, STRATEGIES)) if SOAK else PAIRS)
+def test_no_kill_loses_a_call(name: str, strategy: str, tmp_path: Path, report_figures: ReportFigures) -> None:
     """Every acknowledged turn and edit is there, the same messages give the same bytes, and the run goes on."""
     url = STORES[name](tmp_path)
     trials = 500 if SOAK else TRIALS[name]
-    toll = run_kill_trials(url, recorded(), trials=trials)
-    report_figures(f"context manager on {name}: {toll}")
+    toll = run_kill_trials(url, recorded(strategy), trials=trials)
+    report_figures(f"context manager on {name}, {strategy}: {toll}")
     assert toll.lost == []
     assert toll.other == []
     assert toll.acknowledged >= 2 * trials

@@ -147,7 +147,7 @@ class BranchLookup:
         if turns == known:
             return found, HistoryChange.CONTINUE
         if (
-            self.logs.options.is_shared
+            (current is None or self.logs.options.is_shared)
             and 0 <= turns == known - 1 < history.turns.turn_count
             and found.is_amended_by(history)
         ):
