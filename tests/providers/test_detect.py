@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.providers.detect import detect_provider, recognize_provider
+from elision.providers.detect import detect_provider, find_tools_provider, recognize_provider
+from elision.providers.provider_table import PROVIDERS
 
 ASKED = [{"role": "user", "content": "Look."}]
 #: Tools -> whose they are.
@@ -65,3 +66,19 @@ def test_without_a_sign_the_model_decides() -> None:
     assert recognize_provider(ASKED, None, None) is None
     assert detect_provider(ASKED, None, None, "claude-sonnet-4-5").name == "anthropic"
     assert detect_provider(ASKED, None, None, "gpt-5").name == "openai"
+
+
+class Unread:
+    """A tool definition that nobody may convert."""
+
+    def model_dump(self, **options: object) -> dict[str, object]:
+        raise AssertionError("it was read")
+
+
+def test_only_the_first_definition_is_read() -> None:
+    """Every call asks whose tools they are, and definitions may be large; what is no definition is passed over."""
+    chat = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    apart = {"name": "look", "input_schema": {"type": "object"}}
+    assert find_tools_provider([chat, Unread()]) is PROVIDERS["openai"]
+    assert find_tools_provider((None, apart, Unread())) is PROVIDERS["anthropic"]
+    assert find_tools_provider([]) is find_tools_provider("tools") is find_tools_provider([None]) is None

@@ -57,10 +57,11 @@ def find_tools_provider(tools: object) -> Provider | None:
     """Return the API in whose shape the first tool is defined; None if that is not known."""
     if not tools:
         return None
-    for definition in mappings_in(convert_to_json(tools))[:1]:
-        for provider in PROVIDERS.values():
-            if provider.defines_tool(definition):
-                return provider
+    # Every call asks, and definitions may be large: those after the first are not read.
+    for tool in tools if isinstance(tools, list | tuple) else mappings_in(convert_to_json(tools)):
+        definition = convert_to_json(tool)
+        if isinstance(definition, dict):
+            return next((each for each in PROVIDERS.values() if each.defines_tool(definition)), None)
     return None
 
 
