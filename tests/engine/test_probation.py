@@ -11,6 +11,7 @@ from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event, PassDecided, SummaryFailed
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from elision.trajectory.view import View
@@ -274,3 +275,17 @@ def test_the_share_of_facts_reaches_every_request() -> None:
         session.add_turn(make_turn(index))
     assert expected is not None
     assert expected.facts_pct == next(decide(session, make_plain_terms())).facts_pct == 80
+
+
+def test_a_request_names_what_the_view_shows() -> None:
+    """Results and words of turns after the covered ones are named, and what is written ahead is what is requested."""
+    session = begin_session("summarization(every=4, tail=2, schedule=every-turn)")
+    for index in range(1, DUE):
+        run_pass(decide(session, make_plain_terms()), Writer())
+        expected = expect_request(session)
+        session.add_turn(make_turn(index))
+    asked = next(decide(session, make_plain_terms()))
+    assert expected is not None
+    assert asked.turns[-1].index == DUE - 3
+    assert asked.shown == expected.shown == frozenset(find_items(session.state.turns[DUE - 3].observations[0].text))
+    assert asked.shown

@@ -13,6 +13,7 @@ from elision.summarizers.facts import (
     render_facts,
 )
 from elision.trajectory.items import find_items
+from elision.trajectory.tokens import make_counter
 from tests.summarizers.turns import make_turn
 
 
@@ -63,6 +64,38 @@ def test_facts_survive_their_line() -> None:
     lines = render_facts(chosen)
     assert {fact.text for fact in chosen} <= set(find_items("\n".join(lines)))
     assert sorted((fact for line in lines for fact in parse_facts(line)), key=str) == sorted(chosen, key=str)
+
+
+def test_facts_of_earlier_versions_are_read() -> None:
+    """Commas between facts, as earlier versions wrote them, are no part of a fact."""
+    assert list(parse_facts('a.py: some_name, "word", src/x/y.py')) == list(
+        parse_facts('a.py: some_name "word" src/x/y.py')
+    )
+    assert [fact.text for fact in parse_facts('a.py: some_name, "word"')] == ["some_name", "word"]
+
+
+def test_what_the_view_shows_is_no_fact() -> None:
+    """Items that turns after the covered ones show are not repeated, whether a result or an earlier digest has them."""
+    seen = make_turn(1, command="grep x", result="first_name second_name")
+    old = [Fact("a.py", "third_name"), Fact("a.py", "fourth_name")]
+    shown = frozenset({"first_name", "third_name"})
+    assert {fact.text for fact in collect_facts([seen], "", old, shown)} == {"second_name", "fourth_name"}
+
+
+def test_a_fact_of_an_earlier_digest_counts_as_seen_twice() -> None:
+    """It was among the most telling ones once: it comes before an item that one turn showed."""
+    seen = make_turn(2, command="grep x", result=" ".join(f"other_{letter}_name" for letter in "abcdefghi"))
+    assert collect_facts([seen], "", [Fact("a.py", "other_z_name")])[0].text == "other_z_name"
+
+
+def test_the_cost_of_facts_is_that_of_their_lines() -> None:
+    """Lines of the facts that fit a budget fit it too: a line that does not is left out with all of its facts."""
+    count = make_counter("o200k").count
+    ranked = [Fact(f"file{number % 3}.py", f"handle_part_{number}") for number in range(60)]
+    for budget in range(20, 120, 7):
+        lines = render_facts(pick_facts(ranked, budget, count, {}))
+        assert sum(count(f"- {line}\n") for line in lines) <= budget
+        assert lines
 
 
 def test_absolute_paths_stay_absolute() -> None:

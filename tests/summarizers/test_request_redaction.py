@@ -27,6 +27,19 @@ def test_every_text_is_clean() -> None:
     assert clean.turns[0].actions[0].decoded_arguments == {"command": "export K=[redacted: openai-key]"}
 
 
+def test_no_item_is_a_secret() -> None:
+    """Of the items that the view shows, those go to a summarizer that the redacted texts have too."""
+    turn = make_turn(1, command="env", result=f"K={KEY} first_name")
+    asked = SummaryRequest(
+        previous="second_name",
+        task="",
+        turns=(turn,),
+        max_tokens=100,
+        shown=frozenset({KEY, "first_name", "second_name"}),
+    )
+    assert RequestRedactor(DEFAULT).redact(asked).shown == {"first_name", "second_name"}
+
+
 def test_switched_off() -> None:
     """With no rule in force the request is as it was."""
     assert RequestRedactor(NO_REDACTION).redact(ASKED) == ASKED

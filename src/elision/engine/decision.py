@@ -423,7 +423,7 @@ def expect_request(log: Log) -> SummaryRequest | None:
     covers = log.policy.find_next_summary(log.state)
     if not covers or not log.breaker.may_ask(len(log.state.turns) + 2):
         return None
-    asked = build_request(log.state, covers, log.strategy.summary_max_tokens)
+    asked = build_request(log.state, covers, log.strategy.summary_max_tokens, newest=len(log.state.turns))
     return replace(asked, facts_pct=log.strategy.digest_facts, redaction=log.setup.redaction)
 
 

@@ -76,7 +76,7 @@ def merge_record(request: SummaryRequest) -> DigestRecord:
         failed_calls=old.failed_calls + count_failures(attempts) - count_failures(old.attempts),
         sections=_merge_sections(request, old),
         attempts=attempts,
-        facts=tuple(collect_facts(turns, request.task, old.facts)),
+        facts=tuple(collect_facts(turns, request.task, old.facts, request.shown)),
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -70,8 +70,10 @@ _PER_SIZE = 0.15
 #: Added to what stands after a key.
 _LABELLED = 0.3
 _OLDEST = 60
-#: Items of the result that a fact of an earlier digest is taken to come from.
+#: Items of the result that a fact of an earlier digest is taken to come from, and turns that are taken to have shown
+#: it: it was among the most telling ones once.
 _OLD_SIZE = 10
+_OLD_TURNS = 2
 
 
 class Fact(NamedTuple):
@@ -106,7 +108,7 @@ class _Sightings:
 
     def __init__(self, before: Sequence[Fact], age: int) -> None:
         seen = [fact.text for fact in before]
-        self.turns = Counter(dict.fromkeys(seen, 1))
+        self.turns = Counter(dict.fromkeys(seen, _OLD_TURNS))
         self.ages = dict.fromkeys(seen, min(_OLDEST, age))
         self._results = [_Result(_OLD_SIZE, fact.label, [fact.text]) for fact in before]
 
@@ -146,10 +148,12 @@ class _OwnWords:
         return _OWN_WEIGHT + _OWN_TURNS_WEIGHT * math.log2(self.turns[text]) - _OWN_PER_AGE * self.ages[text]
 
 
-def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()) -> list[Fact]:
+def collect_facts(
+    turns: Sequence[Turn], known: str, before: Sequence[Fact] = (), shown: Set[str] = frozenset()
+) -> list[Fact]:
     """Return the facts of `turns` and those of `before` that still are facts, most telling first.
 
-    known: text whose items need not be repeated: the task.
+    known: text whose items need not be repeated: the task. shown: items that the view shows beside the digest.
     """
     sightings = _Sightings(before, age=len(turns))
     for turn in turns:
@@ -157,7 +161,8 @@ def collect_facts(turns: Sequence[Turn], known: str, before: Sequence[Fact] = ()
     sources = sightings.find_sources()
     own = _OwnWords(turns)
     keys = _find_keys(turns)
-    excluded = _collect_told_items(turns, known).union(keys.values(), _find_consecutive_numbers(sources))
+    told = _collect_told_items(turns, known)
+    excluded = told.union(shown, keys.values(), _find_consecutive_numbers(sources))
     weighed = []
     for text in (sources.keys() | own.turns.keys()) - excluded:
         traits = _find_traits(text)
@@ -180,8 +185,9 @@ def parse_facts(line: str) -> Iterator[Fact]:
     label, colon, rest = line.partition(": ")
     if not colon or " " in label:
         return
-    for quoted in rest.split(", "):
-        text = quoted.strip('"')
+    # Earlier versions put commas between facts.
+    for quoted in rest.split():
+        text = quoted.strip(',"')
         if text:
             yield Fact(label, text)
 
@@ -189,7 +195,8 @@ def parse_facts(line: str) -> Iterator[Fact]:
 def render_facts(chosen: Iterable[Fact]) -> list[str]:
     """Return lines that hold `chosen`, one a label, in the order of their first fact.
 
-    A label of one fact is not worth its line: such facts share the line of OTHER.
+    A label of one fact is not worth its line: such facts share the line of OTHER. Between facts is a blank, as in a
+    gist: a comma would be a fifth of their tokens.
     """
     groups: dict[str, list[str]] = {}
     for fact in chosen:
@@ -200,9 +207,9 @@ def render_facts(chosen: Iterable[Fact]) -> list[str]:
         if len(texts) == 1:
             others += texts
         else:
-            lines.append(f"{label}: {', '.join(map(quote_fact, texts))}")
+            lines.append(f"{label}: {' '.join(map(quote_fact, texts))}")
     if others:
-        lines.append(f"{OTHER}: {', '.join(map(quote_fact, others))}")
+        lines.append(f"{OTHER}: {' '.join(map(quote_fact, others))}")
     return lines
 
 
@@ -307,9 +314,10 @@ def pick_facts(
     for fact in ranked:
         if fact.text.strip("/") in shown:
             continue
-        cost = count(f" {quote_fact(fact.text)},")
+        cost = count(f" {quote_fact(fact.text)}")
         if fact.label not in labels:
-            cost += count(f"- {fact.label}:\n")
+            # The end of the line follows the facts: after the colon it would be part of the same token.
+            cost += count(f"- {fact.label}:") + count("\n")
         if cost > budget:
             misses += 1
             if misses > 8:

@@ -5,12 +5,15 @@ Texts are redacted whole, before any of them is cut: half a private key has no b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
 from elision.trajectory.content import Content, Text
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Action, Message, Observation, Turn
@@ -39,12 +42,15 @@ class RequestRedactor:
         """Return `request` with every text redacted, except the live prefix: a cache holds exactly its bytes."""
         if request.redacted_by == self.redaction:
             return request
+        previous = self.redact_text(request.previous)
+        turns = tuple(map(self.redact_turn, request.turns))
         return replace(
             request,
             redacted_by=self.redaction,
-            previous=self.redact_text(request.previous),
+            previous=previous,
             task=self.redact_text(request.task),
-            turns=tuple(map(self.redact_turn, request.turns)),
+            turns=turns,
+            shown=_select_known_items(request.shown, previous, turns),
         )
 
     def redact_turn(self, turn: Turn) -> Turn:
@@ -96,6 +102,15 @@ class RequestRedactor:
 
     def _redact_content(self, parts: Content) -> Content:
         return tuple(Text(self.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)
+
+
+def _select_known_items(shown: frozenset[str], previous: str, turns: Iterable[Turn]) -> frozenset[str]:
+    """Return the items of `shown` that the redacted texts have too: an item alone has no words by which a rule finds a
+    secret."""
+    if not shown:
+        return shown
+    texts = [previous, *(observation.text for turn in turns for observation in turn.observations)]
+    return shown.intersection(chain.from_iterable(map(find_items, texts)))
 
 
 @lru_cache(maxsize=128)

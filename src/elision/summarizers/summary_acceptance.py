@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from elision.errors import Billed, SummaryError
@@ -14,11 +14,12 @@ from elision.summarizers.summary_result import SummaryResult, has_sound_usage
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Opaque
 from elision.trajectory.encodable import make_encodable, remove_controls
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import Summary, SummaryRequest, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_user_words
-from elision.trajectory.turn import Message, Observation
+from elision.trajectory.turn import Message, Observation, Turn
 
 #: What a summary costs that no model wrote.
 MODEL_FREE = SummaryCall(route="model-free", input=0, cached=0, output=0, usd=0.0)
@@ -28,16 +29,32 @@ LARGEST = 200_000
 
 
 def build_request(
-    state: State, covers: int, max_tokens: int, route: Literal["fresh", "extend"] = "fresh"
+    state: State, covers: int, max_tokens: int, route: Literal["fresh", "extend"] = "fresh", newest: int | None = None
 ) -> SummaryRequest:
-    """Return the request for a summary of turns up to `covers`, unmasked, with the previous summary and the task."""
+    """Return the request for a summary of turns up to `covers`, unmasked, with the previous summary and the task.
+
+    newest: the newest turn that the request may depend on; None for the one before the newest of all, since a request
+    is built one turn ahead where the digest writes it.
+    """
+    newest = len(state.turns) - 1 if newest is None else newest
     return SummaryRequest(
         previous=state.summary.text if state.summary else "",
         task="\n\n".join(message.text for message in state.head.messages if message.role == "user"),
         turns=tuple(state.turns[state.covered_turns : covers]),
         max_tokens=max_tokens,
+        shown=frozenset(_list_shown_items(state, state.turns[covers:newest])),
         route=route,
     )
+
+
+def _list_shown_items(state: State, turns: Iterable[Turn]) -> Iterator[str]:
+    """Yield the items that the view shows of `turns`, or that are no facts after them."""
+    for turn in turns:
+        yield from find_items(join_assistant_text(turn))
+        for message in turn.interjections:
+            yield from find_items(message.text)
+        for position, observation in enumerate(turn.observations, start=1):
+            yield from find_items(state.hidden.get((turn.index, position), observation.text))
 
 
 def estimate_call(state: State, context: DecisionContext, covers: int, output: int) -> SummaryCall:

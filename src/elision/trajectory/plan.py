@@ -120,6 +120,7 @@ class SummaryRequest:
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit, in tokens.
     facts_pct:  percentage of it that the digest reserves for facts; a model is not told.
+    shown:      items that the view shows after these turns, so that the digest need not.
     route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
@@ -134,6 +135,7 @@ class SummaryRequest:
     turns: tuple[Turn, ...]
     max_tokens: int
     facts_pct: int = DIGEST_FACTS
+    shown: frozenset[str] = field(default=frozenset(), repr=False)
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
