@@ -82,12 +82,6 @@ def test_what_the_view_shows_is_no_fact() -> None:
     assert {fact.text for fact in collect_facts([seen], "", old, shown)} == {"second_name", "fourth_name"}
 
 
-def test_a_fact_of_an_earlier_digest_counts_as_seen_twice() -> None:
-    """It was among the most telling ones once: it comes before an item that one turn showed."""
-    seen = make_turn(2, command="grep x", result=" ".join(f"other_{letter}_name" for letter in "abcdefghi"))
-    assert collect_facts([seen], "", [Fact("a.py", "other_z_name")])[0].text == "other_z_name"
-
-
 def test_the_cost_of_facts_is_that_of_their_lines() -> None:
     """Lines of the facts that fit a budget fit it too: a line that does not is left out with all of its facts."""
     count = make_counter("o200k").count

@@ -70,10 +70,8 @@ _PER_SIZE = 0.15
 #: Added to what stands after a key.
 _LABELLED = 0.3
 _OLDEST = 60
-#: Items of the result that a fact of an earlier digest is taken to come from, and turns that are taken to have shown
-#: it: it was among the most telling ones once.
+#: Items of the result that a fact of an earlier digest is taken to come from.
 _OLD_SIZE = 10
-_OLD_TURNS = 2
 
 
 class Fact(NamedTuple):
@@ -108,7 +106,7 @@ class _Sightings:
 
     def __init__(self, before: Sequence[Fact], age: int) -> None:
         seen = [fact.text for fact in before]
-        self.turns = Counter(dict.fromkeys(seen, _OLD_TURNS))
+        self.turns = Counter(dict.fromkeys(seen, 1))
         self.ages = dict.fromkeys(seen, min(_OLDEST, age))
         self._results = [_Result(_OLD_SIZE, fact.label, [fact.text]) for fact in before]
 
