@@ -567,8 +567,15 @@ def test_unknown_names(tmp_path: Path) -> None:
         "AGENT_CONTEXT_MASKING_WINDW: no such setting; did you mean AGENT_CONTEXT_MASKING_WINDOW?"
     )
     assert refused(tmp_path, "\n\nmasking_windw = 3") == (
-        "elision.toml:3: no such setting; did you mean masking_window?"
+        "elision.toml:3: no setting 'masking_windw'; did you mean masking_window?"
     )
+    assert refused(tmp_path, "fold = 5") == (
+        "elision.toml:1: no setting 'fold'; it is an option of strategies: strategy = \"masking(fold=…)\""
+    )
+    assert refused(tmp_path, '[elision]\nmodel = "gpt-5"') == (
+        "elision.toml:1: no table [elision] is known here; only [gateway] holds settings in elision.toml"
+    )
+    assert refused(tmp_path, "strategy = masking").endswith("Invalid value (at line 1, column 12); a text needs quotes")
     assert "did you mean store?" in refused(tmp_path / "..", arguments={"stores": "memory:"})
 
 

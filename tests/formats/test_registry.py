@@ -127,6 +127,22 @@ def test_a_folder_without_runs(tmp_path: Path) -> None:
         split(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "human", "content": "go"},
+        {"type": "human", "data": {"content": "go"}},
+        {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"], "kwargs": {}},
+    ],
+)
+def test_messages_of_langchain_are_named(message: object, tmp_path: Path) -> None:
+    """The error says how to save them in a format that is read."""
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps([message]), encoding="utf-8")
+    with pytest.raises(FormatError, match="LangChain's own messages; save what .*convert_to_openai_messages"):
+        list(read_runs(path))
+
+
 def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path) -> None:
     """JSON lines are recognised although their first line is broken."""
     path = tmp_path / "output.jsonl"

@@ -83,7 +83,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
     assert refused(tmp_path, GATEWAY_PROT="1") == (
         "AGENT_CONTEXT_GATEWAY_PROT: no such setting; did you mean AGENT_CONTEXT_GATEWAY_PORT?"
     )
-    assert refused(tmp_path, "[gateway]\nprot = 1") == "elision.toml:2: no such setting; did you mean port?"
+    assert refused(tmp_path, "[gateway]\nprot = 1") == "elision.toml:2: no setting 'prot'; did you mean port?"
     assert "there are: host, port, workers" in refused(tmp_path, "[gateway]\nzzz = 1")
     assert refused(tmp_path, "[gateway]\nstore = 'memory:'") == (
         "elision.toml:2: store is no setting of the gateway's alone; write it outside [gateway]"

@@ -40,7 +40,7 @@ def recall(
     ] = "",
     head: Annotated[int | None, typer.Option("--head", help="The first so many lines.", min=1)] = None,
     search: Annotated[
-        str, typer.Option("--search", help="Instead of a handle: where these words stand.", show_default=False)
+        str, typer.Option("--search", help="Instead of a handle: where these words occur.", show_default=False)
     ] = "",
     raw: Annotated[
         bool, typer.Option("--raw", help="Byte for byte, control characters too; not to a terminal.")
@@ -84,7 +84,10 @@ def _find_observation(
     store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str
 ) -> tuple[str, list[str]]:
     """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
-    owner, key = parse_handle(name)
+    try:
+        owner, key = parse_handle(name)
+    except UnknownHandle as error:
+        raise UnknownHandle(f"{error}; --search WORDS finds results by their words") from None
     family = [info, *list_ancestors(sessions, info)]
     if owner:
         family = [each for each in family if each.key == owner]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
@@ -16,6 +16,9 @@ from elision.config.gateway_keys import TABLE as GATEWAY
 from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, Key
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
+from elision.strategies.masking import Masking
+from elision.strategies.spec import STRATEGIES
+from elision.strategies.strategy import Strategy
 from elision.trajectory.redact import DEFAULT
 
 FILE: Final = "elision.toml"
@@ -102,7 +105,10 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
     """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
     key = ALL_KEYS.get(ALIASES.get(name, name))
     if key is None:
-        raise SettingError(f"{place}: {_explain_unknown(name, spelled)}")
+        unknown = "no such setting" if place == spelled(name) else f"no setting {spelled(name)!r}"
+        if isinstance(value, Mapping):
+            raise SettingError(f"{place}: no table [{name}] is known here; only [gateway] holds settings in {FILE}")
+        raise SettingError(f"{place}: {unknown}; {_explain_unknown(name, spelled)}")
     if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
         return GivenSetting(key=key, value=value, place=place, rank=rank)
     try:
@@ -133,10 +139,15 @@ def _explain_unknown(name: str, spelled: Any) -> str:
         family = KEYS
     near = get_close_matches(strip_prefix(name.lower()), map(strip_prefix, family), n=1, cutoff=0.6)
     if near:
-        return f"no such setting; did you mean {spelled(next(key for key in family if strip_prefix(key) == near[0]))}?"
+        return f"did you mean {spelled(next(key for key in family if strip_prefix(key) == near[0]))}?"
+    kinds: list[type[Strategy]] = [Masking, *STRATEGIES.values()]
+    for kind in kinds:
+        if name.lower() in {field.name for field in fields(kind)}:
+            strategy = f"{kind.name}({name.lower()}=…)"
+            return f'it is an option of strategies: {spelled("strategy")} = "{strategy}"'
     if _CREDENTIAL.search(name):
-        return "no such setting; credentials are no settings: they are read by the provider's own client"
-    return f"no such setting; there are: {', '.join(spelled(key) for key in family)}"
+        return "credentials are no settings: they are read by the provider's own client"
+    return f"there are: {', '.join(spelled(key) for key in family)}"
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -224,7 +235,8 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
             line = int(twice["line"] or len(lines))
             name = lines[line - 1].partition("=")[0].strip()
             raise SettingError(f"{path}:{line}: {name} is there twice; keep one of them") from None
-        raise SettingError(f"{path}: {error}") from None
+        hint = "; a text needs quotes" if str(error).startswith("Invalid value") else ""
+        raise SettingError(f"{path}: {error}{hint}") from None
 
 
 def _find_inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -64,6 +65,9 @@ _MALFORMED_ERRORS = (ValueError, RecursionError)
 
 #: How the reason begins where a file is sound and yet in none of the formats.
 _UNKNOWN = "no known trajectory format"
+#: How LangChain's own messages begin, saved as dictionaries or by `dumpd`, within so many bytes.
+_LANGCHAIN = re.compile(rb'"type": ?"(?:human|ai)"|"langchain(?:_core)?", ?"schema", ?"messages"')
+_LOOK = 20_000
 
 _log = logging.getLogger(__name__)
 
@@ -206,6 +210,8 @@ def _explain_unknown(document: Document) -> str:
             read_json_value(document)
         except FormatError as error:
             return f"{_strip_path(str(error), document.path)}; {begins}"
+    if _LANGCHAIN.search(document.data[:_LOOK]):
+        return "LangChain's own messages; save what langchain_core's convert_to_openai_messages makes of them"
     return f"{_UNKNOWN}; {begins}"
 
 

@@ -30,7 +30,7 @@ def open_existing(url: str) -> Store:
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
     if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
-        raise StoreError(f"{url}: there is no store; name one that is there")
+        raise StoreError(f"{url}: there is no store; give --store with the address of another")
     return open_store(url)
 
 

@@ -140,6 +140,8 @@ def find_price_set(name: str) -> Prices:
     """Return the named price set. Raises PriceError, which lists the names there are."""
     sets = load_price_table().sets
     if name not in sets:
+        if name in list_models():
+            raise PriceError(f"{name!r} is a model and no price set: give --model {name}; sets: {', '.join(sets)}")
         raise PriceError(f"no price set {name!r}; there are: {', '.join(sets)}")
     return sets[name]
 
