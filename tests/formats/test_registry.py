@@ -139,7 +139,7 @@ def test_messages_of_langchain_are_named(message: object, tmp_path: Path) -> Non
     """The error says how to save them in a format that is read."""
     path = tmp_path / "run.json"
     path.write_text(json.dumps([message]), encoding="utf-8")
-    with pytest.raises(FormatError, match="LangChain's own messages; save what .*convert_to_openai_messages"):
+    with pytest.raises(FormatError, match=r"LangChain's own messages; save what .*convert_to_openai_messages"):
         list(read_runs(path))
 
 
