@@ -34,10 +34,12 @@ RARE_PAUSES = [0.0, *[10.0] * 12, 400.0, *[10.0] * 12, 400.0, *[10.0] * 3]
 class Agent:
     """An agent that pauses before every third call. It sets breakpoints of its own, or none."""
 
-    def __init__(self, *, marks: bool = False, tools: bool = False, **options: Any) -> None:
+    def __init__(
+        self, strategy: str = "masking(window=3)", *, marks: bool = False, tools: bool = False, **options: Any
+    ) -> None:
         self.now, self.store, self._marks, self._tools = 1_700_000_000.0, MemoryStore(), marks, tools
         given = {"model": "claude-sonnet-4-6", "dialect": "anthropic", "session": "s", "clock": lambda: self.now}
-        self.context = ContextManager("masking(window=3)", store=self.store, **(given | options))
+        self.context = ContextManager(strategy, store=self.store, **(given | options))
         self.views: list[ContextView] = []
         self.times: list[float] = []
 
