@@ -14,6 +14,7 @@ from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.dialect import sizer
 from elision.lab.lifetime_trial import LifetimeTrial, send_pings
 from elision.lab.replay import model_free_summarizer
+from elision.strategies.lifetime_planner import LifetimeOffer, LifetimePlanner
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
 from elision.trajectory.event_json import decode_event, encode_event
@@ -117,6 +118,21 @@ def test_pings_are_billed_and_keep_the_cache_warm() -> None:
     assert log.bill.spent_usd == pytest.approx(before + log.bill.pings.usd)
     assert (log.costs.pings, log.costs.ping_count) == (log.bill.pings, 1)
     assert log.bill.cache.count_cached(newest.view, newest.terms.now + 500, "m") == newest.view.tokens
+
+
+def test_the_pause_that_has_just_ended_counts() -> None:
+    """A request is planned with the pause before it: that one found the cache cold, so its prompt is written again."""
+    _, seen = work(LifetimeTrial("plan"), [0.0, *[360.0] * 8])
+    first = next(call for call, (_, hour) in enumerate(seen) if hour)
+    planner = LifetimePlanner(SETUP.prices)
+    for call in range(first):
+        planner.record_call(call * 360.0, "m", follows_words=False)
+    offer = LifetimeOffer(
+        turns=first, stable_turn=0, tokens=9_000, lasting_tokens=0, may_last=True, calls=first, rewrites=0
+    )
+    assert planner.choose_lifetime("plan", 0, offer) == CacheLifetime(planned=True)
+    planner.record_call(first * 360.0, "m", follows_words=False)
+    assert planner.choose_lifetime("plan", 0, offer) == CacheLifetime(hour_turn=first, planned=True)
 
 
 def test_a_ping_whose_usage_was_reported_is_billed_by_it() -> None:

@@ -25,7 +25,7 @@ def plan_after(
     now = 1_000.0
     for pause in (0.0, *pauses):
         now += pause
-        planner.record_call(now, "m", None, follows_words=words)
+        planner.record_call(now, "m", follows_words=words)
     planned = planner.choose_lifetime("plan", most, offer)
     assert planned is not None
     return planned
@@ -93,6 +93,6 @@ def test_unknown_times_are_no_pauses() -> None:
     """Calls without a time teach nothing."""
     planner = LifetimePlanner(SONNET)
     for _ in range(20):
-        planner.record_call(None, "m", None, follows_words=False)
+        planner.record_call(None, "m", follows_words=False)
     untimed = replace(OFFER, is_timed=False)
     assert planner.choose_lifetime("plan", 4, untimed) == CacheLifetime(planned=True)

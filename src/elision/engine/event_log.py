@@ -298,7 +298,11 @@ class Log:
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
         view = state.make_view(self.policy.find_stable_length(state))
+        follows_words = bool(state.turns) and not state.turns[-1].actions
+        # The pause that has just ended is known when the request is planned.
+        self.lifetimes.record_call(terms.now, terms.model, follows_words=follows_words)
         lifetime = self._choose_lifetime(view, terms) if sent is None else sent.lifetime
+        self.lifetimes.newest = lifetime
         newest = CallResult(
             decided,
             terms,
@@ -312,8 +316,6 @@ class Log:
             budget_error,
             summary_obstacle,
         )
-        follows_words = bool(state.turns) and not state.turns[-1].actions
-        self.lifetimes.record_call(terms.now, terms.model, lifetime, follows_words=follows_words)
         self.bills.add_call(newest)
         return newest
 

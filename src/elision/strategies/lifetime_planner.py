@@ -33,7 +33,7 @@ HORIZON_CALLS = 50.0
 HORIZON_SHARE = 0.5
 #: What an hour must be expected to save, as a multiple of what it costs more: to begin with it, and to go on with it.
 #: Who stops between two pauses has paid for nothing.
-BEGIN_RISK = 2.5
+BEGIN_RISK = 3.0
 STAY_RISK = 1.0
 
 
@@ -95,12 +95,11 @@ class LifetimePlanner:
         #: When each model had its newest request, in seconds.
         self._asked_at: dict[str, float] = {}
 
-    def record_call(self, now: float | None, model: str, decided: CacheLifetime | None, *, follows_words: bool) -> None:
-        """Take note of a call at `now` (seconds; None if unknown), and of what was decided for it.
+    def record_call(self, now: float | None, model: str, *, follows_words: bool) -> None:
+        """Take note of a call at `now` (seconds; None if unknown), before its lifetimes are chosen.
 
         follows_words: whether the answer before it had no tool calls.
         """
-        self.newest = decided
         forecast = self._after_words if follows_words else self._after_calls
         forecast.answers += 1
         if now is None:
