@@ -1,6 +1,8 @@
 """What cache lifetimes cost: recordings with pauses, and generated pauses on recorded runs.
 
-The planner's constants were set on one half of the recordings and patterns (`tuned`), and are judged on the other.
+The planner's constants were set on one half of the patterns (`tuned`), and are judged on the other. Recordings with
+pauses are too few for halves. So what an hour must be expected to save is chosen for each of them on the others
+(`left out`), among `RISKS`.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from elision.lab.clock import calls
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.lifetime_study import LifetimeCosts, add_costs, compare_lifetimes
+from elision.lab.lifetime_trial import LifetimeTrial
 from elision.lab.pause_patterns import PATTERNS, set_pauses
 from elision.lab.replay import replay_run
 from elision.lab.report.lifetime_table import format_share, list_choices
 from elision.lab.study import load_runs
+from elision.strategies import lifetime_planner
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.cache import HOUR_SECONDS
 from elision.trajectory.price_lookup import find_price_set
@@ -36,8 +40,8 @@ STRATEGIES = ("raw", "masking", "hybrid")
 SHORTEST, LONGEST = 30, 250
 RUNS = 6
 HALVES = ("tuned", "judged")
-#: Where the recordings with pauses belong, by turns: the constants were set on these.
-TUNED_LENGTHS = (14, 214)
+#: What an hour must be expected to save, as multiples of what it costs more: `BEGIN_RISK` of the planner.
+RISKS = (2.0, 2.5, 3.0, 3.5, 4.0)
 
 
 def main() -> None:
@@ -52,11 +56,11 @@ def main() -> None:
                 timed = [set_pauses(run, pattern, seed) for seed, run in enumerate(runs_of_half)]
                 total += _print_runs(f"{half}: {pattern}", timed, pool)
             print_row(f"{half}: all patterns", add_costs(total))
-            recorded = [run for run in runs if _has_pauses(run) and _is_tuned(run) == (half == "tuned")]
-            total = []
-            for run in recorded:
-                total += _print_runs(f"{half}: {run.format}, {len(run.turns)} turns", [run], pool)
-            print_row(f"{half}: all recordings with pauses", add_costs(total))
+        recorded = [run for run in runs if _has_pauses(run)]
+        costs = [add_costs(_print_runs(f"{run.format}, {len(run.turns)} turns", [run], pool)) for run in recorded]
+        if recorded:
+            print_row("all recordings with pauses", add_costs(costs))
+            _print_left_out(recorded, costs, pool)
     for spec in STRATEGIES[1:]:
         rewrites, false = count_false_cold([run for run in runs if _has_cache_writes(run)], spec)
         print(f"written for an hour, {spec}: {false} of {rewrites} cache rewrites took a live entry for a dead one")
@@ -69,6 +73,36 @@ def _print_runs(name: str, runs: Sequence[Trajectory], pool: ProcessPoolExecutor
         rows.append(add_costs(pool.map(partial(compare, spec=spec), runs)))
         print_row(f"{name}, {spec}", rows[-1])
     return rows
+
+
+def _print_left_out(runs: Sequence[Trajectory], costs: Sequence[LifetimeCosts], pool: ProcessPoolExecutor) -> None:
+    """Print what the planner saves of each run where the others choose how much an hour must save.
+
+    costs: of each run, all strategies together. Of equal multiples the lowest is chosen.
+    """
+    jobs = [(run, spec, risk) for run in runs for risk in RISKS for spec in STRATEGIES]
+    planned: dict[tuple[int, float], float] = {}
+    for place, usd in enumerate(pool.map(cost_plans, *zip(*jobs, strict=True))):
+        key = (place // (len(RISKS) * len(STRATEGIES)), RISKS[place // len(STRATEGIES) % len(RISKS)])
+        planned[key] = planned.get(key, 0.0) + usd
+    for place, run in enumerate(runs):
+        others = [other for other in range(len(runs)) if other != place]
+        sums = {risk: round(sum(planned[other, risk] for other in others), 6) for risk in RISKS}
+        risk = min(RISKS, key=lambda risk: (sums[risk], risk))
+        share = format_share(costs[place].compute_share(planned[place, risk]))
+        print(f"left out: {run.format}, {len(run.turns)} turns: {share} without pings, at {risk} times")
+
+
+def cost_plans(run: Trajectory, spec: str, risk: float) -> float:
+    """Return what a run costs as planned without pings, in USD, where an hour must save `risk` times what it costs."""
+    counting = sizer("anthropic", "o200k")
+    before = lifetime_planner.BEGIN_RISK
+    lifetime_planner.BEGIN_RISK = risk
+    try:
+        whole = add_recorded_head(run, counting)
+        return replay_run(whole, parse_strategy(spec), PRICES, counting, lifetime=LifetimeTrial("plan")).usd
+    finally:
+        lifetime_planner.BEGIN_RISK = before
 
 
 def count_false_cold(runs: Iterable[Trajectory], spec: str) -> tuple[int, int]:
@@ -131,10 +165,6 @@ def _split(runs: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Trajector
     fit = [run for run in runs if SHORTEST <= len(run.turns) <= LONGEST]
     fit.sort(key=lambda run: hashlib.sha1(f"{os.path.basename(run.file)} {run.id}".encode()).hexdigest())
     return fit[::2][:RUNS], fit[1::2][:RUNS]
-
-
-def _is_tuned(run: Trajectory) -> bool:
-    return len(run.turns) in TUNED_LENGTHS
 
 
 def _has_cache_writes(run: Trajectory) -> bool:
