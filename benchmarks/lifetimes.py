@@ -57,7 +57,11 @@ def main() -> None:
                 total += _print_runs(f"{half}: {pattern}", timed, pool)
             print_row(f"{half}: all patterns", add_costs(total))
         recorded = [run for run in runs if _has_pauses(run)]
-        costs = [add_costs(_print_runs(f"{run.format}, {len(run.turns)} turns", [run], pool)) for run in recorded]
+        costs = []
+        for run in recorded:
+            name = f"{run.format}, {len(run.turns)} turns"
+            costs.append(add_costs(_print_runs(name, [run], pool)))
+            print_row(f"{name}, all three", costs[-1])
         if recorded:
             print_row("all recordings with pauses", add_costs(costs))
             _print_left_out(recorded, costs, pool)
