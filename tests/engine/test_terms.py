@@ -12,7 +12,7 @@ import pytest
 import elision.engine.terms
 from elision.engine import CallTerms, make_plain_terms
 from elision.engine.terms import read_terms
-from elision.trajectory.events import RequestSent
+from elision.trajectory.events import PassDecided, RequestSent
 
 NAMES = [field.name for field in fields(CallTerms)]
 
@@ -48,6 +48,8 @@ def test_terms_that_leave_a_field_out_do_not_type_check(tmp_path: Path) -> None:
 def test_the_record_of_a_call_has_what_its_bill_goes_by() -> None:
     """What a request records of its terms is read back."""
     sent = RequestSent(call=3, at=5.0, model="m", tokens=9, unmarked=True, ours="always", hour_turn=2)
-    terms = read_terms(sent)
+    terms = read_terms(sent, PassDecided(sent.call, "nothing eligible"))
     assert (terms.now, terms.model) == (5.0, "m")
     assert (terms.no_cache_marks, terms.breakpoints, terms.hour_turn) == (True, "always", 2)
+    bound = PassDecided(sent.call, "nothing eligible", bound=True)
+    assert (terms.may_summarize, read_terms(sent, bound).may_summarize) == (True, False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from elision.engine.clearing_cut import cut_at_references, limit_clearing
 from elision.engine.event_log import Log
 from elision.engine.failed_attempts import describe_failure
 from elision.engine.probation import begin_probation, find_probation
@@ -93,9 +94,7 @@ class _Pass:
         New results are trimmed first, so that all else goes by what is shown of them.
         """
         trimming = self.policy.trimming
-        first_turn = self._find_first_editable()
-        if first_turn is not None:
-            self.trims = trimming.plan_trims(self.state, first_turn, names_handle=self._can_recall())
+        self.trims = trimming.plan_trims(self.state, self.terms.new_from, names_handle=self._can_recall())
         self.state.trim_results(self.trims, trimming.sent_turns + 1)
         try:
             return (yield from self._plan_and_record())
@@ -104,12 +103,10 @@ class _Pass:
             self.state.trim_results((), trimming.sent_turns + 1)
             raise
 
-    def _find_first_editable(self) -> int | None:
-        """Return the first turn whose new results may be changed; None where messages stay whole.
-
-        The provider clears results itself then.
-        """
-        return self.terms.editable_from if self.terms.may_summarize else None
+    @property
+    def _is_bound(self) -> bool:
+        """Whether the provider clears results itself, and messages stay as this request first shows them."""
+        return not self.terms.may_summarize
 
     def _can_recall(self) -> bool:
         """Return whether the next request holds the recall tools, as far as we put them there, whatever it hides."""
@@ -158,6 +155,8 @@ class _Pass:
                     summary, plan = self._fit_without_summarizer(plan)
         elif self.budget_error is not None and self._is_over_budget(plan):
             summary, plan = self._fit_without_summarizer(plan)
+        if self._is_bound:
+            plan = self._limit_clearing(plan)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
         return self._record(plan, summary, draft, offers, obstacle)
@@ -165,7 +164,8 @@ class _Pass:
     def _record(self, plan: Plan, summary: Summary | None, draft: Summary | None, offers: bool, obstacle: str) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
         covers = summary.covers if summary is not None else 0
-        folding = self.policy.plan_folds(self.state, plan, covers, self._find_first_editable())
+        fold_from = self.terms.new_from if self.terms.may_fold else None
+        folding = self.policy.plan_folds(self.state, plan, covers, fold_from, is_bound=self._is_bound)
         masks = plan.masks
         if folding.masked:
             masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
@@ -180,6 +180,7 @@ class _Pass:
             unfolded=folding.unfolded,
             draft=draft,
             trims=(*self.trims, *self._list_shown_again(folding.unfolded)),
+            bound=self._is_bound,
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
 
@@ -236,6 +237,16 @@ class _Pass:
                 raise
             self.budget_error = error
             return fit_to_budget(self.policy, self.state, self.context, plan, summaries=summaries, strict=False)
+
+    def _limit_clearing(self, plan: Plan) -> Plan:
+        """Return `plan` with no mask that would have the provider clear what a later result refers to."""
+        try:
+            return limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
+        except BudgetError as error:
+            if self.terms.is_strict:
+                raise
+            self.budget_error = self.budget_error or error
+            return cut_at_references(self.state, plan)
 
     def _defer_bound_edits(self, plan: Plan) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
@@ -420,6 +431,9 @@ class _Pass:
 
 def expect_request(log: Log) -> SummaryRequest | None:
     """Return the request that the call after the next turn is expected to make; None for none."""
+    newest = log.newest_call
+    if newest is not None and not newest.terms.may_summarize:
+        return None
     covers = log.policy.find_next_summary(log.state)
     if not covers or not log.breaker.may_ask(len(log.state.turns) + 2):
         return None

@@ -254,12 +254,12 @@ class Log:
 
     def _fold_call(self, sent: RequestSent) -> None:
         """Fold a pass that was recorded: the schedule's clock sees what it saw then, and the decision is adopted."""
-        terms = read_terms(sent)
         decided = [event for event in self._open_pass if isinstance(event, PassDecided)]
         failures = [event for event in self._open_pass if isinstance(event, SummaryFailed)]
         self._open_pass = []
         # Of an earlier decision no request was sent: the log ended there once.
         adopted = decided[-1]
+        terms = read_terms(sent, adopted)
         sent_turns = self.policy.trimming.sent_turns
         self.state.trim_results([trim for trim in adopted.trims if trim.key[0] > sent_turns], sent_turns + 1)
         if not adopted.held:
@@ -383,7 +383,7 @@ class Log:
             else before.hour_turn is not None,
             scale=self.reports.scale,
             view_limit=view_limit,
-            may_ask_for_summary=self.breaker.may_ask(len(self.state.turns) + 1),
+            may_ask_for_summary=terms.may_summarize and self.breaker.may_ask(len(self.state.turns) + 1),
         )
 
     def can_add_recall_tools(self, terms: CallTerms) -> bool:

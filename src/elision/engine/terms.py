@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elision.trajectory.events import Breakpoints, RequestSent
+from elision.trajectory.events import Breakpoints, PassDecided, RequestSent
 from elision.trajectory.lifetimes import LifetimeChoice
 
 
@@ -20,8 +20,11 @@ class CallTerms:
     summarizes_all: whether to replace all turns but the tail by a summary as well.
     is_strict:      whether a view that does not fit raises BudgetError. Else the smallest one is returned.
     may_summarize:  whether a summary could be sent. It cannot where the provider clears results itself and messages
-                    stay whole.
+                    stay as they were first sent.
     editable_from:  the first turn that may be edited, where the provider binds thinking to what precedes it; else 1.
+    new_from:       the first turn whose results thinking is not bound to yet, so that they may be folded or trimmed as
+                    they arrive.
+    may_fold:       whether what a fold refers to stays. It does not where the client has the provider clear or compact.
     recall_blocked: whether the recall tools must not enter the request.
     no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
     hour_turn:      the newest turn for which the client asks that cache entries live an hour; 0 for the head alone,
@@ -36,6 +39,8 @@ class CallTerms:
     is_strict: bool
     may_summarize: bool
     editable_from: int
+    new_from: int
+    may_fold: bool
     recall_blocked: bool
     no_cache_marks: bool
     breakpoints: Breakpoints
@@ -54,6 +59,8 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
         is_strict=True,
         may_summarize=True,
         editable_from=1,
+        new_from=1,
+        may_fold=True,
         recall_blocked=False,
         no_cache_marks=False,
         breakpoints="gaps",
@@ -63,11 +70,11 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
     )
 
 
-def read_terms(sent: RequestSent) -> CallTerms:
+def read_terms(sent: RequestSent, decided: PassDecided) -> CallTerms:
     """Return the terms of a call as far as its record has them. The rest is part of its decision, which is adopted."""
-    plain = make_plain_terms(sent.at, sent.model)
     return replace(
-        plain,
+        make_plain_terms(sent.at, sent.model),
+        may_summarize=not decided.bound,
         no_cache_marks=sent.unmarked,
         breakpoints=sent.ours,
         hour_turn=sent.hour_turn,

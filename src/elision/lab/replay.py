@@ -84,11 +84,13 @@ def replay_run(
     watch: Callable[[Log], None] | None = None,
     summarizer: Summarizer | None = None,
     lifetime: LifetimeTrial = CLIENT_LIFETIMES,
+    is_bound: bool = False,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
-    summarizer: writes the summaries; None for the digest. lifetime: how long cache entries live.
+    summarizer: writes the summaries; None for the digest. lifetime: how long cache entries live. is_bound: whether
+    thinking is bound and the provider clears results itself, so that there are no summaries, and folds stay.
     """
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
@@ -96,7 +98,12 @@ def replay_run(
     summarizer = summarizer or model_free_summarizer(session.sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         send_pings(session, now)
-        terms = replace(make_plain_terms(now, model), lifetime=lifetime.choice, most_pings=lifetime.most_pings)
+        terms = replace(
+            make_plain_terms(now, model),
+            may_summarize=not is_bound,
+            lifetime=lifetime.choice,
+            most_pings=lifetime.most_pings,
+        )
         run_pass(decide(session, terms), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)

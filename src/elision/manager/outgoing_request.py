@@ -61,6 +61,12 @@ class IncomingRequest:
     body_fields: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def has_own_edits(self) -> bool:
+        """Whether the client has the provider clear tool results, or compact the history."""
+        fields = {name: convert_to_json(value) for name, value in self.body_fields.items()}
+        return server_clearing.has_own_edits(fields)
+
+    @property
     def tail(self) -> list[Any]:
         """The messages after the history, which are sent unchanged but for tags."""
         return remove_tags(self.messages[self.end :])
@@ -249,11 +255,16 @@ def make_unchanged_request(incoming: IncomingRequest, messages: list[Any]) -> Ou
 
 
 def _build_native_request(incoming: IncomingRequest, history: History, log: Log) -> OutgoingRequest:
-    """Return the messages unchanged, with the order to clear the longest run of the oldest results that are hidden."""
+    """Return the messages as they were first sent, with the order to clear the longest run of the oldest results that
+    are hidden."""
     sent = build_unchanged_request(incoming, history)
+    for place, message in history.splice.replace_results(log.state.fixed_texts).items():
+        sent.messages[place] = message
     kept = set(log.policy.candidates.protected)
-    uses = [key not in kept and _is_cleared(log, key) for key in server_clearing.list_tool_uses(log.state.turns)]
+    keys = server_clearing.list_tool_uses(log.state.turns)
+    uses = [key not in kept and _is_cleared(log, key) for key in keys]
     cleared = server_clearing.count_uses_to_clear(uses)
+    cleared = server_clearing.keep_references(cleared, keys, log.state.fixed_folds.values())
     held = uses[cleared:].count(True)
     if held:
         note = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"

@@ -100,6 +100,7 @@ class CallPreparer:
             hour_turn = max(0, branch.history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
         log = branch.log
+        unbound_from = find_editable_from(log.state.turns) if call.binds_thinking else 1
         return CallTerms(
             now=self.options.clock(),
             model=call.model,
@@ -107,7 +108,9 @@ class CallPreparer:
             summarizes_all=self._summarizes_all,
             is_strict=self._is_strict,
             may_summarize=call.thinking != "native",
-            editable_from=find_editable_from(log.state.turns) if call.thinking == "defer" else 1,
+            editable_from=unbound_from if call.thinking == "defer" else 1,
+            new_from=unbound_from,
+            may_fold=not call.request.has_own_edits,
             recall_blocked=recall_tools.must_withhold_tools(log, call.request.tools, bound=call.binds_thinking),
             no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",

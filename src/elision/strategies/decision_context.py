@@ -24,7 +24,7 @@ class DecisionContext:
     offers_recall_at_once: whether they enter at this call, whatever is hidden.
     writes_for_an_hour: whether what is written to the cache lives an hour, and costs as much.
     scale: how many tokens the provider counts for ours; None for as many. It is read here and changed elsewhere.
-    may_ask_for_summary: whether no failed summary delays the next one.
+    may_ask_for_summary: whether a summary could be sent, and no failed one delays the next.
     editable_from: the first turn that may be masked or clipped, since thinking in it is bound to what precedes it. A
     summary has to cover it, so that the thinking goes with its turn.
     """

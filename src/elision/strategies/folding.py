@@ -87,17 +87,24 @@ class Folding:
         covers: int,
         mask_instead: Mapping[Key, object],
         fold_from: int | None,
+        *,
+        is_bound: bool = False,
     ) -> FoldPlan:
         """Return what a pass does that hides `hidden` and covers turns 1 ... `covers`; 0 for no new summary.
 
         mask_instead: observations that are masked rather than shown whole. fold_from: the first turn whose new results
-        may be folded; None for none.
+        may be folded; None for none. is_bound: whether the provider clears results itself, up to the last one hidden,
+        and texts that thinking is bound to stay.
         """
         if self._index is None and not state.folded:
             return FoldPlan()
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
-        masked = self._spread(gone, covers, mask_instead)
+        masked: list[Key] = []
+        if is_bound:
+            self._drop_sources_up_to(max(gone, default=(0, 0)))
+        else:
+            masked = self._spread(gone, covers, mask_instead)
         for key in sorted(gone):
             self._drop_source(key)
         folds: dict[Key, Fold] = {}
@@ -107,7 +114,7 @@ class Folding:
         newest: Key | None = None
         while waiting:
             key = heappop(waiting)
-            if key in gone or key == newest or key[0] <= covers:
+            if key in gone or key == newest or key[0] <= covers or (is_bound and key in state.fixed_folds):
                 continue
             newest = key
             before = state.folded[key]
@@ -126,6 +133,8 @@ class Folding:
             if key not in gone and key[0] > covers:
                 may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
                 fold = self._find_fold(state, key) if may_fold else None
+                if fold is not None and is_bound and not _are_sources_shown(state, fold):
+                    fold = None
                 self._show(state, key, fold)
                 if fold is not None:
                     folds[key] = fold
@@ -201,6 +210,8 @@ class Folding:
         for key in sorted(gone):
             self._drop_source(key)
             self.ledger.remove_fold(key)
+        if event.bound:
+            self._drop_sources_up_to(max(gone, default=(0, 0)))
         self._covered_turns = max(self._covered_turns, covers)
         changed = sorted(
             key for key in (*event.unfolded, *(fold.key for fold in event.folds)) if key[0] <= self._sent_turns
@@ -247,11 +258,31 @@ class Folding:
         if self._index is not None and _is_text(observation):
             self._index.add_observation(key, state.find_own_text(key), fold.runs if fold is not None else ())
 
+    def _drop_sources_up_to(self, last: Key) -> None:
+        """Let no later fold refer to results up to `last`: the provider clears them, the short ones too."""
+        for key in [key for key in self._shown if key <= last]:
+            self._drop_source(key)
+
     def _drop_source(self, key: Key) -> None:
         self._shown.pop(key, None)
         self._calls.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
+
+
+def _are_sources_shown(state: State, fold: Fold) -> bool:
+    """Return whether messages that stay as they were first sent show the lines that `fold` refers to.
+
+    They do unless a source was shown in another way since, or was trimmed where no thinking was bound.
+    """
+    for run in fold.runs:
+        source = run.source
+        if source in state.fixed_texts:
+            if state.folded.get(source) != state.fixed_folds.get(source):
+                return False
+        elif source in state.trimmed:
+            return False
+    return True
 
 
 def _is_text(observation: Observation) -> bool:

@@ -176,13 +176,16 @@ class Policy:
             return Plan(masks=self.candidates.make_masks_after(0), reason=reason)
         return Plan(reason=reason)
 
-    def plan_folds(self, state: State, plan: Plan, covers: int, fold_from: int | None) -> FoldPlan:
+    def plan_folds(
+        self, state: State, plan: Plan, covers: int, fold_from: int | None, *, is_bound: bool = False
+    ) -> FoldPlan:
         """Return what a pass folds and unfolds that hides what `plan` says. covers: turns of its summary; 0 for none.
 
-        fold_from: the first turn whose new results may be folded; None for none.
+        fold_from: the first turn whose new results may be folded; None for none. is_bound: whether texts that thinking
+        is bound to stay; `plan` then hides no source of theirs alone.
         """
         hidden = [*(mask.key for mask in plan.masks), *(clip.key for clip in plan.clips)]
-        return self.folding.plan_folds(state, hidden, covers, self.candidates.waiting, fold_from)
+        return self.folding.plan_folds(state, hidden, covers, self.candidates.waiting, fold_from, is_bound=is_bound)
 
     def _plan_for_thresholds(self, state: State, context: DecisionContext) -> Plan | None:
         """Return the plan for the first exceeded threshold that can be acted on; None if there is none."""

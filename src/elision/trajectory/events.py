@@ -72,6 +72,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     trims: those that rules shorten from their first request on, and again where they are unfolded; folds of them count
     the lines of the shorter text.
     draft: a summary that was written and is on probation: paid now, and in no view before a later pass takes it.
+    bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
+    to show folded or trimmed stays so in every such request.
     """
 
     call: int
@@ -85,6 +87,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     unfolded: tuple[Key, ...] = ()
     trims: tuple[Trim, ...] = ()
     draft: Summary | None = None
+    bound: bool = False
 
     @property
     def paid_summary(self) -> Summary | None:

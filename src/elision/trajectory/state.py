@@ -40,6 +40,9 @@ class State:
         self._fold_savings: dict[Key, int] = {}
         #: What rules have left of observations, in place of their own text.
         self.trimmed: dict[Key, str] = {}
+        #: Text of the observations that thinking is bound to as they were first sent, and those of them with folds.
+        self.fixed_texts: dict[Key, str] = {}
+        self.fixed_folds: dict[Key, Fold] = {}
         self.summary: Summary | None = None
         #: The summary that is on probation.
         self.draft: Summary | None = None
@@ -250,6 +253,8 @@ class State:
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
         self._drop_folds([key for key in self.folded if key[0] >= turn.index])
         self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < turn.index}
+        self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] < turn.index}
+        self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
         self.raw_last_length = min(self.raw_last_length, raw)
         self._rebuild_track(place, [])
@@ -295,6 +300,8 @@ class State:
             self.head_length += 1
         if event.draft is not None:
             self.draft = event.draft
+        if event.bound and not self.shadow:
+            self._fix_new_results(event)
         hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
         self.trimmed |= {trim.key: trim.text for trim in event.trims}
@@ -334,6 +341,15 @@ class State:
         for key in keys:
             if self.folded.pop(key, None) is not None:
                 self.folded_tokens -= self._fold_savings.pop(key)
+
+    def _fix_new_results(self, event: PassDecided) -> None:
+        """Take note of how the request of `event` shows the results that no request held before it."""
+        # Call n was the first to hold the results of turn n - 1.
+        first_turn = max(1, self.calls)
+        self.fixed_texts |= {trim.key: trim.text for trim in event.trims if trim.key[0] >= first_turn}
+        new_folds = {fold.key: fold for fold in event.folds if fold.key[0] >= first_turn}
+        self.fixed_folds |= new_folds
+        self.fixed_texts |= {key: fold.text for key, fold in new_folds.items()}
 
     def _drop_covered_places(self, covers: int) -> None:
         self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covers}

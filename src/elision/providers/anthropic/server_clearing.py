@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.providers.shared.json_reading import count_in, mapping_in, mappings_in
-from elision.trajectory.plan import Key
+from elision.providers.shared.json_reading import count_in, mapping_in, mappings_in, text_in
+from elision.trajectory.plan import Fold, Key
 from elision.trajectory.turn import Turn
 
 #: `anthropic-beta`, without which `context_management` is an unknown field.
@@ -60,6 +60,24 @@ def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> i
     return max(count, cleared)
 
 
+def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Fold]) -> int:
+    """Return how many of the oldest `uses` may be cleared, at most `cleared`: none that a result after them refers to.
+
+    folds: results as they are sent, with the results that they refer to.
+    """
+    places = {key: place for place, key in enumerate(uses) if key is not None}
+    spans = []
+    for fold in folds:
+        sources = [places[run.source] for run in fold.runs if run.source in places]
+        if fold.key in places and sources:
+            spans.append((min(sources), places[fold.key]))
+    # A lower cut may separate what refers to an earlier result, and nothing else.
+    for source, place in sorted(spans, reverse=True):
+        if source < cleared <= place:
+            cleared = source
+    return cleared
+
+
 def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the edit that clears the oldest `cleared` of `uses` tool uses; None if there is nothing to clear.
 
@@ -89,6 +107,22 @@ def add_clearing_edit(request: Mapping[str, Any], clearing: Mapping[str, Any] | 
     if clearing is None or request.get("compaction") or any(each.get("type") == CLEARING_EDIT for each in edits):
         return None
     return {**request, "context_management": {**managing, "edits": [*edits, dict(clearing)]}}
+
+
+def has_own_edits(body_fields: Mapping[str, Any]) -> bool:
+    """Return whether the client has the provider clear tool results, or compact the history.
+
+    body_fields: fields of the request beside its messages. OpenAI's `context_management` is a list of edits, and that
+    of Anthropic has one.
+    """
+    if body_fields.get("compaction"):
+        return True
+    managing = body_fields.get("context_management")
+    edits = managing.get("edits") if isinstance(managing, Mapping) else managing
+    if not isinstance(edits, list):
+        return False
+    kinds = [text_in(each.get("type")) for each in mappings_in(edits)]
+    return any(kind.startswith(("clear_tool_uses", "compact")) for kind in kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -61,6 +61,8 @@ class LiveRenderer:
         self._starts: list[int] = []
         #: Client messages of which something of ours was made, and that where nothing else is in it.
         self._replaced: dict[int, dict[str, Any] | None] = {}
+        #: What `replace_results` returned: the client's message, what was replaced in it, and the new message.
+        self._result_messages: dict[int, tuple[ParsedMessage, list[tuple[Location, str]], dict[str, Any]]] = {}
 
     def set_head(self, locations: Sequence[Location | None]) -> None:
         """Set where the head's messages are, in order; None for one that is not among the messages."""
@@ -109,6 +111,38 @@ class LiveRenderer:
             self._block_ends.append(len(self._groups[-1].blocks or ()) if self._groups else 0)
         self._build_entries(settled)
         return self._entries.copy()
+
+    def replace_results(self, texts: Mapping[Key, str]) -> dict[int, dict[str, Any]]:
+        """Return by its index each message that holds observations of `texts`, with the texts in their place.
+
+        The messages stay the same objects from call to call.
+        """
+        by_message: dict[int, list[tuple[Location, str]]] = {}
+        for (turn, position), text in texts.items():
+            location = self._turns[turn].observations[position - 1]
+            by_message.setdefault(location.message, []).append((location, text))
+        messages = {}
+        for index, replaced in by_message.items():
+            known = self._result_messages.get(index)
+            if known is None or known[0] is not self._messages[index] or known[1] != replaced:
+                known = (self._messages[index], replaced, self._replace_blocks(index, replaced))
+                self._result_messages[index] = known
+            messages[index] = self._replaced[index] = known[2]
+        return messages
+
+    def _replace_blocks(self, index: int, replaced: Sequence[tuple[Location, str]]) -> dict[str, Any]:
+        """Return message `index` with other texts in place of results."""
+        message = self._messages[index].sent.json
+        kept: dict[int, dict[str, Any] | None] = {}
+        for location, text in replaced:
+            if location.blocks is None:
+                return _replace_text(self.dialect, message, text)
+            blocks = self.dialect.list_blocks(message) or []
+            # As for a view: of several blocks that are one observation the first has the text for them all.
+            kept |= dict.fromkeys(location.blocks)
+            kept[location.blocks[0]] = self.dialect.replace_result(blocks[location.blocks[0]], text)
+        content = [kept.get(number, block) for number, block in enumerate(self.dialect.list_blocks(message) or [])]
+        return {**message, self.dialect.content_field: [block for block in content if block is not None]}
 
     def list_origins(self) -> list[int | None]:
         """Return for each message of the newest view the index of the client's message that it stands for.
