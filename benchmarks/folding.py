@@ -3,6 +3,8 @@
 `reads` is hybrid with `fold_reads=true`: files are folded even where the agent's edits must match their text.
 Last the bar: what folding must save, and must not cost, in every coding format where a tenth of the results repeats.
 
+`fable, bound` is what live sessions do where thinking is bound: the provider clears results, and no summary is made.
+
 Without the shared recordings: `examples/runs`.
 """
 
@@ -12,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import process_time
 from typing import Final
 
@@ -38,6 +40,9 @@ COLUMNS: Final = {
     "hybrid": ("hybrid", "hybrid(fold=5)"),
     "reads": ("hybrid", "hybrid(fold=5, fold_reads=true)"),
 }
+#: The price set where thinking is bound as well; and the provider's placeholder, which is assumed to be this short.
+BOUND_PRICES: Final = "fable, bound"
+CLEARED: Final = "[cleared]"
 TURNS: Final = 5_000
 EARLY, LATE = range(400, 500), range(4_900, 5_000)
 #: Most of late work per call / early.
@@ -85,7 +90,7 @@ def main() -> None:
                 for place in (run.format, "all"):
                     totals[place, case] = totals.get((place, case), Outcome()) + outcome
     formats = [*sorted({run.format for run in runs}), "all"]
-    for prices in PRICE_SETS:
+    for prices in (*PRICE_SETS, BOUND_PRICES):
         print(f"== {prices}")
         print(f"  {'format':24}" + "".join(f"{column:>26}" for column in COLUMNS))
         for name in formats:
@@ -100,10 +105,20 @@ def replay_all(run: Trajectory) -> dict[Case, Outcome]:
     whole = add_recorded_head(run, counting)
     known = collect_evidence(whole)
     outcomes: dict[Case, Outcome] = {}
-    for prices in PRICE_SETS:
+    for prices in (*PRICE_SETS, BOUND_PRICES):
+        is_bound = prices == BOUND_PRICES
         for name in sorted({name for pair in COLUMNS.values() for name in pair}):
+            strategy = parse_strategy(name)
+            if is_bound:
+                strategy = replace(strategy, gist=0, handles=False, placeholder=CLEARED)
             found = replay_run(
-                whole, parse_strategy(name), find_price_set(prices), counting, known=known, tally=EvidenceTally()
+                whole,
+                strategy,
+                find_price_set(prices.removesuffix(", bound")),
+                counting,
+                known=known,
+                tally=EvidenceTally(),
+                is_bound=is_bound,
             )
             evidence = found.evidence
             outcomes[prices, name] = Outcome(found.usd, evidence.items, evidence.found, found.epochs)

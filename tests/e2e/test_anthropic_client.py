@@ -37,6 +37,20 @@ THINKER = trajectory(
     id="thinker",
     task="Think about the parser, then mend it.",
 )
+#: Thinks at every step, and sees the same text again at every third.
+REREADER = trajectory(
+    *(
+        turn(
+            index,
+            (call(id=f"r{index}", step=index), result(long_text(max(1, index - index % 3), 30), id=f"r{index}")),
+            reasoning=f"I look again at step {index}. " * 4,
+            text=f"Look {index}.",
+        )
+        for index in range(1, 13)
+    ),
+    id="rereader",
+    task="Read the parser until it is clear.",
+)
 BASH: Any = {"name": "bash", "input_schema": {"type": "object", "properties": {}}}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 #: Thinks, and does not mind what stands in front of its thinking; and one that does.
@@ -47,7 +61,7 @@ SENT_BACK = {"content": {"__all__": {"type", "text", "id", "name", "input", "thi
 
 @pytest.fixture
 def provider() -> Iterator[Playback]:
-    with Playback([RUN, PI, THINKER], Terms(key="any", bound_thinking=True)) as playing:
+    with Playback([RUN, PI, THINKER, REREADER], Terms(key="any", bound_thinking=True)) as playing:
         yield playing
 
 
@@ -154,6 +168,23 @@ def test_thinking_that_is_bound(provider: Playback, wire: Wire, way: str) -> Non
     assert "context-management-2025-06-27" in last.headers["anthropic-beta"]
     assert all(request.body["messages"] for request in provider.requests)
     assert {request.status for request in provider.requests} == {200}
+
+
+@pytest.mark.parametrize("way", ["plain", "helper"])
+@pytest.mark.parametrize("strategy", ["fold", EAGER.replace(")", ", fold=5)")])
+def test_thinking_that_is_bound_beside_folded_results(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
+    """Repeated lines are folded as they arrive, and every later request has them in the same bytes."""
+    with gateway(provider.url, strategy=strategy) as door, wire.claude(door.url) as client:
+        worked_through(client, way, REREADER, model=BOUND, thinking=THINKING)
+    assert provider.violations == []
+    assert {request.status for request in provider.requests} == {200}
+    sent: list[Any] = []
+    for request in provider.requests:
+        results = [message for message in request.body["messages"] if message["role"] == "user"][1:]
+        assert results[: len(sent)] == sent
+        sent = results
+    assert sum("[as in t" in str(each) for each in sent) >= 4
+    assert any("context_management" in request.body for request in provider.requests) == (strategy != "fold")
 
 
 def test_async_clients_at_once(provider: Playback, wire: Wire) -> None:

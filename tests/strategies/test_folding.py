@@ -185,9 +185,9 @@ def test_another_strategy_goes_on_with_the_folds_of_a_log() -> None:
 
 
 def test_terms_say_what_may_be_folded() -> None:
-    """Nothing where the provider clears results itself, and nothing that bound thinking follows."""
+    """Nothing where the client has the provider clear results, and nothing that bound thinking follows."""
     turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40))]
-    for changes, expected in (({"may_summarize": False}, []), ({"editable_from": 3}, [(3, 1)])):
+    for changes, expected in (({"may_fold": False}, []), ({"new_from": 3}, [(3, 1)])):
         log = begin_session("fold")
         for each in turns:
             log.add_turn(each)

@@ -16,9 +16,12 @@ from elision.providers.anthropic.server_clearing import (
     add_clearing_edit,
     build_clearing_edit,
     count_uses_to_clear,
+    has_own_edits,
+    keep_references,
     list_tool_uses,
     parse_clearing_report,
 )
+from elision.trajectory.plan import Fold, FoldedRun
 from elision.trajectory.turn import Action
 from tests.properties.builders import result, step
 
@@ -104,6 +107,34 @@ def test_the_clients_own_edits_stay() -> None:
     assert add_clearing_edit({"context_management": {"edits": [{"type": CLEARING_EDIT}]}}, ours) is None
     assert add_clearing_edit({"compaction": {"type": "summarize"}}, ours) is None
     assert add_clearing_edit({}, None) is None
+
+
+def test_nothing_is_cleared_that_a_later_result_refers_to() -> None:
+    """The cut goes back to a place that separates no reference from its source; one without a call stays."""
+    uses = [(1, 1), (2, 1), None, (3, 1), (4, 1), (5, 1)]
+    fold = Fold((4, 1), "x", (FoldedRun(0, 5, (2, 1), 0), FoldedRun(6, 5, (3, 1), 0)))
+    later = Fold((5, 1), "x", (FoldedRun(0, 5, (1, 2), 0),))
+    assert [keep_references(cleared, uses, [fold, later]) for cleared in range(7)] == [0, 1, 1, 1, 1, 5, 6]
+    chain = Fold((2, 1), "x", (FoldedRun(0, 5, (1, 1), 0),))
+    assert keep_references(4, uses, [chain, fold]) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_edits"),
+    [
+        ({}, False),
+        ({"context_management": None}, False),
+        ({"context_management": {"edits": "x"}}, False),
+        ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, False),
+        ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, True),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, True),
+        ({"context_management": [{"type": "compaction", "compact_threshold": 9}]}, True),
+        ({"compaction": {"type": "summarize"}}, True),
+    ],
+)
+def test_what_the_client_has_the_provider_edit(fields: dict[str, Any], *, has_edits: bool) -> None:
+    """Results cleared or a history compacted; cleared thinking holds no results."""
+    assert has_own_edits(fields) == has_edits
 
 
 def test_uses_are_counted_as_they_were_made() -> None:
