@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from elision.errors import BudgetError
 from elision.strategies.budget_tiers import fits_budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
@@ -26,55 +25,42 @@ def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan:
     """Return `plan` with masks up to a cut that separates no reference from its source.
 
     The cut is the last such place, unless so little would be freed that it pays to wait. Above the budget it is the
-    next one instead, as long as that leaves the newest turn. is_forced: whether all that may be hidden is hidden at
-    once. Raises BudgetError where no such cut makes the view fit.
+    next one instead. is_forced: whether all that may be hidden is hidden at once.
     """
-    folds = _list_sent_folds(state)
+    # No thinking follows the newest turn yet, so its results may be shown otherwise.
+    folds = [fold for key, fold in state.fixed_folds.items() if key not in state.hidden and key[0] < context.call - 1]
     if not plan.masks or not folds:
         return plan
+    if context.view_limit is not None:
+        clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
+        context = replace(context, view_limit=context.view_limit + clipped)
     pending = policy.candidates.pending
-    lower = cut_at_references(state, plan)
+    wanted = max(mask.key for mask in plan.masks)
+    cut = lower_cut(wanted, folds)
+    lower = _drop_masks_after(cut, plan)
     if fits_budget(policy, state, context, lower):
         freed = sum(pending[mask.key].saved_tokens for mask in lower.masks)
         if is_forced or freed >= LEAST_SHARE * sum(pending[mask.key].saved_tokens for mask in plan.masks):
-            return _add_short_results(policy, lower)
+            return _add_short_results(policy, cut, lower)
         return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
-    higher = raise_cut(max(mask.key for mask in plan.masks), folds)
-    if higher[0] < context.call - 1:
-        for key in sorted(state.observation_places):
-            if key <= higher:
-                policy.candidates.add_candidate(state, key, context.call)
-        masks = policy.candidates.make_masks(key for key in pending if key <= higher)
-        more = replace(plan, masks=masks)
-        if fits_budget(policy, state, context, more):
-            return _add_short_results(policy, more)
-    raise BudgetError(
-        "the newest results refer to earlier ones, which the provider must not clear: raise the budget, choose a model "
-        "with a larger window, or fold nothing",
-        needed=state.track.tokens,
-        usable=context.view_limit or 0,
-    )
+    cut = raise_cut(wanted, folds)
+    for key in sorted(state.observation_places):
+        if key <= cut:
+            policy.candidates.add_candidate(state, key, context.call)
+    higher = replace(plan, masks=policy.candidates.make_masks(key for key in pending if key <= cut))
+    return _add_short_results(policy, cut, higher)
 
 
-def cut_at_references(state: State, plan: Plan) -> Plan:
-    """Return `plan` with those of its masks after which nothing that stays refers to what they hide."""
-    if not plan.masks:
-        return plan
-    cut = lower_cut(max(mask.key for mask in plan.masks), _list_sent_folds(state))
+def _drop_masks_after(cut: Key, plan: Plan) -> Plan:
     return replace(plan, masks=tuple(mask for mask in plan.masks if mask.key <= cut))
 
 
-def _list_sent_folds(state: State) -> list[Fold]:
-    """Return the folds of results that the provider has not cleared."""
-    return [fold for key, fold in state.fixed_folds.items() if key not in state.hidden]
-
-
-def _add_short_results(policy: Policy, plan: Plan) -> Plan:
-    """Return `plan` with masks of what is too short to be masked for its own sake, and is cleared with the others."""
-    keys = {mask.key for mask in plan.masks}
-    if keys:
-        keys.update(key for key in policy.candidates.waiting if key <= max(keys))
-    return replace(plan, masks=policy.candidates.make_masks(keys))
+def _add_short_results(policy: Policy, cut: Key, plan: Plan) -> Plan:
+    """Return `plan` with masks of what is too short to be masked for its own sake, and leaves with its source."""
+    if not plan.masks:
+        return plan
+    short = (key for key in policy.candidates.waiting if key <= cut)
+    return replace(plan, masks=policy.candidates.make_masks([*(mask.key for mask in plan.masks), *short]))
 
 
 def lower_cut(cut: Key, folds: Iterable[Fold]) -> Key:

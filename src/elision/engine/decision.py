@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from elision.engine.clearing_cut import cut_at_references, limit_clearing
+from elision.engine.clearing_cut import limit_clearing
 from elision.engine.event_log import Log
 from elision.engine.failed_attempts import describe_failure
 from elision.engine.probation import begin_probation, find_probation
@@ -156,7 +156,7 @@ class _Pass:
         elif self.budget_error is not None and self._is_over_budget(plan):
             summary, plan = self._fit_without_summarizer(plan)
         if self._is_bound:
-            plan = self._limit_clearing(plan)
+            plan = limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
         return self._record(plan, summary, draft, offers, obstacle)
@@ -237,16 +237,6 @@ class _Pass:
                 raise
             self.budget_error = error
             return fit_to_budget(self.policy, self.state, self.context, plan, summaries=summaries, strict=False)
-
-    def _limit_clearing(self, plan: Plan) -> Plan:
-        """Return `plan` with no mask that would have the provider clear what a later result refers to."""
-        try:
-            return limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
-        except BudgetError as error:
-            if self.terms.is_strict:
-                raise
-            self.budget_error = self.budget_error or error
-            return cut_at_references(self.state, plan)
 
     def _defer_bound_edits(self, plan: Plan) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""

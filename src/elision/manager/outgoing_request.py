@@ -290,8 +290,11 @@ def _is_cleared(log: Log, key: Key | None) -> bool | None:
     """Return whether a tool use is decided to be hidden; None where only its result is too short for that."""
     if key is None:
         return False
-    if key in log.state.hidden or key[0] <= log.state.covered_turns:
+    if key[0] <= log.state.covered_turns:
         return True
+    if key in log.state.hidden:
+        # What is cut to fit is sent so, until it is masked.
+        return key not in log.state.fixed_texts or log.state.find_segment(key).kind != "clipped"
     if key in log.policy.candidates.not_shortened:
         return None
     return False

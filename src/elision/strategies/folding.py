@@ -114,7 +114,10 @@ class Folding:
         newest: Key | None = None
         while waiting:
             key = heappop(waiting)
-            if key in gone or key == newest or key[0] <= covers or (is_bound and key in state.fixed_folds):
+            if key in gone or key == newest or key[0] <= covers:
+                continue
+            if is_bound and key in state.fixed_folds and key[0] < len(state.turns):
+                # Thinking follows it.
                 continue
             newest = key
             before = state.folded[key]

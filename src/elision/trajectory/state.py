@@ -343,13 +343,20 @@ class State:
                 self.folded_tokens -= self._fold_savings.pop(key)
 
     def _fix_new_results(self, event: PassDecided) -> None:
-        """Take note of how the request of `event` shows the results that no request held before it."""
+        """Take note of how the request of `event` shows the results that no thinking follows yet.
+
+        These are what no request held before it, or the newest turn's where the call is made again.
+        """
         # Call n was the first to hold the results of turn n - 1.
-        first_turn = max(1, self.calls)
-        self.fixed_texts |= {trim.key: trim.text for trim in event.trims if trim.key[0] >= first_turn}
-        new_folds = {fold.key: fold for fold in event.folds if fold.key[0] >= first_turn}
-        self.fixed_folds |= new_folds
-        self.fixed_texts |= {key: fold.text for key, fold in new_folds.items()}
+        first_turn = min(max(1, self.calls), len(self.turns))
+        texts = {trim.key: trim.text for trim in event.trims}
+        texts |= {clip.key: clip.text for clip in event.clips} | {fold.key: fold.text for fold in event.folds}
+        for key in (*event.unfolded, *(clip.key for clip in event.clips)):
+            if key[0] >= first_turn:
+                self.fixed_texts.pop(key, None)
+                self.fixed_folds.pop(key, None)
+        self.fixed_texts |= {key: text for key, text in texts.items() if key[0] >= first_turn}
+        self.fixed_folds |= {fold.key: fold for fold in event.folds if fold.key[0] >= first_turn}
 
     def _drop_covered_places(self, covers: int) -> None:
         self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covers}

@@ -7,8 +7,9 @@ is dropped where the request asks for that. Cache markers may move, and what the
 The policies, `THINKING_POLICIES`:
 
 - `defer`: we edit only what comes after the newest bound thinking. It saves little where every turn thinks.
-- `native`: our messages stay whole, and the server clears old results up to our frontier (`server_clearing.py`). Its
-  placeholder is the provider's: no gist, no handle, no rule on arguments, and only a run of the oldest results.
+- `native`: our messages stay as they were first sent, and the server clears old results up to our frontier
+  (`server_clearing.py`). Its placeholder is the provider's: no gist, no handle, no rule on arguments, and only a run of
+  the oldest results.
 - `drop_block`: we edit, and every request from then on asks for invalid thinking to be dropped. Thoughts are lost.
 - `ignore`: we edit as if nothing were bound. Right where nothing is.
 """

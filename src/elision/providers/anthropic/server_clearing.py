@@ -1,6 +1,6 @@
 """Let the server clear old results up to our frontier: Anthropic's `clear_tool_uses_20250919`.
 
-The messages stay as the client wrote them, so thinking stays valid. The server keeps the newest `keep` tool uses and
+The messages stay as they were first sent, so thinking stays valid. The server keeps the newest `keep` tool uses and
 clears every older result. A fixed `keep` rolls: each new call clears one more result and rewrites the cached prefix
 from there on. So `keep` is set anew on each request to (all tool uses - those cleared so far), which holds the cut
 still until we move it. Nothing forbids it: `keep` is a whole number, and the service keeps no state. It is not
