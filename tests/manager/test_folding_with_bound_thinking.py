@@ -24,7 +24,7 @@ BOUND, FREE = "claude-opus-5-5", "claude-opus-4-8"
 CLEARING = "masking(window=2, schedule=every-turn, fold=5)"
 SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn, fold=5)"
 THINKS: dict[str, Any] = {"type": "adaptive"}
-_REFERENCE = re.compile(r"\[as in t(\d+)\.1, lines (\d+)–(\d+)\]")
+_REFERENCE = re.compile(r"\[same as lines (\d+)–(\d+) of t(\d+)\.1(?: \([^)\n]*\))?\]")
 
 Json = dict[str, Any]
 
@@ -117,19 +117,20 @@ def check_requests(bodies: list[Json], texts: list[str]) -> None:
         cleared = count_cleared(body)
         for place, text in enumerate(results):
             if place >= cleared and "cut here to fit" not in text:
-                assert restore_text(text, results, texts, cleared) == texts[place]
+                assert restore_text(text, results, cleared) == texts[place]
 
 
-def restore_text(text: str, results: list[str], texts: list[str], cleared: int) -> str:
-    """Return `text` with the lines in place of its references, which the request shows: their sources are not cleared,
-    and have them as they are. References count the lines of the whole source."""
+def restore_text(text: str, results: list[str], cleared: int) -> str:
+    """Return `text` with the lines in place of its references. Their sources are not cleared, and have those lines;
+    lines are counted as the source is sent."""
 
     def find_lines(reference: re.Match[str]) -> str:
-        source, first, last = map(int, reference.groups())
+        first, last, source = map(int, reference.groups())
         assert source > cleared
-        named = "\n".join(texts[source - 1].split("\n")[first - 1 : last])
-        assert named in results[source - 1]
-        return named
+        named = results[source - 1].split("\n")[first - 1 : last]
+        assert len(named) == last - first + 1
+        assert not any(map(_REFERENCE.fullmatch, named))
+        return "\n".join(named)
 
     return _REFERENCE.sub(find_lines, text)
 
@@ -139,7 +140,7 @@ def test_where_nothing_is_hidden_results_are_folded_and_nothing_is_cleared(strat
     """The provider takes every request, is asked for nothing, and gets the same bytes again."""
     bodies, views = run_through(strategy, TEXTS)
     check_requests(bodies, TEXTS)
-    assert list_results(bodies[-1])[1] == "[as in t1.1, lines 1–39]"
+    assert list_results(bodies[-1])[1].startswith("[same as lines 1–39 of t1.1 (bash")
     assert sum(text != sent for text, sent in zip(TEXTS, list_results(bodies[-1]), strict=True)) == 5
     assert all(view.extra == {} and view.betas == () for view in views)
     assert [each.handle for view in views for each in view.diagnostics.folded] == [
@@ -240,7 +241,7 @@ def test_a_model_that_binds_nothing_in_between(strategy: str) -> None:
             assert results[: len(sent)] == sent
             sent = results
             for place in range(count_cleared(body), len(results)):
-                restore_text(results[place], results, client.results, count_cleared(body))
+                restore_text(results[place], results, count_cleared(body))
             client.messages = [*client.messages, *make_answer(client, number)]
         assert any(_REFERENCE.search(text) for text in sent)
 
@@ -283,7 +284,10 @@ def adopted_history(context: ContextManager) -> Iterator[str]:
 def test_a_history_that_began_elsewhere_is_left_alone(thinking: Any) -> None:
     """Only results after its newest thinking may be folded: the rest was sent whole."""
     with ContextManager("fold", model=BOUND, thinking=thinking) as context:
-        assert list(adopted_history(context)) == [*TEXTS[:3], "[as in t2.1, lines 20–39]\n" + lines(40, 60)]
+        *whole, newest = adopted_history(context)
+        assert whole == TEXTS[:3]
+        assert newest.startswith("[same as lines 20–39 of t2.1 (")
+        assert restore_text(newest, [*whole, newest], cleared=0) == TEXTS[3]
 
 
 @pytest.mark.parametrize("model", [BOUND, FREE])
@@ -319,7 +323,7 @@ def test_a_call_that_is_made_again_may_show_its_newest_result_otherwise() -> Non
         client.step()
         client.step()
         with context.call(client.messages) as call:
-            assert "[as in t1.1" in list_results({"messages": list(call.view.messages)})[1]
+            assert "[same as lines 1–59 of t1.1" in list_results({"messages": list(call.view.messages)})[1]
             assert call.retry(RuntimeError("prompt is too long: 5200 tokens > 5000 maximum"))
             body = {"messages": list(call.view.messages), **call.view.extra}
             assert list_results(body) == texts
@@ -356,4 +360,6 @@ def test_a_history_that_the_client_changes() -> None:
         summary = {"role": "user", "content": "So far: nothing found."}
         compacted = [summary, *make_answer(client, 6), *make_answer(client, 7)]
         view = context.prepare(compacted)
-        assert list_results({"messages": list(view.messages)}) == [TEXTS[6], "[as in t1.1, lines 1–40]"]
+        whole, folded = list_results({"messages": list(view.messages)})
+        assert whole == TEXTS[6]
+        assert folded.startswith("[same as lines 1–40 of t1.1 (")

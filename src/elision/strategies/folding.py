@@ -121,7 +121,7 @@ class Folding:
                 continue
             newest = key
             before = state.folded[key]
-            fold = self._find_fold(state, key)
+            fold = self._find_fold(state, key, is_bound=is_bound)
             if fold == before:
                 continue
             self._show(state, key, fold)
@@ -135,9 +135,7 @@ class Folding:
         for key in self._list_new(state):
             if key not in gone and key[0] > covers:
                 may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
-                fold = self._find_fold(state, key) if may_fold else None
-                if fold is not None and is_bound and not _are_sources_shown(state, fold):
-                    fold = None
+                fold = self._find_fold(state, key, is_bound=is_bound) if may_fold else None
                 self._show(state, key, fold)
                 if fold is not None:
                     folds[key] = fold
@@ -174,7 +172,7 @@ class Folding:
             return False
         return self.options.reads or not self._edits_exactly
 
-    def _find_fold(self, state: State, key: Key) -> Fold | None:
+    def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Fold | None:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
@@ -182,7 +180,25 @@ class Folding:
             make_handle if self.options.placeholders.names_handle else name_turn,
             lambda source: self._describe_call(state, source),
         )
-        return fold_observation(self._index, key, state.find_own_text(key), self._count, names)
+        fold = fold_observation(self._index, key, state.find_own_text(key), self._count, names)
+        if fold is not None and is_bound and not self._are_sources_fixed(state, fold):
+            return None
+        return fold
+
+    def _are_sources_fixed(self, state: State, fold: Fold) -> bool:
+        """Return whether messages that stay as they were first sent show the sources of `fold` as the view does.
+
+        They do unless a source was folded or trimmed where no thinking was bound, or shown in another way there since.
+        """
+        for run in fold.runs:
+            source = run.source
+            if source[0] > self._sent_turns:
+                continue
+            is_changed = source in state.folded or source in state.trimmed
+            shown = state.find_segment(source).text if is_changed else None
+            if shown != state.fixed_texts.get(source):
+                return False
+        return True
 
     def _describe_call(self, state: State, key: Key) -> str:
         known = self._calls.get(key)
@@ -271,21 +287,6 @@ class Folding:
         self._calls.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
-
-
-def _are_sources_shown(state: State, fold: Fold) -> bool:
-    """Return whether messages that stay as they were first sent show the lines that `fold` refers to.
-
-    They do unless a source was shown in another way since, or was trimmed where no thinking was bound.
-    """
-    for run in fold.runs:
-        source = run.source
-        if source in state.fixed_texts:
-            if state.folded.get(source) != state.fixed_folds.get(source):
-                return False
-        elif source in state.trimmed:
-            return False
-    return True
 
 
 def _is_text(observation: Observation) -> bool:
