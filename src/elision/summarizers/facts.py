@@ -4,8 +4,8 @@ The weights were set by hand after rates measured on 28 recorded coding runs: of
 which did the agent first write more than ten turns later? Names 5 %, paths and numbers 1.6 %; seen in one turn 1.8 %,
 in two 4.5 %, in five 11 %; last seen within 10 turns 6 %, more than 40 turns ago 1.6 %; in results of over 500 items
 below 0.4 %. The place within a result made no difference. Overall recall moved by about two points over the values that
-were tried; no runs were held out. Weights fitted by logistic regression to one half of 106 recordings, with recency, the
-files touched and the words known beside these, kept no more facts on the other half.
+were tried; no runs were held out. Weights that were fitted to one half of 106 recordings by logistic regression, with
+recency and the files touched beside these, kept no more facts on the other half.
 
 A summary covers the agent's own words too. With theirs among the facts, and `digest_facts=80`, `hybrid` left 22 % fewer
 turns without a word of their own on the 30 shared recordings of 43 turns or more, and 15 % more without a fact.
