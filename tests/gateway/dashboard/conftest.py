@@ -12,6 +12,12 @@ from tests.gateway.dashboard.api_client import DashboardClient
 from tests.gateway.dashboard.recorded_sessions import GPT, PI, SWE_AGENT, record_session
 
 
+@pytest.fixture(autouse=True)
+def _read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages read every session, however busy the machine is."""
+    monkeypatch.setattr("elision.gateway.dashboard.pages.READ_SECONDS", 600.0)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of `kept`."""
