@@ -45,6 +45,9 @@ STRATEGIES = {
     "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=2, {_SUMMARY})",
+    "probation, fold": (
+        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=2, fold_reads=true, {_SUMMARY}, {RULES})"
+    ),
     "raw, trims": 'raw(rules=[rule(ends=50), rule(trim="terminal"), rule(trim="generated")])',
     "masking, trims": 'masking(window=2, gist=12, fold=2, rules=[rule(tool="notes", keep=true), rule(ends=300), '
     'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
@@ -147,14 +150,14 @@ def play_run(
     session.set_head(trajectory.head)
     seen = []
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        seen.append(_make_call(session, now, model))
+        seen.append(make_call(session, now, model))
         session.add_turn(turn)
     last = trajectory.turns[-1]
-    seen.append(_make_call(session, last.at, last.model))
+    seen.append(make_call(session, last.at, last.model))
     return PlayedRun(trajectory, strategy, session, tuple(seen))
 
 
-def _make_call(session: Log, now: float | None, model: str) -> SentView:
+def make_call(session: Log, now: float | None, model: str) -> SentView:
     view = run_pass(decide(session, make_plain_terms(now, model)), write_summary)
     called, decided = session.events[-1], session.events[-2]
     assert isinstance(called, RequestSent)

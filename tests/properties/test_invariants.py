@@ -27,7 +27,7 @@ from tests.properties.cases import CASES, SCHEDULES, SMALL, find_worst_ratio, pl
 from tests.properties.trajectories import trajectories
 
 UNCACHED = find_price_set("uncached")
-#: Each case has its share of a profile's examples: there are 54.
+#: Each case has its share of a profile's examples: there are more than a hundred.
 PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
 
 
