@@ -85,6 +85,8 @@ def test_terminal_and_page_show_them() -> None:
     page = html.build_page(study())
     assert "What expired cache entries cost" in page
     assert "masking, never cold" in page
+    for choice in ("5 minutes", "1 hour", "as planned", "never cold"):
+        assert f'<th scope="col">{choice}</th>' in page
     assert "best cache lifetimes of the same strategy, in hindsight" in page
 
 

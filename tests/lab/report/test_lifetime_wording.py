@@ -10,6 +10,9 @@ from elision.lab.report.wording import describe_prices
 from elision.lab.results import Study
 from elision.trajectory.price_lookup import find_price_set
 
+PLANNED = "; cache entries live five minutes or an hour, written at $6, as planned"
+RAW = "; sending everything is billed as recorded"
+
 
 def make_study(prices: str, trial: LifetimeTrial) -> Study:
     return Study(prices=find_price_set(prices), counter="o200k", strategies=(), rows=(), lifetime=trial)
@@ -21,14 +24,8 @@ def make_study(prices: str, trial: LifetimeTrial) -> Study:
         (LifetimeTrial(), ""),
         (LifetimeTrial("5m"), "; cache entries live five minutes"),
         (LifetimeTrial("1h"), "; cache entries live an hour, written at $6"),
-        (
-            LifetimeTrial("plan"),
-            "; cache entries live five minutes or an hour, written at $6, as planned, without pings",
-        ),
-        (
-            LifetimeTrial("plan", 1),
-            "; cache entries live five minutes or an hour, written at $6, as planned, at most 1 ping in a pause",
-        ),
+        (LifetimeTrial("plan"), f"{PLANNED}, without pings{RAW}"),
+        (LifetimeTrial("plan", 1), f"{PLANNED}, at most 1 ping in a pause{RAW}"),
     ],
 )
 def test_a_lifetime_that_the_recordings_do_not_decide_is_named(trial: LifetimeTrial, text: str) -> None:

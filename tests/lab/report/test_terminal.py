@@ -239,3 +239,11 @@ def _read_cells(what: Study, heading: str) -> list[str]:
     table = terminal.build_totals_table(what, 250)
     (column,) = [each for each in table.columns if str(each.header) == heading]
     return [str(cell) for cell in column.cells if str(cell)]
+
+
+def test_raw_with_planned_lifetimes_is_compared() -> None:
+    """It costs something else than sending everything as it was recorded."""
+    (raw,) = [row for row in study(("raw",)).totals if row.strategy == "raw"]
+    (column,) = [column for column in COLUMNS if column.heading == "vs raw"]
+    assert column.cell(raw) == "–"
+    assert column.cell(replace(raw, raw_usd=raw.usd * 1.25)) == "−20 %"

@@ -30,7 +30,7 @@ class Column:
 
     def mood(self, row: Row) -> Literal["", "better", "worse"]:
         """Whether the cell is good news, compared with sending everything."""
-        if not self.judged or row.to_raw is None or row.to_raw == 1 or is_raw(row.strategy):
+        if not self.judged or row.to_raw is None or row.to_raw == 1 or _is_yardstick(row):
             return ""
         return "better" if row.to_raw < 1 else "worse"
 
@@ -44,7 +44,7 @@ OWN_WORDS = "own words visible"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.format_usd(row.usd)),
-    Column("vs raw", 95, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw), judged=True),
+    Column("vs raw", 95, lambda row: figures.format_change(None if _is_yardstick(row) else row.to_raw), judged=True),
     Column("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
     Column("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
     Column("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
@@ -63,6 +63,11 @@ COLUMNS = (
         "repeated\ncalls", 25, lambda row: f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
     ),
 )
+
+
+def _is_yardstick(row: Row) -> bool:
+    """Whether `row` is what others are compared with: raw, unless its cache lifetimes are planned."""
+    return is_raw(row.strategy) and (row.to_raw is None or figures.is_unchanged(row.to_raw))
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:

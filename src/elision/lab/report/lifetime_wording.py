@@ -26,4 +26,5 @@ def describe_study_prices(study: Study) -> str:
         return f"{text}; cache entries live an hour{written}"
     pings = study.lifetime.most_pings
     limit = f"at most {figures.format_plural(pings, 'ping')} in a pause" if pings else "without pings"
-    return f"{text}; cache entries live five minutes or an hour{written}, as planned, {limit}"
+    lives = f"cache entries live five minutes or an hour{written}, as planned, {limit}"
+    return f"{text}; {lives}; sending everything is billed as recorded"
