@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 
+from elision.lab.candidates import Candidate
 from elision.lab.report import figures
 from elision.lab.results import Study
-from elision.lab.study import Candidate, StudySettings, load_runs, run_study
+from elision.lab.run_loading import load_runs
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 

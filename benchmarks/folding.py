@@ -24,7 +24,7 @@ from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer, replay_run
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.strategies.repeated_lines import LineIndex
 from elision.strategies.spec import parse_strategy
 from elision.testing.builders import call, result, turn

@@ -27,7 +27,7 @@ from elision.lab.lifetime_trial import LifetimeTrial
 from elision.lab.pause_patterns import PATTERNS, set_pauses
 from elision.lab.replay import replay_run
 from elision.lab.report.lifetime_table import format_share, list_choices
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.strategies import lifetime_planner
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.cache import HOUR_SECONDS

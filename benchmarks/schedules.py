@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from benchmarks.stitched import CORPUS, SAMPLES
-from elision.lab.study import StudySettings, load_runs, parse_candidates, run_study
+from elision.lab.candidates import parse_candidates
+from elision.lab.run_loading import load_runs
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.trajectory.price_table import load_price_table
 
 SPECS = (

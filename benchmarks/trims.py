@@ -14,7 +14,7 @@ from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.strategies.birth_rules import TRIMS
 from elision.strategies.rules import Rule
 from elision.strategies.spec import parse_strategy

@@ -19,7 +19,7 @@ from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hiding_yardstick import HidingYardstick, measure_hiding
 from elision.lab.replay import replay_run
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.lab.tuning.run_split import split_runs
 from elision.strategies.schedules import CacheAwareSchedule
 from elision.strategies.spec import parse_strategy

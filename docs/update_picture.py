@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from elision.lab.candidates import Candidate, default_candidates
 from elision.lab.report import png
 from elision.lab.report.palette import DARK_PAPER, PAPER
 from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
-from elision.lab.study import Candidate, StudySettings, default_candidates, load_runs, run_study
+from elision.lab.run_loading import load_runs
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.trajectory.price_lookup import find_price_set
 
 ROOT = Path(__file__).parents[1]

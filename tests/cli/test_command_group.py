@@ -53,7 +53,7 @@ HEAVY = (
 #: What serves and reads on behalf of other commands than those that only show a store.
 _SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "elision.gateway", "genai_prices", "tiktoken", "vl_convert"}
 _LAB = {"numpy", "elision.lab.hindsight", "elision.lab.study"}
-_READING = {"elision.formats", "elision.lab.study"}
+_READING = {"elision.formats", "elision.lab.run_loading", "elision.lab.study"}
 _SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3"}
 #: Command -> what its help must not import.
 SPARED = {

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.cli.rules import count_matches
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, make_counter
 

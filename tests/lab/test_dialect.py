@@ -10,7 +10,7 @@ import pytest
 from elision.errors import SpecError
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy

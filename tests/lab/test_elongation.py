@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
+from elision.lab.candidates import default_candidates, parse_candidates
 from elision.lab.elongation import (
     LATE,
     assume_turns,
@@ -19,7 +20,9 @@ from elision.lab.elongation import (
     price_turns,
 )
 from elision.lab.results import Study
-from elision.lab.study import StudySettings, default_candidates, load_runs, parse_candidates, run_study
+from elision.lab.run_loading import load_runs
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from tests.corpus import CORPUS, needs_corpus

@@ -8,12 +8,15 @@ from functools import cache
 import pytest
 from rich.console import Console
 
+from elision.lab.candidates import parse_candidates
 from elision.lab.lifetime_study import compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.pause_patterns import set_pauses
 from elision.lab.report import html, terminal
 from elision.lab.results import Study
-from elision.lab.study import Loaded, StudySettings, parse_candidates, run_study
+from elision.lab.run_loading import Loaded
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from tests.lab.test_lifetime_study import PRICES, RUN
 
 YARDSTICKS = ("masking, hindsight", "masking, never cold")

@@ -6,11 +6,13 @@ import pytest
 
 from elision.engine import Log
 from elision.errors import SpecError
+from elision.lab.candidates import Candidate, add_best_hiding, parse_candidates
 from elision.lab.evidence import collect_evidence
 from elision.lab.hiding_yardstick import measure_hiding
 from elision.lab.planned_hiding import has_best_hiding, make_planned_hiding
 from elision.lab.replay import replay_run
-from elision.lab.study import Candidate, StudySettings, add_best_hiding, parse_candidates, run_study
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.plan import Key
 from elision.trajectory.price_lookup import find_price_set

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from elision.errors import PriceError
+from elision.lab.candidates import Candidate
+from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import find_recorded_prices, leave_out_unpriced, sum_up_prices
-from elision.lab.study import Candidate, Loaded, StudySettings, run_study
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
 from elision.trajectory.content import Text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, Sizer, make_counter

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elision.lab.candidates import RECOMMENDED
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_none
 from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
-from elision.lab.study import RECOMMENDED
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory

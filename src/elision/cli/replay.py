@@ -20,6 +20,7 @@ from elision.cli.outputs import check_outputs, encode_json, encode_report, make_
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
+from elision.lab.candidates import add_best_hiding, parse_candidates
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
@@ -27,16 +28,10 @@ from elision.lab.report import figures, html, png, terminal
 from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
+from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
 from elision.lab.run_prices import RECORDED
-from elision.lab.study import (
-    Loaded,
-    StudySettings,
-    add_best_hiding,
-    load_runs,
-    parse_candidates,
-    run_study,
-    set_recorded_windows,
-)
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
 from elision.providers.provider_table import find_provider
 from elision.strategies.pauses import MOST_PINGS
 from elision.summarizers.answer_cache import find_default_folder

@@ -14,7 +14,7 @@ from elision.cli.console import open_console
 from elision.cli.options import Paths, Tokens
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.lab.report.figures import format_plural
-from elision.lab.study import load_runs
+from elision.lab.run_loading import load_runs
 from elision.strategies.rules import TAG_RULES, Rule, RuleOutcome
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy

@@ -23,7 +23,7 @@ from elision.lab.report.settings_file import write_settings
 from elision.lab.report.tuning_chart import draw_tuning
 from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.report.tuning_table import print_tuning
-from elision.lab.study import Loaded, load_runs
+from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import (
     JUDGE_SHARE,

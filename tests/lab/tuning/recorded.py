@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from elision.lab.study import Loaded
+from elision.lab.run_loading import Loaded
 from elision.testing.builders import call, long_text, openai_messages, result, trajectory, turn
 from elision.trajectory.trajectory import Trajectory
 

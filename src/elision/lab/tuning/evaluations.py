@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from elision.errors import OutputError, SpecError, describe_error
 from elision.lab.results import Row, prices_json
-from elision.lab.study import StudySettings
+from elision.lab.study_settings import StudySettings
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from elision.lab.study import RECOMMENDED
+from elision.lab.candidates import RECOMMENDED
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy

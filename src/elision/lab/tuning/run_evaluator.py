@@ -9,10 +9,13 @@ from multiprocessing import active_children
 from types import TracebackType
 from typing import Final
 
+from elision.lab.candidates import Candidate
 from elision.lab.evidence import Evidence, collect_evidence
+from elision.lab.evidence_controls import find_common_items
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.results import Row, total
-from elision.lab.study import Candidate, StudySettings, find_common_items, ignore_interrupts, replay_candidates
+from elision.lab.study import ignore_interrupts, replay_candidates
+from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluation, Evaluations
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy

@@ -12,7 +12,8 @@ from typing import Final
 
 from elision.errors import FormatError, SpecError
 from elision.lab.results import Row
-from elision.lab.study import Loaded, StudySettings
+from elision.lab.run_loading import Loaded
+from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluations, open_evaluations
 from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
 from elision.lab.tuning.references import describe_default, find_rule_of_thumb, list_references

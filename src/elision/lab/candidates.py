@@ -1,0 +1,112 @@
+"""Candidates: the strategies that a study compares, and the names that they have in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from elision.errors import SpecError
+from elision.lab.hindsight import has_hindsight
+from elision.lab.planned_hiding import BEST_HIDING, has_best_hiding, make_planned_hiding
+from elision.lab.replay_summarizer import (
+    has_summaries,
+)
+from elision.lab.results import NEVER_COLD
+from elision.strategies.placeholder import PUBLISHED_TEXT
+from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A strategy under the name it has in the report."""
+
+    label: str
+    strategy: Strategy
+
+
+_AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
+
+#: What `elision replay` compares unless told otherwise.
+DEFAULTS: tuple[tuple[str, str], ...] = (
+    ("raw", "raw"),
+    ("masking, every turn", "paper-masking"),
+    ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
+    ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_IN_THE_PAPERS})"),
+    ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
+    ("summarization", "summarization(every=21, tail=10, schedule=cache-aware, gist=50)"),
+    ("hybrid", "hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)"),
+    ("hybrid, hindsight", "hybrid(window=10, summarize_at=43, tail=10, schedule=hindsight, gist=50)"),
+)
+
+
+#: The strategy that Elision recommends: the default of library, gateway and settings.
+RECOMMENDED = "masking"
+
+
+def default_candidates() -> tuple[Candidate, ...]:
+    return tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
+
+
+def parse_candidates(
+    specs: Sequence[str], *, hindsight: bool = True, model_summaries: bool = False
+) -> tuple[Candidate, ...]:
+    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
+
+    hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
+    model_summaries: whether a model writes the summaries. How long they get is not known before they are written: then
+    no strategy that makes summaries has a cheapest schedule.
+    """
+    found: dict[Strategy, str] = {}
+    for spec in specs:
+        strategy = parse_strategy(spec)
+        found.setdefault(strategy, spec.strip())
+        if strategy.budget is not None and not strategy.can_hide:
+            raise SpecError(
+                f"{spec}: {strategy.name} hides nothing, so no budget holds; give it to another one, such as masking"
+            )
+        if not isinstance(strategy.schedule, HindsightSchedule):
+            continue
+        if not hindsight:
+            raise SpecError(
+                f"{spec}: its schedule is worked out in hindsight, which --no-hindsight and --lifetime leave out"
+            )
+        if model_summaries and has_summaries(strategy):
+            raise SpecError(
+                f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
+            )
+        if not has_hindsight(strategy):
+            raise SpecError(
+                f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
+            )
+    chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
+    return tuple(
+        each
+        for each in chosen
+        if not isinstance(each.strategy.schedule, HindsightSchedule)
+        or (hindsight and not (model_summaries and has_summaries(each.strategy)))
+    )
+
+
+def add_best_hiding(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return `candidates` and, for each that has one, its best hiding. Raises SpecError where none has one.
+
+    Strategies that differ in their schedule alone have the same one.
+    """
+    found: dict[Strategy, str] = {}
+    for each in candidates:
+        if has_best_hiding(each.strategy):
+            found.setdefault(replace(each.strategy, schedule=CacheAwareSchedule()), each.label)
+    if not found:
+        raise SpecError(
+            "--best-hiding: no strategy has one; give one that chooses when to hide, and neither summarizes nor folds, "
+            "such as masking"
+        )
+    best = (Candidate(f"{label}, {BEST_HIDING}", make_planned_hiding(strategy)) for strategy, label in found.items())
+    return (*candidates, *best)
+
+
+def name_yardsticks(label: str) -> tuple[str, str]:
+    """Return the labels of the rows with a strategy's best lifetimes in hindsight, and without any expired entry."""
+    return f"{label}, hindsight", f"{label}, {NEVER_COLD}"
