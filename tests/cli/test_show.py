@@ -103,7 +103,7 @@ def test_every_pass_that_did_something(kept: tuple[str, list[ContextView]]) -> N
 
 def test_summaries_and_those_that_failed(kept: tuple[str, list[ContextView]]) -> None:
     """A summary says which turns and how it came; one that was not taken says why and when the next may come."""
-    assert "summarized turns 1-3, 4.4k → 194, without a model why: summary due" in words(
+    assert "summarized turns 1-3, 4.4k → 192, without a model why: summary due" in words(
         printed("digested", "--store", kept[0])
     )
     burning = words(printed("burning", "--store", kept[0]))

@@ -216,7 +216,7 @@ def test_arrow_keys_go_from_call_to_call(opened: Open, url: str) -> None:
         assert page.text("#call h3") == f"Call {call}"
         assert page.run(said).startswith(f"call {call}, {call} of 24: sent")
     page.page.keyboard.press("Home")
-    assert "Hid nothing new: Every result is new, small, protected or hidden already." in page.text("#call")
+    assert "Masked nothing new: Every result is new, small, protected or hidden already." in page.text("#call")
 
 
 def test_pointing_tells_a_call(opened: Open, url: str) -> None:

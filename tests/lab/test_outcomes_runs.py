@@ -190,8 +190,7 @@ def test_a_fork_counts_once(store: MemoryStore) -> None:
     work(store, "psf__requests-2", 3)
     options: dict[str, Any] = {"model": MODEL, "store": store, "session": "psf__requests-2"}
     with ContextManager(EAGER, clock=Clock(1_700_001_000.0), **options) as context:
-        history = [message for turn in range(1, 3) for message in looked(turn)]
-        context.prepare([*opening(), *history, {"role": "user", "content": "Another way, please."}])
+        context.prepare([*opening(), *looked(1), {"role": "user", "content": "Another way, please."}])
         context.record({"prompt_tokens": 1_000, "completion_tokens": 10})
     assert len(store.sessions()) == 2
     run = only(load_stored_runs(store, "memory:", "", NAMER)[0])

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from elision.errors import SpecError
 from elision.lab.hindsight import has_hindsight
-from elision.lab.planned_hiding import BEST_HIDING, has_best_hiding, make_planned_hiding
+from elision.lab.planned_hiding import has_best_hiding, make_planned_hiding
 from elision.lab.replay_summarizer import (
     has_summaries,
 )
-from elision.lab.results import NEVER_COLD
+from elision.lab.results import BEST_HIDING, NEVER_COLD
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from elision.engine import Log
 from elision.strategies.pauses import PING_MARGIN
 from elision.trajectory.cache import HOUR_SECONDS
 from elision.trajectory.events import CachePinged
 from elision.trajectory.lifetimes import LifetimeChoice
+
+if TYPE_CHECKING:
+    from elision.engine import Log
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from elision.lab.hindsight import has_summaries_in_hindsight
 from elision.strategies.masking import Masking
@@ -14,9 +14,6 @@ from elision.strategies.selectors import Selector, list_keys
 from elision.strategies.strategy import Strategy
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
-
-#: What follows a strategy's name where its row says what the best choice of what to hide, and when, would have cost.
-BEST_HIDING: Final = "best hiding"
 
 
 class _PlannedResults:

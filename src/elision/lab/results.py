@@ -25,6 +25,8 @@ FORMAT = "elision.replay/1"
 
 #: How the label of a yardstick ends for which no cache entry expires.
 NEVER_COLD = "never cold"
+#: What follows a strategy's name where its row says what the best choice of what to hide, and when, would have cost.
+BEST_HIDING = "best hiding"
 
 #: Turns at which the size of the context is listed, as far as runs are that long.
 GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)

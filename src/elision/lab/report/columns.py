@@ -89,6 +89,12 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     return selected
 
 
+def keep_most_needed(columns: Sequence[Column], count: int) -> list[Column]:
+    """Return the `count` most needed of `columns`, in their order."""
+    needed = sorted(columns, key=lambda column: -column.keep)[:count]
+    return [column for column in columns if column in needed]
+
+
 def _build_turns_column(study: Study) -> Column:
     """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
     if study.turns.mode == "band":

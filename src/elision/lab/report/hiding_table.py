@@ -8,12 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.lab.planned_hiding import BEST_HIDING
 from elision.lab.report import figures
 from elision.lab.report.fitting import open_table, print_paragraph
 from elision.lab.report.names import shorten_strategies
 from elision.lab.report.page_shell import build_row, build_table, escape_text, wrap_section, wrap_subtitle
-from elision.lab.results import Row, Study
+from elision.lab.results import BEST_HIDING, Row, Study
 
 TITLE = "Against the best choice of what to hide, and when"
 TITLES = ("strategy", "cost", "recalls", "best", "bound", "× bound", "exact")

@@ -13,6 +13,7 @@ from elision.lab.report.columns import (
     HINDSIGHT,
     format_control,
     format_growth,
+    keep_most_needed,
     select_columns,
     title_growth,
 )
@@ -44,6 +45,9 @@ from elision.lab.results import Row, Study
 #: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
 ROW_BYTES = 700_000
 POINTS = 120_000
+
+#: Columns of the totals: more do not fit 1,280 pixels. The rest is in the JSON.
+MOST_COLUMNS = 13
 
 #: Of the runs' table: key, title, how its numbers are written (page.js).
 RUN_COLUMNS = (
@@ -223,7 +227,7 @@ def _draw_point(look: Look) -> str:
 def _show_totals(study: Study) -> str:
     names = shorten_strategies(study.strategies)
     style = assign_looks(study.strategies)
-    columns = select_columns(COLUMNS, study)
+    columns = keep_most_needed(select_columns(COLUMNS, study), MOST_COLUMNS)
     body = []
     for heading, rows in group_rows(study.totals):
         if heading:

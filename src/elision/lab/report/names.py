@@ -10,8 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
-from elision.lab.planned_hiding import BEST_HIDING
-from elision.lab.results import NEVER_COLD, Row, Study
+from elision.lab.results import BEST_HIDING, NEVER_COLD, Row, Study
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
 
