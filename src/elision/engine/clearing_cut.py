@@ -6,75 +6,57 @@ it: the provider clears a run of the oldest results, and the end of that run mus
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from elision.strategies.budget_tiers import fits_budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
-from elision.trajectory.plan import Fold, Key, Plan
+from elision.trajectory.plan import Key, Plan
+from elision.trajectory.reference_spans import find_end, list_spans, lower_end, raise_end
 from elision.trajectory.state import State
 
-#: Share of what a pass would free that it has to free where references keep results; else it waits. Measured: without
-#: it, or with folds in blocks of 10 to 40 turns in its place, 2 to 5 % of the bill are lost at Fable's prices.
+#: Share of what a pass would free that it has to free where references keep results; else it waits. Chosen on long
+#: recordings at Fable's prices: early passes that free little cost more than folding saves.
 LEAST_SHARE: Final = 0.75
 
 
 def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan: Plan, *, is_forced: bool) -> Plan:
-    """Return `plan` with masks up to a cut that separates no reference from its source.
+    """Return `plan` with masks up to an end that separates no reference from its source.
 
-    The cut is the last such place, unless so little would be freed that it pays to wait. Above the budget it is the
-    next one instead. is_forced: whether all that may be hidden is hidden at once.
+    It is the last such end, unless so little would be freed that it pays to wait. Above the budget it is the next one
+    instead. is_forced: whether all that may be hidden is hidden at once.
     """
+    if not plan.masks:
+        return plan
     # No thinking follows the newest turn yet, so its results may be shown otherwise.
     folds = [fold for key, fold in state.fixed_folds.items() if key not in state.hidden and key[0] < context.call - 1]
-    if not plan.masks or not folds:
+    if not folds:
         return plan
     if context.view_limit is not None:
         clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
         context = replace(context, view_limit=context.view_limit + clipped)
     pending = policy.candidates.pending
-    wanted = max(mask.key for mask in plan.masks)
-    cut = lower_cut(wanted, folds)
-    lower = _drop_masks_after(cut, plan)
+    wanted = find_end(max(mask.key for mask in plan.masks))
+    spans = list_spans(folds)
+    end = lower_end(wanted, spans)
+    lower = replace(plan, masks=tuple(mask for mask in plan.masks if mask.key < end))
     if fits_budget(policy, state, context, lower):
         freed = sum(pending[mask.key].saved_tokens for mask in lower.masks)
         if is_forced or freed >= LEAST_SHARE * sum(pending[mask.key].saved_tokens for mask in plan.masks):
-            return _add_short_results(policy, cut, lower)
+            return _add_short_results(policy, end, lower)
         return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
-    cut = raise_cut(wanted, folds)
+    end = raise_end(wanted, spans)
     for key in sorted(state.observation_places):
-        if key <= cut:
+        if key < end:
             policy.candidates.add_candidate(state, key, context.call)
-    higher = replace(plan, masks=policy.candidates.make_masks(key for key in pending if key <= cut))
-    return _add_short_results(policy, cut, higher)
+    higher = replace(plan, masks=policy.candidates.make_masks(key for key in pending if key < end))
+    return _add_short_results(policy, end, higher)
 
 
-def _drop_masks_after(cut: Key, plan: Plan) -> Plan:
-    return replace(plan, masks=tuple(mask for mask in plan.masks if mask.key <= cut))
-
-
-def _add_short_results(policy: Policy, cut: Key, plan: Plan) -> Plan:
+def _add_short_results(policy: Policy, end: Key, plan: Plan) -> Plan:
     """Return `plan` with masks of what is too short to be masked for its own sake, and leaves with its source."""
     if not plan.masks:
         return plan
-    short = (key for key in policy.candidates.waiting if key <= cut)
+    short = (key for key in policy.candidates.waiting if key < end)
     return replace(plan, masks=policy.candidates.make_masks([*(mask.key for mask in plan.masks), *short]))
-
-
-def lower_cut(cut: Key, folds: Iterable[Fold]) -> Key:
-    """Return the last place up to `cut` after which nothing refers to what is up to it."""
-    spans = sorted(((min(run.source for run in fold.runs), fold.key) for fold in folds), reverse=True)
-    for source, key in spans:
-        if source <= cut < key:
-            cut = (source[0], source[1] - 1)
-    return cut
-
-
-def raise_cut(cut: Key, folds: Iterable[Fold]) -> Key:
-    """Return the first place from `cut` on after which nothing refers to what is up to it."""
-    for source, key in sorted((min(run.source for run in fold.runs), fold.key) for fold in folds):
-        if source <= cut < key:
-            cut = key
-    return cut

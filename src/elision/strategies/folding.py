@@ -6,7 +6,7 @@ place, or shows it whole again. What refers comes later in the prompt, so the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -102,7 +102,7 @@ class Folding:
         gone.update(self._list_covered(state, covers))
         masked: list[Key] = []
         if is_bound:
-            self._drop_sources_up_to(max(gone, default=(0, 0)))
+            self._drop_sources_with(gone)
         else:
             masked = self._spread(gone, covers, mask_instead)
         for key in sorted(gone):
@@ -230,7 +230,7 @@ class Folding:
             self._drop_source(key)
             self.ledger.remove_fold(key)
         if event.bound:
-            self._drop_sources_up_to(max(gone, default=(0, 0)))
+            self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
         changed = sorted(
             key for key in (*event.unfolded, *(fold.key for fold in event.folds)) if key[0] <= self._sent_turns
@@ -277,10 +277,12 @@ class Folding:
         if self._index is not None and _is_text(observation):
             self._index.add_observation(key, state.find_own_text(key), fold.runs if fold is not None else ())
 
-    def _drop_sources_up_to(self, last: Key) -> None:
-        """Let no later fold refer to results up to `last`: the provider clears them, the short ones too."""
-        for key in [key for key in self._shown if key <= last]:
-            self._drop_source(key)
+    def _drop_sources_with(self, gone: Collection[Key]) -> None:
+        """Let no later fold refer to results up to the last of `gone`: the provider clears them, the short ones too."""
+        if gone:
+            last = max(gone)
+            for key in [key for key in self._shown if key <= last]:
+                self._drop_source(key)
 
     def _drop_source(self, key: Key) -> None:
         self._shown.pop(key, None)

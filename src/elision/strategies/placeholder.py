@@ -14,7 +14,7 @@ from elision.strategies.extractors.outcome import shorten_to_line
 from elision.strategies.gist import write_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder_template import PlaceholderTemplate, parse_template
-from elision.trajectory.content import Text
+from elision.trajectory.content import Content, Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
@@ -162,15 +162,15 @@ def _redact_call(turn: Turn, observation: Observation, redaction: Redaction) -> 
         else action
         for action in turn.actions
     )
-    said = tuple(
-        replace(part, text=redaction.redact_text(part.text)) if isinstance(part, Text) else part
-        for part in turn.content
+    said = _redact_content(turn.content, redaction)
+    return (
+        replace(turn, actions=actions, content=said),
+        replace(observation, content=_redact_content(observation.content, redaction)),
     )
-    content = tuple(
-        replace(part, text=redaction.redact_text(part.text)) if isinstance(part, Text) else part
-        for part in observation.content
-    )
-    return replace(turn, actions=actions, content=said), replace(observation, content=content)
+
+
+def _redact_content(parts: Content, redaction: Redaction) -> Content:
+    return tuple(Text(redaction.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)
 
 
 def _shorten_label(label: str) -> str:

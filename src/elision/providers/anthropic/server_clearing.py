@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from elision.providers.shared.json_reading import count_in, mapping_in, mappings_in, text_in
 from elision.trajectory.plan import Fold, Key
+from elision.trajectory.reference_spans import lower_end
 from elision.trajectory.turn import Turn
 
 #: `anthropic-beta`, without which `context_management` is an unknown field.
@@ -71,11 +72,7 @@ def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Fo
         sources = [places[run.source] for run in fold.runs if run.source in places]
         if fold.key in places and sources:
             spans.append((min(sources), places[fold.key]))
-    # A lower cut may separate what refers to an earlier result, and nothing else.
-    for source, place in sorted(spans, reverse=True):
-        if source < cleared <= place:
-            cleared = source
-    return cleared
+    return lower_end(cleared, spans)
 
 
 def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, Any] | None:
