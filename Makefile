@@ -6,7 +6,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 RUNS ?= examples/runs
 
-.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench soak golden lock wheels release adapters crewai lock-adapters test-adapters clean
+.PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench bars soak golden lock wheels release adapters crewai lock-adapters test-adapters clean
 
 help:
 	@echo "make demo    set up, replay the sample runs, print what each strategy costs, write report.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make quick   lint, types, and the unit tests of what changed"
 	@echo "make check   lint and types only        make unit   the tests only"
 	@echo "make bench   speed and cost, as ratios  make soak   the long trials, whole"
+	@echo "make bars    every figure that the docs promise, in a small form"
 	@echo "make docs    these pages as a site, under build/docs"
 	@echo "make clients install LiteLLM, mini-swe-agent and coding agents, for the tests that need them"
 	@echo "make openhands install the OpenHands SDK for its test (Python 3.12 or newer)"
@@ -123,6 +124,10 @@ docs: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
+
+# What regressed since the last landing: ten minutes on two idle cores. LAND=1 writes the new figures.
+bars: .venv/dev
+	$(BIN)/python -m benchmarks.bars $(if $(LAND),--land)
 
 soak: .venv/dev clients
 	ELISION_SOAK=1 $(BIN)/python -m pytest --hypothesis-profile=soak $(ON_EVERY_CORE)

@@ -1,10 +1,14 @@
-"""`make bench`: every benchmark, or those named. `--peers`: other libraries too, where there are any."""
+"""`make bench`: every benchmark, or those named.
+
+`--peers`: other libraries too, where there are any. `--small`: less work where a benchmark has a small form, which
+`make bars` takes; its figures differ from the whole one's.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from inspect import signature
 
 from benchmarks import (
     callbacks,
@@ -30,17 +34,17 @@ from benchmarks import (
     which,
 )
 
-PEERS = "--peers"
-BENCHMARKS: dict[str, Callable[[], None]] = {
+PEERS, SMALL = "--peers", "--small"
+BENCHMARKS: dict[str, Callable[..., None]] = {
     "callbacks": callbacks.main,
     "choice": choice.main,
     "expectations": expectations.main,
     "folding": folding.main,
     "frameworks": frameworks.main,
-    "gateway": partial(gateway.main, peers=PEERS in sys.argv),
+    "gateway": gateway.main,
     "memory": memory.main,
     "per-call": per_call.main,
-    "prepare": partial(prepare.main, peers=PEERS in sys.argv),
+    "prepare": prepare.main,
     "repeated-lines": repeated_lines.main,
     "replay-time": replay_time.main,
     "schedules": schedules.main,
@@ -55,11 +59,12 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "which": which.main,
 }
 
-USAGE = f"python -m benchmarks [{PEERS}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"
+USAGE = f"python -m benchmarks [{PEERS}] [{SMALL}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"
 
 
 def main(arguments: list[str]) -> None:
-    names = [name for name in arguments if name != PEERS]
+    names = [name for name in arguments if name not in (PEERS, SMALL)]
+    given = {option.removeprefix("--"): True for option in (PEERS, SMALL) if option in arguments}
     if "--help" in names:
         print(USAGE)
         return
@@ -67,7 +72,8 @@ def main(arguments: list[str]) -> None:
         sys.exit(USAGE)
     for name in names or BENCHMARKS:
         print(f"== {name}")
-        BENCHMARKS[name]()
+        known = signature(BENCHMARKS[name]).parameters
+        BENCHMARKS[name](**{option: value for option, value in given.items() if option in known})
 
 
 if __name__ == "__main__":

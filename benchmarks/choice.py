@@ -10,15 +10,15 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Final
 
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
-from elision.lab.run_loading import load_runs
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
@@ -73,11 +73,12 @@ class Outcome:
 Case = tuple[str, str]
 
 
-def main() -> None:
-    runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
+def main(*, small: bool = False) -> None:
+    runs = load_recordings(small=small)
+    chosen_prices = PRICE_SETS[:2] if small else PRICE_SETS
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        outcomes = list(pool.map(replay_all, runs))
-    for prices in PRICE_SETS:
+        outcomes = list(pool.map(partial(replay_all, price_sets=chosen_prices), runs))
+    for prices in chosen_prices:
         for start, end in ((0, None), *zip(GROUPS, (*GROUPS[1:], None), strict=True)):
             chosen = [each for each, run in zip(outcomes, runs, strict=True) if is_between(len(run.turns), start, end)]
             if chosen:
@@ -86,13 +87,13 @@ def main() -> None:
                 )
 
 
-def replay_all(run: Trajectory) -> dict[Case, Outcome]:
-    """Replay `run` under every candidate at every price set."""
+def replay_all(run: Trajectory, price_sets: Sequence[str]) -> dict[Case, Outcome]:
+    """Replay `run` under every candidate at each of `price_sets`."""
     counting = sizer("openai", "o200k")
     whole = add_recorded_head(run, counting)
     known = collect_evidence(whole)
     outcomes: dict[Case, Outcome] = {}
-    for prices in PRICE_SETS:
+    for prices in price_sets:
         for name in CANDIDATES:
             found = replay_run(
                 whole, parse_strategy(name), find_price_set(prices), counting, known=known, tally=EvidenceTally()

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from statistics import median
 
+from benchmarks.recordings import CORPUS, EVERY, SAMPLES
 from elision.lab.candidates import Candidate
 from elision.lab.report import figures
 from elision.lab.results import Study
-from elision.lab.run_loading import load_runs
+from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = (ROOT.parent / "shared" / "corpus", ROOT / "examples" / "runs")
+FOLDERS = (CORPUS, SAMPLES)
 PRICE_SETS = ("anthropic", "openai")
 #: Calls at which a group of runs begins.
 GROUPS = (0, 40, 80, 150)
@@ -33,8 +32,11 @@ CANDIDATES = (
 )
 
 
-def main() -> None:
+def main(*, small: bool = False) -> None:
     loaded = load_runs([folder for folder in FOLDERS if folder.exists()])
+    if small:
+        runs = sorted(loaded.runs, key=lambda run: (len(run.turns), run.format, run.id))
+        loaded = Loaded(tuple(runs[EVERY // 2 :: EVERY]), loaded.problems)
     studies = []
     for name in PRICE_SETS:
         settings = StudySettings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)

@@ -15,16 +15,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from time import process_time
 from typing import Final
 
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer, replay_run
-from elision.lab.run_loading import load_runs
 from elision.strategies.repeated_lines import LineIndex
 from elision.strategies.spec import parse_strategy
 from elision.testing.builders import call, result, turn
@@ -80,32 +80,34 @@ Case = tuple[str, str]
 Totals = dict[tuple[str, Case], Outcome]
 
 
-def main() -> None:
-    runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
+def main(*, small: bool = False) -> None:
+    runs = load_recordings(small=small)
     print(f"Cost with fold=5 / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
     totals: Totals = {}
+    chosen = PRICE_SETS[:2] if small else (*PRICE_SETS, BOUND_PRICES)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for run, outcomes in zip(runs, pool.map(replay_all, runs), strict=True):
+        for run, outcomes in zip(runs, pool.map(partial(replay_all, price_sets=chosen), runs), strict=True):
             for case, outcome in outcomes.items():
                 for place in (run.format, "all"):
                     totals[place, case] = totals.get((place, case), Outcome()) + outcome
     formats = [*sorted({run.format for run in runs}), "all"]
-    for prices in (*PRICE_SETS, BOUND_PRICES):
+    for prices in chosen:
         print(f"== {prices}")
         print(f"  {'format':24}" + "".join(f"{column:>26}" for column in COLUMNS))
         for name in formats:
             print(f"  {name:24}" + "".join(f"{cell:>26}" for cell in list_cells(totals, name, prices)))
-    print_bar(totals, measure_shares(runs))
-    print_work()
+    if not small:
+        print_bar(totals, measure_shares(runs))
+        print_work()
 
 
-def replay_all(run: Trajectory) -> dict[Case, Outcome]:
-    """Replay `run` with and without folding, under every strategy and at every price set."""
+def replay_all(run: Trajectory, price_sets: Sequence[str]) -> dict[Case, Outcome]:
+    """Replay `run` with and without folding, under every strategy and at each of `price_sets`."""
     counting = sizer("openai", "o200k")
     whole = add_recorded_head(run, counting)
     known = collect_evidence(whole)
     outcomes: dict[Case, Outcome] = {}
-    for prices in (*PRICE_SETS, BOUND_PRICES):
+    for prices in price_sets:
         is_bound = prices == BOUND_PRICES
         for name in sorted({name for pair in COLUMNS.values() for name in pair}):
             strategy = parse_strategy(name)

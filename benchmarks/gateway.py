@@ -24,14 +24,6 @@ from benchmarks.peers import PeerError
 from benchmarks.session import Chat, chat
 
 CLIENTS: Final = 8
-#: Turns of a session, and bytes: a megabyte of requests in the end, 4 KB a turn.
-TURNS, SIZE = 240, 860_000
-#: Calls of a session that is a megabyte already, each with a small turn more.
-AGAIN: Final = 30
-#: Sessions of one small request each.
-SMALL: Final = 200
-#: Streamed answers of a session.
-STREAMS: Final = 20
 #: Stretches that the work of eight clients is parted into, sides in turn.
 STRETCHES: Final = 6
 #: The bar that the issue sets, over the bare pass-through.
@@ -39,6 +31,23 @@ BAR: Final = "p50 <= 1.3 x, requests a second >= 0.4 x where a call brings 4 KB 
 
 #: API key and body.
 Request: TypeAlias = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is asked. turns, size: of a session, and its bytes. again: calls of a session that is long already, each
+    with a small turn more. first: sessions of one small request each. streams: streamed answers of a session."""
+
+    turns: int
+    size: int
+    again: int
+    first: int
+    streams: int
+
+
+#: A megabyte of requests in the end, 4 KB a turn.
+WHOLE: Final = Scale(turns=240, size=860_000, again=30, first=200, streams=20)
+SMALL: Final = Scale(turns=120, size=430_000, again=15, first=80, streams=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,43 +101,45 @@ def streamed(one: Talk, calls: range) -> Iterator[Request]:
         yield one.key, one.body(turns, stream=True)
 
 
-def shapes() -> list[Shape]:
+def shapes(scale: Scale) -> list[Shape]:
     """The same at every run. Sessions of the first go on in the second and in the last."""
     many = CLIENTS + 1
-    agents = talks(chat(many * TURNS, many * SIZE), many, "agent")
-    short = chat(many * (AGAIN + STREAMS), many * (AGAIN + STREAMS) * 250)
-    grown = [_grown(one, more) for one, more in zip(agents, talks(short, many, "more"), strict=True)]
-    begun = _small(short, 2 * SMALL)
-    again, last = range(TURNS + 1, TURNS + AGAIN + 1), range(TURNS + AGAIN + 1, TURNS + AGAIN + STREAMS + 1)
+    agents = talks(chat(many * scale.turns, many * scale.size), many, "agent")
+    turns, more = scale.turns, scale.again + scale.streams
+    short = chat(many * more, many * more * 250)
+    grown = [_grown(one, other) for one, other in zip(agents, talks(short, many, "more"), strict=True)]
+    begun = _small(short, 2 * scale.first)
+    again, last = range(turns + 1, turns + scale.again + 1), range(turns + scale.again + 1, turns + more + 1)
+    length = f"{scale.size / 860_000:g} MB"
     return [
         Shape(
-            f"growing to 1 MB by a turn of 4 KB a call ({TURNS} calls a session)",
-            partial(growing, grown[0], range(TURNS + 1)),
-            [partial(growing, each, range(TURNS + 1)) for each in grown[1:]],
+            f"growing to {length} by a turn of 4 KB a call ({turns} calls a session)",
+            partial(growing, grown[0], range(turns + 1)),
+            [partial(growing, each, range(turns + 1)) for each in grown[1:]],
             long=True,
         ),
         Shape(
-            f"1 MB, a small turn more each call ({AGAIN} calls a session)",
+            f"{length}, a small turn more each call ({scale.again} calls a session)",
             partial(growing, grown[0], again),
             [partial(growing, each, again) for each in grown[1:]],
             long=True,
         ),
         Shape(
-            f"2 KB, each a session of its own ({SMALL} sessions)",
-            partial(small, begun[:SMALL]),
-            [partial(small, begun[SMALL + number :: CLIENTS]) for number in range(CLIENTS)],
+            f"2 KB, each a session of its own ({scale.first} sessions)",
+            partial(small, begun[: scale.first]),
+            [partial(small, begun[scale.first + number :: CLIENTS]) for number in range(CLIENTS)],
         ),
         Shape(
-            f"1 MB, answered by a stream of 200 events ({STREAMS} calls a session)",
+            f"{length}, answered by a stream of 200 events ({scale.streams} calls a session)",
             partial(streamed, grown[0], last),
             [partial(streamed, each, last) for each in grown[1:]],
             streams=True,
             long=True,
         ),
         Shape(
-            f"2 KB and growing, answered by a stream of 200 events ({STREAMS} calls a session)",
-            partial(streamed, _brief(short, 0), range(STREAMS)),
-            [partial(streamed, _brief(short, number), range(STREAMS)) for number in range(1, CLIENTS + 1)],
+            f"2 KB and growing, answered by a stream of 200 events ({scale.streams} calls a session)",
+            partial(streamed, _brief(short, 0, scale), range(scale.streams)),
+            [partial(streamed, _brief(short, number, scale), range(scale.streams)) for number in range(1, CLIENTS + 1)],
             streams=True,
         ),
     ]
@@ -149,8 +160,8 @@ def _task(found: Chat, number: int) -> dict[str, object]:
     return {"role": "user", "content": f"{number}: {found.head[1]['content']}\n{text[:1_200]}"}
 
 
-def _brief(found: Chat, number: int) -> Talk:
-    turns = found.turns[number * STREAMS : (number + 1) * STREAMS]
+def _brief(found: Chat, number: int, scale: Scale) -> Talk:
+    turns = found.turns[number * scale.streams : (number + 1) * scale.streams]
     return talk(f"brief-{number}", found.head, turns, found.tools)
 
 
@@ -256,11 +267,11 @@ def _times(found: Measured, *, streams: bool) -> list[float]:
     return [each.first if streams else each.whole for each in found.asked]
 
 
-async def measure(sides: Sequence[Side], others: Sequence[Side]) -> None:
+async def measure(sides: Sequence[Side], others: Sequence[Side], scale: Scale) -> None:
     everybody = [*sides, *others]
     for side in everybody:
         await _warm(side)
-    for shape in shapes():
+    for shape in shapes(scale):
         into = {side.name: Measured() for side in everybody}
         await alone(everybody, shape, into)
         await together(sides if shape.long else everybody, shape, into)
@@ -285,16 +296,16 @@ def _others(sides: Sides) -> Iterator[Side]:
             print(f"LEFT OUT: {start.__name__}: {why}", flush=True)
 
 
-def main(peers: bool = False) -> None:
+def main(*, peers: bool = False, small: bool = False) -> None:
     print(f"One worker a side, a provider that answers at once. Times over the bare pass-through's; bar: {BAR}.")
     with tempfile.TemporaryDirectory(prefix="elision-bench-") as folder, Sides(Path(folder)) as sides:
-        measured = [
-            sides.bare(),
-            sides.ours("elision serve --off", "--off"),
-            sides.ours("elision serve -s raw", "-s", "raw"),
-            sides.ours("elision serve"),
-        ]
-        asyncio.run(measure(measured, list(_others(sides)) if peers else ()))
+        measured = [sides.bare(), sides.ours("elision serve")]
+        if not small:
+            measured[1:1] = [
+                sides.ours("elision serve --off", "--off"),
+                sides.ours("elision serve -s raw", "-s", "raw"),
+            ]
+        asyncio.run(measure(measured, list(_others(sides)) if peers else (), SMALL if small else WHOLE))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import msgspec
 
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.engine import Log
 from elision.lab.clock import calls
 from elision.lab.dialect import sizer
@@ -27,7 +27,6 @@ from elision.lab.lifetime_trial import LifetimeTrial
 from elision.lab.pause_patterns import PATTERNS, set_pauses
 from elision.lab.replay import replay_run
 from elision.lab.report.lifetime_table import format_share, list_choices
-from elision.lab.run_loading import load_runs
 from elision.strategies import lifetime_planner
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.cache import HOUR_SECONDS
@@ -44,8 +43,8 @@ HALVES = ("tuned", "judged")
 RISKS = (2.0, 2.5, 3.0, 3.5, 4.0)
 
 
-def main() -> None:
-    runs = _drop_copies(load_runs([CORPUS] if CORPUS.is_dir() else [SAMPLES]).runs)
+def main(*, small: bool = False) -> None:
+    runs = _drop_copies(load_recordings())
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
         print("Share saved of what expired cache entries cost, at the price set `anthropic`.")
         titles = [name for name, _ in list_choices(LifetimeCosts())][1:-1]
@@ -56,6 +55,8 @@ def main() -> None:
                 timed = [set_pauses(run, pattern, seed) for seed, run in enumerate(runs_of_half)]
                 total += _print_runs(f"{half}: {pattern}", timed, pool)
             print_row(f"{half}: all patterns", add_costs(total))
+        if small:
+            return
         recorded = [run for run in runs if _has_pauses(run)]
         costs = []
         for run in recorded:

@@ -31,13 +31,14 @@ IDLE_SESSIONS, IDLE_TURNS = 1_000, 10
 _SECRET = b"memory"
 
 
-def main() -> None:
+def main(*, small: bool = False) -> None:
+    idle = IDLE_SESSIONS // 5 if small else IDLE_SESSIONS
     print(f"{'':44} {'messages':>9} {'session':>9}")
-    for turns in (1_000, 5_000):
+    for turns in (1_000,) if small else (1_000, 5_000):
         _print(f"gateway, live, {turns:,} turns", *apart(partial(measure_gateway, turns, CALLS, 1)))
     _print(
-        f"gateway, {IDLE_SESSIONS:,} idle sessions of {IDLE_TURNS} turns",
-        *apart(partial(measure_gateway, IDLE_TURNS, 2, IDLE_SESSIONS)),
+        f"gateway, {idle:,} idle sessions of {IDLE_TURNS} turns",
+        *apart(partial(measure_gateway, IDLE_TURNS, 2, idle)),
     )
     _print("library, 1,000 turns, one growing list", *apart(partial(measure_library, 1_000, parsed_anew=False)))
     _print("library, 1,000 turns, parsed anew each call", *apart(partial(measure_library, 1_000, parsed_anew=True)))

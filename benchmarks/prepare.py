@@ -28,7 +28,6 @@ from elision.manager import follow_history, prepared_calls
 from elision.manager.history import History
 from elision.manager.offload import get_think_executor
 from elision.manager.summary_worker import SummaryRunner
-from elision.stores.packing import Packer
 from elision.stores.sqlite import SqliteStore
 from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy
@@ -43,6 +42,8 @@ CRITICAL_PATH_BAR = 1.7
 #: Whole sessions, each beside a bound of its own. The fastest of either counts, since the machine has other work: the
 #: best of their ratios would be that of the slowest bound.
 REPEATS = 3
+#: Turns of the small form.
+SMALL_TURNS = 300
 #: Calls compared for the growth of the work: behind the warm-up, and at the end.
 FEW, WARM_UP = 100, 50
 #: What is timed apart, without what stands in another row; the rest is one row more.
@@ -56,7 +57,6 @@ PARTS: tuple[Part, ...] = (
     ("summaries (the digest)", SummaryRunner, "request_summary"),
     ("recording the decision", Log, "record_call"),
     ("bills, raw and ours", LogBills, "settle"),
-    ("packing records", Packer, "pack"),
     ("appending, one sync a call", SqliteStore, "append"),
     ("messages with gaps, breakpoints", prepared_calls, "build_request"),
     ("diagnostics", prepared_calls.PreparedCalls, "make_view"),
@@ -208,9 +208,9 @@ def split(found: Chat) -> Counter[str]:
     return apart(work)
 
 
-def main(peers: bool = False) -> None:
+def main(*, peers: bool = False, small: bool = False) -> None:
     make_counter().count("load the vocabulary")
-    found = chat()
+    found = chat(SMALL_TURNS, SMALL_TURNS * SIZE // TURNS) if small else chat()
     print(f"{len(found.turns):,} turns, {found.bytes / 1e6:.1f} MB, one call a turn; SQLite, every turn synced.")
     runs = [run_beside_bound(found) for _ in range(REPEATS)]
     fastest = min((run.back_to_back for run in runs), key=lambda each: each.total)
@@ -221,6 +221,9 @@ def main(peers: bool = False) -> None:
     )
     _print_ratio("Back to back", [run.back_to_back for run in runs], [run.bound for run in runs], BACK_TO_BACK_BAR)
     _print_ratio("Critical path", [run.critical_path for run in runs], [run.bound for run in runs], CRITICAL_PATH_BAR)
+    if small:
+        print(f"Median call: {median(fastest.seconds) * 1e3:.2f} ms; growth {fastest.growth:.2f} x")
+        return
     _print_split(split(found), best)
     print(f"  {'':44} {'session':>9} {'median':>9} {'last call':>9} {'memory':>7}")
     _print("Elision", fastest)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.lab.candidates import parse_candidates
-from elision.lab.run_loading import load_runs
+from elision.lab.run_loading import Loaded
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.trajectory.price_table import load_price_table
@@ -21,12 +21,12 @@ SPECS = (
 )
 
 
-def main() -> None:
-    paths = sorted(CORPUS.glob("*/*")) if CORPUS.is_dir() else [SAMPLES]
-    loaded = load_runs(paths)
+def main(*, small: bool = False) -> None:
+    loaded = Loaded(load_recordings(small=small), ())
     print(f"Cost / hindsight of the same strategy, total and worst run; cost / raw. {len(loaded.runs)} runs.")
     print(f"  {'prices':12} {'strategy':32} {'total':>7} {'worst':>7} {'raw':>7} {'cap':>6}")
-    for name, prices in load_price_table().sets.items():
+    sets = load_price_table().sets
+    for name, prices in ((name, sets[name]) for name in (("anthropic", "fable") if small else sets)):
         found = run_study(
             loaded, StudySettings(prices=prices, candidates=parse_candidates(SPECS)), jobs=os.cpu_count() or 1
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, cycle, islice
 from typing import Any, TypeAlias
 
-from benchmarks.stitched import SAMPLES
+from benchmarks.recordings import SAMPLES
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
+from benchmarks.recordings import CORPUS, SAMPLES
 from elision.formats.registry import read_runs
 from elision.strategies.guards import Guards
 from elision.trajectory.trajectory import Trajectory
 
-ROOT = Path(__file__).parents[1]
-CORPUS, SAMPLES = ROOT.parent / "shared" / "corpus", ROOT / "examples" / "runs"
 WINDOWS = (3, 4, 5, 6, 8)
 
 

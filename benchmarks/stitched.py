@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count, cycle
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from benchmarks.recordings import CORPUS, SAMPLES
 from elision.errors import ElisionError
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
-
-ROOT = Path(__file__).parent.parent
-SAMPLES = ROOT / "examples" / "runs"
-CORPUS = ROOT.parent / "shared" / "corpus"
 
 
 def runs() -> list[Trajectory]:

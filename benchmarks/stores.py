@@ -31,6 +31,8 @@ from elision.trajectory.events import TurnAdded
 from elision.trajectory.turn import Turn
 
 SIZES = tuple(int(size) for size in os.environ.get("ELISION_BENCH_TURNS", "10000,100000").split(","))
+#: Turns of the small form.
+SMALL = 3_000
 #: Turns of one session, and lookups that are timed.
 PER_SESSION, LOOKUPS = 100, 5_000
 #: Up to so many turns the best of so many runs is shown: a sync takes as long as whoever else writes lets it.
@@ -127,16 +129,16 @@ def measure(folder: Path, opener: Opener, batch: int, turns: Sequence[Turn], cou
     return replace(found, disk=sum(path.stat().st_size for path in folder.iterdir()))
 
 
-def main() -> None:
+def main(*, small: bool = False) -> None:
     turns = [turn for run in runs() for turn in run.turns]
     print(f"{len(turns)} recorded turns, again and again with another text each, in sessions of {PER_SESSION}.")
-    for count in SIZES:
+    for count in (SMALL,) if small else SIZES:
         print(f"{count:,} turns:")
         print(
             f"  {'':32} {'turns/s':>9} {'CPU us':>6} {'lookups/s':>9} {'CPU us':>6} {'MB disk':>8} {'of raw':>6} "
             f"{'MB RAM':>6}  pages a lookup"
         )
-        results = dict(_measured(turns, count))
+        results = dict(_measured(turns, count, repeats=REPEATS if SMALL < count <= REPEATED else 1))
         for label, found in results.items():
             pages = (
                 f"{found.pages:.3f} of buckets, {found.values:.2f} of values, load {found.load:.2f}"
@@ -164,10 +166,10 @@ def _print_ratios(work: str, ours: Measured, theirs: Measured) -> None:
     )
 
 
-def _measured(turns: Sequence[Turn], count: int) -> Iterator[tuple[str, Measured]]:
+def _measured(turns: Sequence[Turn], count: int, repeats: int) -> Iterator[tuple[str, Measured]]:
     """Every contestant, the best of its runs; small ones take turns."""
     best: dict[str, Measured] = {}
-    for left in reversed(range(REPEATS if count <= REPEATED else 1)):
+    for left in reversed(range(repeats)):
         for label, (opener, batch) in CONTESTANTS.items():
             if count > REPEATED and "one turn a sync" in label:
                 continue

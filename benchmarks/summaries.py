@@ -78,24 +78,31 @@ class MissingFacts(EvidenceTally):
             self.controls["in parts"] += find_cause(item, view) != "nowhere in the view"
 
 
-def main() -> None:
+def main(*, small: bool = False) -> None:
     halves = load_halves()
     print(f"{' + '.join(str(len(half)) for half in halves)} runs. Cost / raw, facts still visible, turns missing one:")
     print("of all runs, of the half that sets constants, and of the other.")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for prices in PRICE_SETS:
+        for prices in PRICE_SETS[:1] if small else PRICE_SETS:
             for name in STRATEGIES:
                 print(f"== {name}, {prices}")
                 for share in SHARES:
-                    print_curve(pool, name, share, prices, halves)
-        for name in STRATEGIES:
+                    print_curve(pool, name, share, prices, halves, SIZES[:1] if small else SIZES)
+        for name in () if small else STRATEGIES:
             print_missing(pool, name, [*halves[0], *halves[1]])
 
 
-def print_curve(pool: Executor, name: str, share: int, prices: str, halves: Sequence[Sequence[Trajectory]]) -> None:
+def print_curve(
+    pool: Executor,
+    name: str,
+    share: int,
+    prices: str,
+    halves: Sequence[Sequence[Trajectory]],
+    sizes: Sequence[int],
+) -> None:
     """Print one row a size. The change of the cost is against the first size, which is the default."""
     default = None
-    for size in SIZES:
+    for size in sizes:
         strategy = parse_strategy(f"{name}(summary_max_tokens={size}, digest_facts={share})")
         found = [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves]
         whole = found[0] + found[1]

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.folding import Outcome
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
-from elision.lab.run_loading import load_runs
 from elision.strategies.birth_rules import TRIMS
 from elision.strategies.rules import Rule
 from elision.strategies.spec import parse_strategy
@@ -48,8 +47,8 @@ def replay_rules(run: Trajectory) -> dict[tuple[str, str], Outcome]:
     return outcomes
 
 
-def main() -> None:
-    runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
+def main(*, small: bool = False) -> None:
+    runs = load_recordings(small=small)
     totals: dict[tuple[str, str, str], Outcome] = {}
     for run in runs:
         for (name, label), outcome in replay_rules(run).items():

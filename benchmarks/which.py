@@ -13,13 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.stitched import CORPUS, SAMPLES
+from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hiding_yardstick import HidingYardstick, measure_hiding
 from elision.lab.replay import replay_run
-from elision.lab.run_loading import load_runs
 from elision.lab.tuning.run_split import split_runs
 from elision.strategies.schedules import CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
@@ -72,18 +71,20 @@ class Outcome:
         )
 
 
-def main() -> None:
+def main(*, small: bool = False) -> None:
     halves = load_halves()
     print(f"{' + '.join(str(len(half)) for half in halves)} runs of {FEWEST_TURNS} turns or more; seed {SEED}.")
     print("Cost / raw, facts still visible, turns missing one: of the first half, and of the second.")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for prices in PRICE_SETS:
+        for prices in PRICE_SETS[:1] if small else PRICE_SETS:
             print(f"== {prices}")
             for text in GISTS:
                 strategy = parse_strategy(text)
                 print_row(text, [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves])
-            for text in COMPARED:
+            for text in COMPARED[:1] if small else COMPARED:
                 compare_reuse(pool, prices, text, halves)
+            if small:
+                continue
             for text in YARDSTICKS:
                 for half in halves:
                     runs = [run for run in half if len(run.turns) <= MOST_TURNS]
@@ -95,8 +96,7 @@ def main() -> None:
 
 def load_halves() -> tuple[list[Trajectory], list[Trajectory]]:
     """Return the runs that set constants, and those that judge."""
-    found = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
-    runs = [run for run in found if len(run.turns) >= FEWEST_TURNS]
+    runs = [run for run in load_recordings() if len(run.turns) >= FEWEST_TURNS]
     return tuple([runs[place] for place in places] for places in split_runs(runs, 0.5, SEED))  # type: ignore[return-value]
 
 

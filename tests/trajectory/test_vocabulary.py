@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from benchmarks.stitched import SAMPLES
+from benchmarks.recordings import SAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
