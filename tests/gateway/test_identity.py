@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elision.gateway.identity import ANONYMOUS, MAX_ID_CHARS, ClientIdentity, derive_namespace, identify_client
@@ -30,7 +31,7 @@ class Body:
 
 
 def _who(headers: dict[str, str], api: Api = "openai", **fields: Any) -> ClientIdentity:
-    return identify_client(api, headers, Body(**fields), derive_namespace(headers, SECRET))
+    return identify_client(api, headers, Body(**fields), derive_namespace(headers, b"", SECRET))
 
 
 # -- namespaces ------------------------------------------------------------------------------------------------------
@@ -57,38 +58,88 @@ CREDENTIALS = [
 
 def test_every_credential_has_its_own_namespace() -> None:
     """No two of these share anything; two headers together are somebody else than each alone."""
-    names = [derive_namespace(headers, SECRET) for headers in CREDENTIALS]
+    names = [derive_namespace(headers, b"", SECRET) for headers in CREDENTIALS]
     assert len(set(names)) == len(CREDENTIALS)
     assert names[-1] == ANONYMOUS
     assert all(len(name) == 33 and name[0] == "k" for name in names[:-1])
 
 
+#: Where a provider takes a credential, besides cookies, which count only alone.
+PLACES = (
+    *("authorization", "x-api-key", "api-key", "x-goog-api-key", "x-litellm-api-key", "ocp-apim-subscription-key"),
+    *("?key", "?access_token", "?oauth_token", "?api-key", "?subscription-key"),
+)
+_CREDENTIALS = st.dictionaries(st.sampled_from(PLACES), st.text("ab1 %&=?;+é", min_size=1, max_size=4), max_size=4)
+
+
+def _derive_from(credentials: dict[str, str]) -> str:
+    """Return the namespace of a request with these credentials: each in the place that is its key."""
+    headers = {name: value for name, value in credentials.items() if name[0] != "?"}
+    query = [f"{quote(name[1:])}={quote(value)}" for name, value in credentials.items() if name[0] == "?"]
+    return derive_namespace(headers, "&".join(["alt=sse", *query]).encode(), SECRET)
+
+
+@given(_CREDENTIALS, _CREDENTIALS)
+@example({"?key": "a"}, {"?key": "b"})
+@example({"?key": "a"}, {"?access_token": "a"})
+@example({"x-goog-api-key": "a", "?key": "a"}, {"x-goog-api-key": "a", "?key": "b"})
+@example({"x-goog-api-key": "a", "?key": "b"}, {"x-goog-api-key": "a"})
+@example({"?key": "a&access_token=b"}, {"?key": "a", "?access_token": "b"})
+def test_credentials_that_differ_in_any_place_share_no_namespace(one: dict[str, str], other: dict[str, str]) -> None:
+    """Sessions, limits and recall are all within a namespace; a value of blanks is no header."""
+    ones, others = (
+        {
+            name: value if name[0] == "?" else value.strip()
+            for name, value in each.items()
+            if name[0] == "?" or value.strip()
+        }
+        for each in (one, other)
+    )
+    assert (_derive_from(one) == _derive_from(other)) == (ones == others)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [b"key=a", b"alt=sse&key=a", b"%6bey=%61", b"KEY=a", b"$key=a", b"%24key=a", b"+key=a", b"key=a&alt=sse"],
+)
+def test_one_credential_in_the_query_is_one_namespace(query: bytes) -> None:
+    """However the name is spelled, and wherever it is."""
+    assert derive_namespace({}, query, SECRET) == derive_namespace({}, b"key=a", SECRET) != ANONYMOUS
+
+
+def test_every_credential_of_a_query_counts() -> None:
+    """Of a name that is there twice only the provider knows which one it takes."""
+    queries = (b"key=a&key=b", b"key=b&key=a", b"key=a", b"key=b")
+    assert len({derive_namespace({}, query, SECRET) for query in queries}) == len(queries)
+    assert derive_namespace({}, b"key=&alt=sse&monkey=a", SECRET) == ANONYMOUS
+
+
 def test_a_namespace_does_not_show_its_credential() -> None:
     """What is stored and logged is a hash, and without the secret nobody can test a guess against it."""
     headers = {"authorization": "Bearer sk-1"}
-    assert "sk-1" not in derive_namespace(headers, SECRET)
-    assert len({derive_namespace(headers, secret) for secret in (SECRET, b"a", b"b" * 200)}) == 3
+    assert "sk-1" not in derive_namespace(headers, b"key=sk-1", SECRET)
+    assert len({derive_namespace(headers, b"", secret) for secret in (SECRET, b"a", b"b" * 200)}) == 3
 
 
 def test_no_namespace_is_made_without_a_secret() -> None:
     """An unkeyed hash of a short credential is found by trying all of them."""
     with pytest.raises(ValueError, match="needs a secret"):
-        derive_namespace({"authorization": "Bearer sk-1"}, b"")
+        derive_namespace({"authorization": "Bearer sk-1"}, b"", b"")
 
 
 @pytest.mark.parametrize("empty", [{"authorization": " "}, {"x-api-key": ""}, {"cookie": ""}])
 def test_empty_credentials_are_none(empty: dict[str, str]) -> None:
     """A header without a value says nobody."""
-    assert derive_namespace(empty, SECRET) == ANONYMOUS
+    assert derive_namespace(empty, b"", SECRET) == ANONYMOUS
 
 
 def test_cookies_count_only_where_nothing_else_does() -> None:
     """A cookie that changes beside a key does not make another caller."""
     key = {"x-api-key": "sk-1"}
     assert (
-        derive_namespace({**key, "cookie": "a=1"}, SECRET)
-        == derive_namespace({**key, "cookie": "a=2"}, SECRET)
-        == derive_namespace(key, SECRET)
+        derive_namespace({**key, "cookie": "a=1"}, b"", SECRET)
+        == derive_namespace({**key, "cookie": "a=2"}, b"", SECRET)
+        == derive_namespace(key, b"", SECRET)
     )
 
 
@@ -96,7 +147,7 @@ def test_who_is_billed_is_not_who_asks() -> None:
     """Organization and project headers, ids of sessions and users leave the namespace as it is."""
     key = {"authorization": "Bearer sk-1"}
     more = {"openai-organization": "org-1", "openai-project": "proj", "x-session-id": "s", "user-agent": "x"}
-    assert derive_namespace({**key, **more}, SECRET) == derive_namespace(key, SECRET)
+    assert derive_namespace({**key, **more}, b"", SECRET) == derive_namespace(key, b"", SECRET)
 
 
 def test_one_session_id_with_two_keys_is_two_sessions() -> None:

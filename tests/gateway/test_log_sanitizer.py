@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from elision.gateway.log_sanitizer import sanitize_error
+from elision.gateway.wire import ClientRequest
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
@@ -15,13 +16,22 @@ from tests.gateway.loopback_gateway import HttpClient, RunningGateway
 from tests.gateway.scripted_upstream import ScriptedUpstream, answer_always, render_response
 
 KEY = "litellm-master-opensesame"
-HEADERS = [(b"Authorization", f"Bearer {KEY}".encode())]
+#: With one key in a header, and one in the query, where a character of it is written as its number.
+REQUEST = ClientRequest(
+    method="POST",
+    raw_path=b"/v1/chat/completions",
+    query=b"alt=sse&key=AIza%2Fquery",
+    headers=[(b"Authorization", f"Bearer {KEY}".encode())],
+    body=b"",
+)
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         (f"Key expected. Received={KEY}, which is none", "Key expected. Received=[credential], which is none"),
+        ("API key not valid: AIza/query", "API key not valid: [credential]"),
+        ("no such path: /x?key=AIza%2Fquery&alt=sse", "no such path: /x?key=[credential]&alt=sse"),
         ("Input should be a list [input_value='My patient Ann Lee has', input_type=str]",
          "Input should be a list [input_value='…', input_type=str]"),
         ("This model's limit is 8 tokens. The client's prompt has 9", None),
@@ -33,7 +43,7 @@ HEADERS = [(b"Authorization", f"Bearer {KEY}".encode())]
 )  # fmt: skip
 def test_names_stay_and_words_go(error: str, told: str | None) -> None:
     """What helps to mend a request is its shape: neither its words nor its key."""
-    assert sanitize_error(error, HEADERS) == (error if told is None else told)
+    assert sanitize_error(error, REQUEST) == (error if told is None else told)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -41,17 +51,21 @@ def test_names_stay_and_words_go(error: str, told: str | None) -> None:
 def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFixture) -> None:
     """The client is told word for word; neither its key nor what it said is in any line."""
     caplog.set_level(logging.INFO)
-    error = {"type": "x", "message": f"Received={KEY}, input_value='My patient Ann Lee has'"}
+    error = {"type": "x", "message": f"Received={KEY}, key=opensesame-too, input_value='My patient Ann Lee has'"}
     refusal = json.dumps({"type": "error", "error": error}).encode()
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in (1, HIDING_STEPS):
             got = await client.request(
-                "POST", PATHS[api], make_body(api, steps), JSON_HEADER, f"authorization: Bearer {KEY}"
+                "POST",
+                f"{PATHS[api]}?key=opensesame-too",
+                make_body(api, steps),
+                JSON_HEADER,
+                f"authorization: Bearer {KEY}",
             )
             assert got.body == refusal
 
     run_trial(what, answer_always(render_response(refusal, status, JSON_HEADER)), gateway_log="json")
     assert "Received=[credential]" in caplog.text
-    assert KEY not in caplog.text
+    assert "opensesame" not in caplog.text
     assert "Ann Lee" not in caplog.text

@@ -1,7 +1,8 @@
 """Whose a request is, and which conversation its client says it belongs to.
 
-*Namespace*: what separates those who may see what. It is a hash of the credentials that the request carries, as they
-stand there, and of nothing else; its key is a secret of the store's gateways, without which nobody can test a guess.
+*Namespace*: what separates those who may see what. It is a hash of the credentials that the request carries, in its
+headers and its query, as they are written there, and of nothing else; its key is a secret of the store's gateways,
+without which nobody can test a guess.
 Not of the organization or project headers: they say who is billed, whoever holds the key may name either, and a client
 that begins to send them goes on with its sessions. Not of the provider: nobody else holds the same key at another one,
 and histories of different APIs are kept apart by whoever looks them up. Not of any id that a client states: stating is
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
@@ -72,6 +74,12 @@ _CREDENTIALS: Final = (
     "cf-aig-authorization",
     "x-portkey-api-key",
     "helicone-auth",
+)
+
+#: Parameters of the query that may hold a credential, in lower case and without the "$" that Google allows before its
+#: own: Google's API keys and OAuth tokens, Azure's keys, and those of Azure API Management.
+_QUERY_CREDENTIALS: Final = frozenset(
+    [b"key", b"access_token", b"oauth_token", b"api-key", b"api_key", b"subscription-key"]
 )
 
 _CODEX: Final = re.compile(r"codex", re.IGNORECASE)
@@ -145,32 +153,56 @@ def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None,
     return ClientIdentity(namespace=namespace, session=session)
 
 
-def derive_namespace(headers: _Headers, secret: bytes) -> str:
-    """Return the namespace of the request's credentials. Raises ValueError where `secret` is empty."""
+def derive_namespace(headers: _Headers, query: bytes, secret: bytes) -> str:
+    """Return the namespace of the request's credentials. query: as it is sent, without the "?".
+
+    Raises ValueError where `secret` is empty.
+    """
     if not secret:
         raise ValueError("a namespace needs a secret: without one a short credential can be guessed from it")
-    credentials = _find_credentials(headers)
+    credentials = _find_credentials(headers, query)
     if not credentials:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
     # `person` is part of the hash: another one would give every client of an existing store a new name.
     hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"lacuna-namespace")
     for name, value in credentials:
-        text = value.strip().encode("utf-8", "surrogatepass")
-        hashed.update(b"%s %d " % (name.encode(), len(text)) + text)
+        hashed.update(b"%s %d " % (name, len(value)) + value)
     return f"k{hashed.hexdigest()}"
 
 
-def list_credentials(headers: _Headers) -> list[str]:
+def list_credentials(headers: _Headers, query: bytes) -> list[str]:
     """Return the request's credentials, which must not be shown."""
-    return [value.strip() for _, value in _find_credentials(headers)]
+    return [value.decode("utf-8", "surrogateescape") for _, value in _find_credentials(headers, query)]
 
 
-def _find_credentials(headers: _Headers) -> list[tuple[str, str]]:
-    credentials = [(name, headers[name]) for name in _CREDENTIALS if headers.get(name, "").strip()]
-    if not credentials and headers.get("cookie", "").strip():
-        credentials = [("cookie", headers["cookie"])]
+def _find_credentials(headers: _Headers, query: bytes) -> list[tuple[bytes, bytes]]:
+    """Return each credential after the name of its place; a cookie only where there is no other."""
+    credentials = [found for name in _CREDENTIALS if (found := _read_header(headers, name))]
+    if query:
+        credentials += _find_query_credentials(query)
+    if not credentials and (cookie := _read_header(headers, "cookie")):
+        credentials = [cookie]
     return credentials
+
+
+def _read_header(headers: _Headers, name: str) -> tuple[bytes, bytes] | None:
+    value = headers.get(name, "").strip()
+    if not value:
+        return None
+    return name.encode(), value.encode("utf-8", "surrogatepass")
+
+
+def _find_query_credentials(query: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the credentials in a query, repeated ones as well: which of them counts, only the provider knows."""
+    found = []
+    for pair in query.split(b"&"):
+        written, _, value = pair.partition(b"=")
+        # Some servers read a name with a blank around it as the name, and none reads another name as this one.
+        name = unquote_to_bytes(written).strip(b" +").removeprefix(b"$").lower()
+        if value and name in _QUERY_CREDENTIALS:
+            found.append((b"?" + name, unquote_to_bytes(value)))
+    return found
 
 
 def _find_session_id(api: Api | None, headers: _Headers, body: BodyFields | None) -> str:

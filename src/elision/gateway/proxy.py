@@ -150,7 +150,7 @@ class Proxy:
                 if session is not None:
                     self.sessions.release_session(session, answered=True)
             if route.kind == "complete" and not self._is_off(request):
-                await self._check_passed_limit(derive_namespace(headers, self._secret), session, record)
+                await self._check_passed_limit(derive_namespace(headers, request.query, self._secret), session, record)
         except LimitError as error:
             if request.rest is not None:
                 # What of it is not read must be, or its client never reads why it was refused.
@@ -253,7 +253,7 @@ class Proxy:
             coding = headers.get("content-encoding", "")
             if coding:
                 raw = await self._decompress_body(raw, coding)
-            namespace = derive_namespace(headers, self._secret)
+            namespace = derive_namespace(headers, request.query, self._secret)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
                 raw,

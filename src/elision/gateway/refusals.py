@@ -38,12 +38,12 @@ async def relay_refusal(
         facts, _ = await read_refusal(sent, response)
         message = facts.error or f"the provider answered {response.status}"
         record.cause = cause
-        record.why = sanitize_error(message, sent.client.headers)
+        record.why = sanitize_error(message, sent.client)
         await writer.end_cut_reply(message)
         return
     facts = await writer.relay_response(response, ResponseObserver.for_response(sent.api, response), read_before)
     record.cause = record.cause or cause
-    record.why = sanitize_error(facts.error, sent.client.headers)
+    record.why = sanitize_error(facts.error, sent.client)
 
 
 def bypass_session(sent: SessionRequest, facts: ResponseFacts) -> None:
@@ -60,7 +60,7 @@ def bypass_session(sent: SessionRequest, facts: ResponseFacts) -> None:
         " left alone: %s",
         sent.record.session,
         sent.session.requests_to_bypass,
-        sanitize_error(facts.error, sent.client.headers),
+        sanitize_error(facts.error, sent.client),
     )
 
 
