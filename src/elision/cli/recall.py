@@ -12,10 +12,11 @@ from rich.text import Text
 
 from elision.cli.console import open_console
 from elision.cli.options import SessionName, StoreUrl
-from elision.cli.session_names import choose_session, format_session_name, list_ancestors
+from elision.cli.session_names import choose_session, format_session_name
 from elision.cli.view_text import make_visible
 from elision.config import load_settings
 from elision.errors import SettingError, UnknownHandle
+from elision.manager.lineage import trace_stored_turn
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.stores.store import Hit, SessionInfo, Store
 from elision.stores.store_urls import open_existing
@@ -88,18 +89,23 @@ def _find_observation(
         owner, key = parse_handle(name)
     except UnknownHandle as error:
         raise UnknownHandle(f"{error}; --search WORDS finds results by their words") from None
-    family = [info, *list_ancestors(sessions, info)]
-    if owner:
-        family = [each for each in family if each.key == owner]
-        if not family:
-            raise UnknownHandle(
-                f"session {format_session_name(info.key)!r} did not come from {format_session_name(owner)!r}"
-            )
-    for each in family:
-        for turn in store.turns(each.key, key[0], key[0]):
-            if (text := find_text(turn, key)) is not None:
-                seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
-                return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
+    known = {each.key: each for each in sessions}
+    lineage = dict(trace_stored_turn(store, known.get, info, key[0]))
+    if owner and owner not in lineage:
+        raise UnknownHandle(
+            f"session {format_session_name(info.key)!r} did not come from {format_session_name(owner)!r}"
+        )
+    for turn in [lineage[owner]] if owner else lineage.values():
+        if turn is not None and (text := find_text(turn, key)) is not None:
+            seen = turn.observations[key[1] - 1 : key[1]] if key[1] else turn.observations
+            return text, [part.kind for each in seen for part in each.content if isinstance(part, Opaque)]
+    if owner not in ("", info.key):
+        # Its later turns are those of another continuation: whoever wants them names that session.
+        raise UnknownHandle(
+            f"session {format_session_name(owner)!r} shares nothing under {format_handle(key)} with "
+            f"{format_session_name(info.key)!r}; `elision recall {format_session_name(owner)} {format_handle(key)}`"
+            " reads it there"
+        )
     raise UnknownHandle(_explain_missing_handle(store, info, key))
 
 

@@ -72,16 +72,6 @@ def _walk_children(key: str, children: dict[str, list[SessionInfo]], front: str)
         yield from _walk_children(info.key, children, front + ("   " if last else "│  "))
 
 
-def list_ancestors(sessions: Sequence[SessionInfo], info: SessionInfo) -> list[SessionInfo]:
-    """The sessions that `info` came from, nearest first, as far as they are still kept."""
-    known = {each.key: each for each in sessions}
-    found: list[SessionInfo] = []
-    while (parent := known.get(info.parent)) is not None and parent not in found:
-        found.append(parent)
-        info = parent
-    return found
-
-
 def format_session_name(name: str) -> str:
     """A name in one line, without anything that a terminal acts on."""
     return " ".join(escape_controls(name).split()) or "?"

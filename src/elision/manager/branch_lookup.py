@@ -14,14 +14,16 @@ from elision.manager.branch import (
     branch_number,
     has_session,
     make_branch,
+    map_nodes,
     next_branch_key,
     relate_history,
     session_name,
 )
 from elision.manager.history import History
+from elision.manager.lineage import count_replaced_turns
 from elision.manager.log_factory import LogFactory
 from elision.stores.store import NewSession, Relation, Store
-from elision.trajectory.events import Event, SessionOpened
+from elision.trajectory.events import Event, HistoryReplaced, SessionOpened
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +188,22 @@ class BranchLookup:
         # A branch that the store does not have cannot be a parent in it; the one it came from can.
         parent = found.new.parent
         saved = found.new.shared
+        replaced_turns = _count_inherited_turns(found)
         if found.exists:
             parent = found.key
             saved = found.saved_events
+            replaced_turns = len(found.log.state.turns)
+        elif found.new.relation == "replaced":
+            # What came before a rewritten history stays what its forks came from.
+            relation = "replaced"
         if turns < 0:
             events: list[Event] = [self.opened]
             shared = 0
         else:
             events = found.cut_log(turns)
             shared = min(len(events), saved)
+        if relation == "replaced":
+            events.append(HistoryReplaced(replaced_turns))
         new = NewSession(
             key=next_branch_key(last or found.key),
             family=self.search_family,
@@ -206,6 +215,13 @@ class BranchLookup:
         branch = make_branch(new, self.logs.make_log(events), self.logs.options.effective_guards)
         branch.saved_events = shared
         return branch
+
+
+def _count_inherited_turns(branch: SessionBranch) -> int:
+    """Return how many turns of its parent a branch may read."""
+    if branch.new.relation == "replaced":
+        return count_replaced_turns(branch.log.events)
+    return len(map_nodes(branch.log.events[: branch.new.shared]))
 
 
 def _without_turns(branch: SessionBranch | None) -> SessionBranch | None:

@@ -11,11 +11,12 @@ from elision.errors import ElisionError, UnknownHandle
 from elision.manager import recall_definitions
 from elision.manager.branch import SessionBranch
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
+from elision.manager.lineage import trace_turn
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.opened_session import OpenedSession
 from elision.manager.recall_definitions import RecallTool
 from elision.providers.provider_table import find_provider_or_default
-from elision.stores.store import Hit
+from elision.stores.store import Hit, SessionInfo
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import Key
@@ -31,7 +32,8 @@ class Recall(OpenedSession):
     ) -> str:
         """Return the text under `handle` in the raw history, or a part of it.
 
-        handle:  t12.1, t12 for the whole turn, or SESSION:t12.1 of a session that this one came from.
+        handle:  t12.1, t12 for the whole turn, or SESSION:t12.1 of a session that this one came from. Of that one
+                 only what this one was handed: a fork reads what both share, and nothing later.
         lines:   "40-80", 1-based. pattern: a regular expression. head: number of first lines.
         by:      who asks, for the statistics. Raises UnknownHandle.
         """
@@ -135,40 +137,32 @@ class Recall(OpenedSession):
     def _read_text(self, session: str, key: Key) -> str:
         """Return the raw text under `key` (position 0: the whole turn).
 
-        session: whose; if "" this one's, or else that of the nearest it came from. Raises UnknownHandle, StoreError.
+        session: whose; if "" this one's, or else that of the nearest it came from. Of those only what they handed on.
+        Raises UnknownHandle, StoreError.
         """
         branch = self._find_branch()
-        if session and session != branch.key:
-            if session not in self._list_ancestors(branch):
-                raise UnknownHandle(f"this session did not come from {session[:60]!r}")
-            return self._read_stored_text(session, key)
         turns = branch.log.state.turns
-        if key[0] <= len(turns):
-            return _extract_text(turns[key[0] - 1], key)
-        for ancestor in self._list_ancestors(branch):
-            try:
-                return self._read_stored_text(ancestor, key)
-            except UnknownHandle:
-                continue
-        raise UnknownHandle(f"session {self._preparer.session!r} keeps nothing under {format_handle(key)}")
+        own = turns[key[0] - 1] if key[0] <= len(turns) else None
+        if session in ("", branch.key) and own is not None:
+            return _extract_text(own, key)
+        for ancestor, turn in self._trace_turn(branch, key[0], own):
+            if session == ancestor and turn is None:
+                raise UnknownHandle(f"session {session[:60]!r} shares nothing under {format_handle(key)} with this one")
+            if session in ("", ancestor) and turn is not None:
+                return _extract_text(turn, key)
+        if session in ("", branch.key):
+            raise UnknownHandle(f"session {self._preparer.session!r} keeps nothing under {format_handle(key)}")
+        raise UnknownHandle(f"this session did not come from {session[:60]!r}")
 
-    def _read_stored_text(self, session: str, key: Key) -> str:
-        turns = self._store.turns(session, key[0], key[0])
-        if not turns:
-            raise UnknownHandle(f"session {session!r} keeps nothing under {format_handle(key)}")
-        return _extract_text(turns[0], key)
+    def _trace_turn(self, branch: SessionBranch, index: int, own: Turn | None) -> Iterator[tuple[str, Turn | None]]:
+        events = branch.log.events
+        return trace_turn(self._store, self._find_info, branch.new, index, turn=own, events=events)
 
-    def _list_ancestors(self, branch: SessionBranch) -> Iterator[str]:
-        """Yield the sessions that `branch` came from, nearest first, as far as the store has them."""
-        seen: set[str] = set()
-        parent = branch.new.parent
-        while parent and parent not in seen:
-            seen.add(parent)
-            yield parent
-            try:
-                parent = self._store.info(parent).parent
-            except UnknownHandle:
-                return
+    def _find_info(self, session: str) -> SessionInfo | None:
+        try:
+            return self._store.info(session)
+        except UnknownHandle:
+            return None
 
 
 def _extract_text(turn: Turn, key: Key) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from elision.errors import SpecError, UnknownHandle
 from elision.lab.views import build_view
 from elision.manager.branch import SessionBranch
+from elision.manager.lineage import trace_stored_turn
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.recall_definitions import format_hits
 from elision.manager.session_history import CallReport, SessionLog, SessionReport, load_session_log
@@ -67,19 +68,26 @@ class StoredSessions:
     def recall_text(self, handle: str, session: str, part: TextPart) -> str:
         """Return what is kept under `handle`, or a part of it, word for word.
 
-        A handle that the session itself has not is looked for in those that it came from. Where no session is named,
-        it is the one that hides something under `handle`. Raises UnknownHandle if several do: sub-agents count alike.
+        A handle that the session itself has not is looked for in what it was handed by those that it came from. Where
+        no session is named, it is the one that hides something under `handle`. Raises UnknownHandle if several do:
+        sub-agents count alike.
         """
         owner, key = parse_handle(handle)
         store = self.find_store()
         sessions = store.sessions()
         hiding = [] if owner or session or self.scope.session else self._find_hiding(store, sessions, key)
-        info = hiding[0] if hiding else self.scope.choose_session(sessions, owner or session)
-        for each in _list_lineage(self.scope.list_visible(sessions), info):
-            for turn in store.turns(each.key, key[0], key[0]):
-                text = find_text(turn, key)
-                if text is not None:
-                    return make_encodable(extract_part(text, part))
+        reader = session or self.scope.session or owner
+        info = hiding[0] if hiding else self.scope.choose_session(sessions, reader)
+        visible = {each.key: each for each in self.scope.list_visible(sessions)}
+        lineage = dict(trace_stored_turn(store, visible.get, info, key[0]))
+        if owner and owner not in lineage:
+            # No session that the reader came from: one that is named as itself.
+            info = self.scope.choose_session(sessions, owner)
+            lineage = dict(trace_stored_turn(store, visible.get, info, key[0]))
+        for turn in [lineage[owner]] if owner in lineage else lineage.values():
+            text = find_text(turn, key) if turn is not None else None
+            if text is not None:
+                return make_encodable(extract_part(text, part))
         raise UnknownHandle(_explain_missing(store, info, key))
 
     def _find_hiding(self, store: Store, sessions: Sequence[SessionInfo], key: Key) -> list[SessionInfo]:
@@ -92,7 +100,7 @@ class StoredSessions:
             return []
         found: list[SessionInfo] = []
         for info in visible:
-            shared = {each.key for other in found for each in _list_lineage(visible, other, only_shared=True)}
+            shared = {each.key for other in found for each in _list_lineage(visible, other)}
             if info.key not in shared and self._hides(store, info, key):
                 found.append(info)
         if len(found) > 1:
@@ -242,16 +250,16 @@ class StoredSessions:
         return load_session_log(store, info, self.sizer, self.guards)
 
 
-def _list_lineage(visible: list[SessionInfo], info: SessionInfo, *, only_shared: bool = False) -> Iterator[SessionInfo]:
+def _list_lineage(visible: list[SessionInfo], info: SessionInfo) -> Iterator[SessionInfo]:
     """Yield `info` and the sessions that it came from, nearest first, as far as they are shown.
 
-    only_shared: not the one whose sub-agent it is, as they share no turns.
+    Not the one whose sub-agent it is, as they share no turns.
     """
     known = {each.key: each for each in visible}
     current: SessionInfo | None = info
     while current is not None:
         yield current
-        if only_shared and current.relation == "sub-agent":
+        if current.relation == "sub-agent":
             return
         known.pop(current.key, None)
         current = known.get(current.parent)

@@ -56,6 +56,15 @@ class TurnAdded(SessionEvent, frozen=True, tag="turn"):
     node: str = ""
 
 
+class HistoryReplaced(SessionEvent, frozen=True, tag="replaced"):
+    """The client rewrote the history, and this session begins with the new one: the first record of its own.
+
+    turns: that its parent had then. They are what the session came from.
+    """
+
+    turns: int
+
+
 class TurnAmended(SessionEvent, frozen=True, tag="amended"):
     """The newest turn came again with another ending; nothing of it was hidden yet. The log keeps both."""
 
@@ -206,6 +215,7 @@ Event: TypeAlias = (
     | HeadSet
     | TurnAdded
     | TurnAmended
+    | HistoryReplaced
     | PassDecided
     | SummaryFailed
     | RequestSent
