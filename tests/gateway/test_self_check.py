@@ -65,7 +65,7 @@ def test_providers_that_are_not_there() -> None:
 
 def test_stores(tmp_path: Path) -> None:
     """One that is there answers, one that is not is not made for this, one that cannot be made is a failure."""
-    assert found(store="memory:")["store"].message == "answers"
+    assert found(store="memory:")["store"].message == "can be written"
     missing = found(store=f"sqlite:///{tmp_path}/agent.db")["store"]
     assert (missing.is_ok, missing.message) == (True, "not there yet; it is made at the start")
     for scheme in ("sqlite", "linear-hash"):

@@ -16,6 +16,7 @@ from elision import ContextManager, ElisionError, Sessions, open_store
 from elision.errors import SettingError
 from elision.manager.session_pool import RESPONSE_SECONDS
 from elision.stores.memory import MemoryStore
+from elision.stores.store import NewSession
 from tests.manager.agents import make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -280,3 +281,25 @@ def test_a_wish_is_kept_until_the_first_call() -> None:
         sessions.open("one").compact()
         view = sessions.open("one", model="gpt-5").prepare(make_history("openai", 8), model="gpt-5")
         assert len(view.diagnostics.masked) == 6
+
+
+def test_every_listed_session_can_be_opened() -> None:
+    """A session whose history forked is listed once, by the name that `open` takes, with the branch it continues."""
+    store = MemoryStore()
+    store.create(NewSession(key="two\nlines", family="two\nlines", at=1.0))
+    store.create(NewSession(key="ends~1", family="ends~1", at=1.0))
+    store.create(NewSession(key="gateway-1", family="k0123", at=1.0))
+    with open_pool(store) as sessions:
+        for steps in (6, 3):
+            make_call(sessions.open("a"), steps)
+        fork = [*make_history("openai", 2), {"role": "user", "content": "Another way."}]
+        sessions.open("a").prepare(fork)
+        make_call(sessions.open("a/helper", parent="a"), 1, "Look.")
+        sessions.settle()
+        assert len(store.sessions()) > 5
+        listed = {info.key: info for info in sessions.list_sessions()}
+        assert {name: info.parent for name, info in listed.items()} == {"a": "", "a/helper": "a"}
+        reports = {name: sessions.open(name).report() for name in listed}
+    with open_pool(store) as again:
+        for name, info in listed.items():
+            assert again.open(name).report().turns == reports[name].turns == info.turns

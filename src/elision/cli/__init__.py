@@ -12,11 +12,26 @@ from elision.errors import ElisionError, MissingExtra
 
 def main() -> None:
     """Entry point of the console script `elision`."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Terminals and locales that lack a letter show a question mark for it; nothing is lost to an encoding.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     raise SystemExit(_run_and_report())
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for each standard stream that the caller closed.
+
+    Python has None in its place, and a file or socket that is opened later would have its number.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 
 def _run_and_report() -> int:

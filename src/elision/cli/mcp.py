@@ -43,7 +43,7 @@ def mcp(
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
     host: Annotated[str, typer.Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8378,
+    port: Annotated[int, typer.Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8379,
     token: Annotated[
         str,
         typer.Option(

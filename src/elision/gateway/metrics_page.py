@@ -55,6 +55,10 @@ class MetricsPage:
         for sample in request_metrics.make_ping_samples(record):
             self._record_sample(sample)
 
+    def add_store_outage(self) -> None:
+        """Count that the store could be written no more."""
+        self._record_sample(Sample(request_metrics.STORE_OUTAGES, 1, {}))
+
     def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
         """Set the gauges of this worker."""
         for sample in request_metrics.make_gauge_samples(

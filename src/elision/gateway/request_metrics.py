@@ -65,6 +65,7 @@ PINGS: Final = _make_counter(
 )
 PING_TOKENS: Final = _make_counter("ping_tokens_total", "tokens that pings were billed for", "part", unit="tokens")
 PING_USD: Final = _make_counter("ping_usd_total", "what pings cost, as reported or by our count", unit="USD")
+STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the store could be written no more")
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
 )
@@ -96,6 +97,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     PINGS,
     PING_TOKENS,
     PING_USD,
+    STORE_OUTAGES,
 )
 #: As it stands at this moment, in each worker.
 GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)

@@ -10,10 +10,10 @@ from typing import Final
 
 from elision.config.setting_readers import conceal_password
 from elision.errors import ElisionError
-from elision.gateway.health import is_store_reachable
 from elision.gateway.routes import Route, build_url
 from elision.gateway.server import bind_socket
 from elision.gateway.settings import GatewaySettings
+from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS
@@ -89,11 +89,13 @@ async def _check_store(settings: GatewaySettings) -> CheckResult:
         store = await asyncio.to_thread(open_store if address.startswith("memory:") else open_existing, address)
     except ElisionError as error:
         return CheckResult(subject="store", address=place, is_ok=False, message=str(error))
+    monitor = StoreMonitor(store)
     try:
-        ok = await is_store_reachable(store)
+        problem = await monitor.find_problem()
     finally:
+        await monitor.close()
         store.close()
-    return CheckResult(subject="store", address=place, is_ok=ok, message="answers" if ok else "does not answer")
+    return CheckResult(subject="store", address=place, is_ok=not problem, message=problem or "can be written")
 
 
 def _explain_missing_store(address: str) -> str | None:

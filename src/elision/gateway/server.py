@@ -161,6 +161,7 @@ class GatewayServer(uvicorn.Server):
     async def main_loop(self) -> None:
         while not self._stop_requested.is_set():
             self._worker.update_gauges()
+            self._worker.monitor.look_if_due()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._stop_requested.wait()

@@ -15,6 +15,7 @@ from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_log import RequestLog, choose_form
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.settings import GatewaySettings
+from elision.gateway.store_monitor import StoreMonitor
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from elision.gateway.metrics_page import MetricsPage
 
 _log: Final = logging.getLogger("elision.gateway")
+
+#: Seconds that a request waits while another process keeps a SQLite file locked; then it goes out without the store.
+BUSY_SECONDS: Final = 0.4
 
 
 class Worker:
@@ -37,15 +41,20 @@ class Worker:
     def __init__(self, settings: GatewaySettings, listener: RequestListener | None = None) -> None:
         self._settings = settings
         # A gateway that only passes on keeps nothing, and needs no place for it.
-        self.store: Store = MemoryStore() if settings.off else open_store(settings.library.store)
-        self._metrics_page = _make_metrics_page()
+        if settings.off:
+            self.store: Store = MemoryStore()
+        else:
+            self.store = open_store(settings.library.store, busy_seconds=BUSY_SECONDS)
+        self._metrics_page = page = _make_metrics_page()
         self._is_warm = False
-        listeners = _ListenerGroup(_make_listeners(self._metrics_page, settings, listener))
-        count_ping = self._metrics_page.add_ping if self._metrics_page is not None else None
+        #: Looks whether the store can be written.
+        self.monitor = StoreMonitor(self.store, page.add_store_outage if page is not None else lambda: None)
+        listeners = _ListenerGroup([self.monitor.note_request, *_make_listeners(page, settings, listener)])
+        count_ping = page.add_ping if page is not None else None
         self.gateway = build_gateway(settings, self.store, listeners, count_ping)
         health = HealthChecks(
             settings,
-            self.store,
+            self.monitor,
             lambda: self.app.is_draining,
             lambda: self.gateway.upstream.is_reached,
             lambda: self._is_warm,
@@ -94,6 +103,7 @@ class Worker:
     async def close(self) -> None:
         """Write pending events, and close everything."""
         await self.gateway.close()
+        await self.monitor.close()
         self.store.close()
 
     def _list_busy_sessions(self) -> frozenset[str]:

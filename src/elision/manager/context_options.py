@@ -351,7 +351,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and "\n" not in value and len(value) <= 400
 
 
-def _is_session(value: Any) -> bool:
+def is_session_name(value: Any) -> bool:
     return _is_name(value) and _BRANCH.search(value) is None
 
 
@@ -390,7 +390,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("model", *_accept_type("the model's name", str)),
     ("prices", *_accept_type("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None))),
     ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
-    ("session", _is_session, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
+    ("session", is_session_name, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
     ("family", *_NAME),
     ("parent", *_NAME),
     ("dialect", *_accept_choice(*get_args(DialectName))),

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Never, Self, Unpack
 
 from elision.errors import ElisionError, SettingError
+from elision.manager.branch import session_name
 from elision.manager.context import ContextManager
 from elision.manager.context_options import (
     CacheControl,
@@ -20,6 +21,7 @@ from elision.manager.context_options import (
     Options,
     check_option_names,
     check_positions,
+    is_session_name,
 )
 from elision.manager.eviction import PoolLimits, select_evictable
 from elision.stores.store import SessionInfo, Store
@@ -139,13 +141,27 @@ class Sessions:
         return session.context
 
     def list_sessions(self) -> list[SessionInfo]:
-        """Return the sessions of the store, the one changed last first: names, parents, times and turns.
+        """Return the sessions that `open` continues, the one changed last first: names, parents, times and turns.
 
-        A session is there from its first call on. It waits for the store: in an event loop, call it in a thread.
-        Raises StoreError, ElisionError where the pool is closed.
+        A session is there from its first call on, and once: where its history forked, with the branch that changed
+        last, which its report is about. `elision sessions` lists all branches, and sessions of other programs.
+        It waits for the store: in an event loop, call it in a thread. Raises StoreError, ElisionError where the pool is
+        closed.
         """
         self._check_open()
-        return self._store.sessions()
+        infos = self._store.sessions()
+        roots = {info.key: info for info in infos}
+        found: dict[str, SessionInfo] = {}
+        for info in infos:
+            name = session_name(info.key)
+            is_ours = info.family == (self._options.family or name) and is_session_name(name)
+            if is_ours and name not in found:
+                root = roots.get(name)
+                parent, relation, begun = (
+                    ("", "", info.begun) if root is None else (root.parent, root.relation, root.begun)
+                )
+                found[name] = replace(info, key=name, parent=parent, relation=relation, begun=begun)
+        return list(found.values())
 
     def settle(self) -> None:
         """Write the unsaved records of all sessions. A failure is logged; the session's next call tries again."""

@@ -166,6 +166,9 @@ class SqliteStore(StoreBase):
         with self._file.read_transaction() as connection:
             return list(find_damage(connection, self._file.path, get_packer()))
 
+    def check_writes(self, *, is_tried: bool) -> None:
+        self._file.check_writes(is_tried=is_tried)
+
     def close(self) -> None:
         self._file.close()
 

@@ -11,17 +11,19 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
+from elision.stores.disk_checks import check_disk
 from elision.stores.store_errors import (
     closed_store_error,
     missing_store_error,
     old_store_error,
     read_only_store_error,
+    vanished_store_error,
 )
 
 _T = TypeVar("_T")
@@ -76,7 +78,12 @@ class SqliteFile:
         self._busy_failures = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
+        self._is_closed = False
+        self._is_opening = False
+        #: None while the file at `path` is another one that could not be opened.
         self._connection: sqlite3.Connection | None = None
+        #: Which file the connections have open: device and number.
+        self._identity = (0, 0)
         #: Reads while the other connection writes; opened at the first `try_read`.
         self._waitless_connection: sqlite3.Connection | None = None
         self._waitless_lock = threading.Lock()
@@ -84,13 +91,24 @@ class SqliteFile:
             _create_file(path)
         elif not path.exists():
             raise missing_store_error(str(path))
-        with self._translate_errors():
-            self._connection = self._connect(busy_seconds)
-        try:
-            self._prepare_file()
-        except BaseException:
-            self.close()
-            raise
+        self._open_file()
+
+    def check_writes(self, *, is_tried: bool) -> None:
+        """Raise StoreError where nothing can be written now. is_tried: write, durably, what changes nothing.
+
+        On a connection of its own, beside whatever another thread does, and for a writer's usual wait at most.
+        """
+        self.check_writable()
+        self._check_open()
+        if self._find_identity() is None:
+            raise vanished_store_error(str(self.path))
+        check_disk(self.path.absolute().parent)
+        with self._translate_errors(), closing(self._connect(self._busy_seconds)) as connection:
+            connection.execute(_WRITE)
+            if is_tried:
+                # The same number again: the page of the header is written and synced all the same.
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute("COMMIT" if is_tried else "ROLLBACK")
 
     def read_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Return a transaction that sees one state of the file."""
@@ -110,7 +128,10 @@ class SqliteFile:
             self._waitless_lock.release()
 
     def _read_unless_busy(self, read: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        self._check_ready()
+        self._check_open()
+        if self._find_identity() != self._identity:
+            # The other connection finds out what became of the file.
+            return None
         try:
             if self._waitless_connection is None:
                 self._waitless_connection = self._connect(0.0)
@@ -142,12 +163,32 @@ class SqliteFile:
 
     def close(self) -> None:
         with self._lock, self._waitless_lock:
-            open_here = [each for each in (self._waitless_connection, self._connection) if each is not None]
-            self._waitless_connection = self._connection = None
-            if self._process == os.getpid():
-                with self._translate_errors():
-                    for connection in open_here:
-                        connection.close()
+            self._is_closed = True
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        open_here = [each for each in (self._waitless_connection, self._connection) if each is not None]
+        self._waitless_connection = self._connection = None
+        if self._process == os.getpid():
+            with self._translate_errors():
+                for connection in open_here:
+                    connection.close()
+
+    def _open_file(self) -> sqlite3.Connection:
+        """Open the file at `path`, brought up to date, and return the connection to it."""
+        self._is_opening = True
+        try:
+            with self._translate_errors():
+                # Before it is opened: a file that is replaced meanwhile is found to be another one.
+                self._identity = self._find_identity() or (0, 0)
+                self._connection = connection = self._connect(self._busy_seconds)
+            self._prepare_file()
+        except BaseException:
+            self._close_connections()
+            raise
+        finally:
+            self._is_opening = False
+        return connection
 
     def _connect(self, timeout: float) -> sqlite3.Connection:
         place: str | Path = self.path.absolute()
@@ -188,11 +229,33 @@ class SqliteFile:
             connection.execute(f"PRAGMA busy_timeout = {round(self._busy_seconds * 1_000)}")
 
     def _check_ready(self) -> sqlite3.Connection:
-        if self._connection is None:
+        """Return the connection to the file that is at `path` now. The caller holds the lock.
+
+        Nothing is written to a file that was deleted: it would be lost when the file is closed.
+        """
+        self._check_open()
+        found = self._find_identity()
+        if self._connection is not None and (found == self._identity or self._is_opening):
+            return self._connection
+        if found is None:
+            raise vanished_store_error(str(self.path))
+        with self._waitless_lock:
+            self._close_connections()
+            return self._open_file()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
             raise closed_store_error(str(self.path))
         if self._process != os.getpid():
             raise StoreError(f"{self.path}: opened before this process was forked; open it again in here")
-        return self._connection
+
+    def _find_identity(self) -> tuple[int, int] | None:
+        """Return device and number of the file at `path`; None where there is none."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -223,6 +223,19 @@ class NonBlockingLength(Protocol):
 
 
 @runtime_checkable
+class ChecksWrites(Protocol):
+    """A store that can find out whether it can be written, before there is something to write."""
+
+    def check_writes(self, *, is_tried: bool) -> None:
+        """Raise StoreError, with the reason, where nothing can be written now.
+
+        is_tried: write something that changes nothing, durably. Otherwise look only for what can be seen without
+        writing: a file that is gone, another process that keeps it locked, a disk without room, a server that is gone.
+        """
+        ...
+
+
+@runtime_checkable
 class KeepsSecret(Protocol):
     """A store that keeps a secret for all gateways that serve from it, on any machine."""
 

@@ -54,6 +54,10 @@ def missing_store_error(place: str) -> MissingStore:
     return MissingStore(f"{place}: there is no store yet; the first session that is kept there makes it")
 
 
+def vanished_store_error(place: str) -> StoreError:
+    return StoreError(f"{place}: the store is gone; put it back, or start again with a new one")
+
+
 def old_store_error(place: str, found: int, version: int) -> StoreError:
     return StoreError(
         f"{place}: is in format {found}, and reading alone does not bring it up to {version}; "

@@ -11,17 +11,22 @@ from pathlib import Path
 from elision.errors import StoreError
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
+from elision.stores.sqlite_file import BUSY_SECONDS
 from elision.stores.store import Store
 
 
-def open_store(url: str) -> Store:
-    """Open the store at `url`, made if it is not there. Raises StoreError, MissingExtra."""
+def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
+    """Open the store at `url`, made if it is not there, to be read and written.
+
+    busy_seconds: how long a SQLite store waits while another process writes. Raises StoreError, also where it cannot be
+    written; MissingExtra.
+    """
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
         hint = f"; did you mean sqlite:///{url}" if url and not colon else ""
         raise StoreError(f"no store {_hide_credentials(url)!r}{hint}; give one of: {', '.join(_FORMS)}")
-    return opener(rest)
+    return _open_sqlite(rest, busy_seconds) if scheme == "sqlite" else opener(rest)
 
 
 def open_existing(url: str) -> Store:
@@ -70,11 +75,11 @@ def parse_path(rest: str, scheme: str) -> str:
     return path
 
 
-def _open_sqlite(rest: str) -> Store:
+def _open_sqlite(rest: str, busy_seconds: float = BUSY_SECONDS) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
         raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
-    return SqliteStore(Path(path), shows_turns=_split_turns(rest)[1])
+    return SqliteStore(Path(path), busy_seconds=busy_seconds, shows_turns=_split_turns(rest)[1])
 
 
 def _split_turns(rest: str) -> tuple[str, bool]:

@@ -8,13 +8,19 @@ from types import TracebackType
 from typing import Final
 
 from elision.errors import StoreError
+from elision.stores.disk_checks import check_disk
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.compaction import rewrite_log
 from elision.stores.linear_hash.open_log import OpenLog, make_empty_log
 from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
-from elision.stores.store_errors import closed_store_error, missing_session_error, read_only_store_error
+from elision.stores.store_errors import (
+    closed_store_error,
+    missing_session_error,
+    read_only_store_error,
+    vanished_store_error,
+)
 from elision.trajectory.events import Event
 
 #: Records that are read at once.
@@ -43,12 +49,16 @@ class LogAccess:
         self._seen: OpenLog | None = None
         self._writer_lock: WriterLock | None = None
         self._writer: Writer | None = None
+        #: Whether this process has had the log open for writing, so that one that is missing is no new store.
+        self._was_written = False
 
     def __enter__(self) -> OpenLog:
         self.lock.acquire()
         try:
             self._check_open()
-            return self._writer.log if self._writer else self._refresh_seen()
+            if self._writer is None or self._writer.is_broken:
+                return self._refresh_seen()
+            return self._writer.log
         except BaseException as error:
             self.lock.release()
             if isinstance(error, OSError):
@@ -69,6 +79,7 @@ class LogAccess:
         with self.lock:
             self._check_open()
             self.check_writable()
+            self._check_folder()
             if self._writer_lock is None:
                 self._become_writer()
             assert self._writer_lock is not None
@@ -85,6 +96,20 @@ class LogAccess:
         """Raise StoreError where the store was opened for reading alone."""
         if self._is_read_only:
             raise read_only_store_error(str(self.folder.path))
+
+    def check_writes(self, *, is_tried: bool) -> None:
+        """Raise StoreError where nothing can be written now; this process becomes the writer if it can.
+
+        is_tried: write a file beside the log, durably, and remove it.
+        """
+        with self.lock:
+            self.write()
+            check_disk(self.folder.path)
+            if is_tried:
+                try:
+                    self.folder.try_write()
+                except OSError as error:
+                    raise StoreError(f"{self.folder.path}: the store cannot be written ({error.strerror})") from error
 
     def iterate_events(self, key: str, number: int, first: int, last: int) -> Iterator[Event]:
         """Yield records first … last of the session `key`, whose number that is. Raises UnknownHandle, CorruptError."""
@@ -167,6 +192,26 @@ class LogAccess:
             self._seen.close()
             self._seen = None
 
+    def _check_folder(self) -> None:
+        """Let go of a log that is no longer in the folder: what is written to it would be lost when it is closed.
+
+        Raises StoreError where none is there any more. Another one is read anew.
+        """
+        if self._writer is not None and self._writer.is_broken:
+            # Its files are closed. The cause may be gone: a writer that begins anew finds out.
+            self._writer = None
+        if self._writer is not None and not self.folder.is_current(self._writer.log.file):
+            self._writer.discard()
+            self._writer = None
+        if self._writer_lock is not None and not self._writer_lock.is_current():
+            self._writer_lock.close()
+            self._writer_lock = None
+            self._writer = None
+        # A folder in which somebody else has made a lock is a new store; one without a log, and with ours, is not.
+        is_new = self._writer_lock is None and self.folder.lock.exists()
+        if self._was_written and not self.folder.has_log() and not is_new:
+            raise vanished_store_error(str(self.folder.path))
+
     def _become_writer(self) -> None:
         try:
             lock = WriterLock(self.folder.lock)
@@ -175,6 +220,7 @@ class LogAccess:
         try:
             self._writer = Writer(self.folder, self._limits)
             self._writer_lock = lock
+            self._was_written = True
         finally:
             if self._writer_lock is None:
                 lock.close()

@@ -74,6 +74,7 @@ class LinearHashStore(StoreBase):
             self._folder.check_readable()
             return
         self._folder.make_folder()
+        self._folder.check_writable()
         if self._folder.is_old():
             convert_old_store(self._folder)
 
@@ -116,6 +117,9 @@ class LinearHashStore(StoreBase):
 
     def compact(self) -> int:
         return self._access.compact()
+
+    def check_writes(self, *, is_tried: bool) -> None:
+        self._access.check_writes(is_tried=is_tried)
 
     def close(self) -> None:
         self._access.close()

@@ -42,6 +42,15 @@ class StoreFolder:
         except OSError as error:
             raise StoreError(f"{self.path}: no store can be opened there: {error}") from error
 
+    def check_writable(self) -> None:
+        """Raise StoreError unless the files here can be written. It takes no lock, as any process may read beside."""
+        try:
+            for path in (self.lock, self.values):
+                if path is self.lock or path.exists():
+                    OsFile(path, writable=True).close()
+        except OSError as error:
+            raise StoreError(f"{self.path}: the store cannot be written ({error.strerror})") from error
+
     def check_readable(self) -> None:
         """Raise StoreError unless a store of this format can be read here without writing anything."""
         if not self.path.is_dir():
@@ -60,6 +69,16 @@ class StoreFolder:
             fresh.close()
         os.replace(fresh.path, self.values)
         sync_folder(self.path)
+
+    def try_write(self) -> None:
+        """Write a file and remove it. Raises OSError."""
+        tried = self.create_file("probe")
+        try:
+            tried.write_at(0, bytes(4096))
+            tried.fsync()
+        finally:
+            tried.close()
+            tried.path.unlink()
 
     def create_file(self, name: str) -> OsFile:
         """Return a new empty file of the folder. Raises OSError."""
@@ -158,6 +177,14 @@ class WriterLock:
         self._owner = os.getpid()
         self._file.truncate(0)
         self._file.write_at(0, f"{self._owner}\n".encode())
+
+    def is_current(self) -> bool:
+        """Return whether the file is still there: another one could be locked by another process."""
+        try:
+            there = os.stat(self._file.path)
+        except OSError:
+            return False
+        return self._file.identity == (there.st_ino, there.st_dev)
 
     def check(self) -> None:
         """Raises ConflictError in a forked child, which shares the lock and must not write."""

@@ -60,6 +60,11 @@ class Writer:
         self._appends = 0
         self._open_log()
 
+    @property
+    def is_broken(self) -> bool:
+        """Return whether nothing can be written through this writer any more: another one may be able to."""
+        return bool(self._broken)
+
     # Changing
 
     def create_session(self, new: NewSession, events: Sequence[Event], at: float, batch: bytes = b"") -> int:

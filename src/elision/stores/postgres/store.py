@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from elision.errors import StoreError
 from elision.stores.batch_ids import check_batch_id
 from elision.stores.packing import extract_turn, get_packer
 from elision.stores.postgres.address import parse_address
@@ -193,6 +194,14 @@ class PostgresStore(StoreBase):
 
     def check(self) -> list[Finding]:
         return list(find_damage(self._database, get_packer(), self.sessions()))
+
+    def check_writes(self, *, is_tried: bool) -> None:
+        # To ask the server for a transaction's number is to try.
+        row = self._database.write(lambda cursor: cursor.execute(find_statement("transaction_number")).fetchone())
+        if row is None or row[1] != "off":
+            raise StoreError(
+                f"{self._database.name}: its transactions are read-only; check default_transaction_read_only"
+            )
 
     def close(self) -> None:
         self._database.close()

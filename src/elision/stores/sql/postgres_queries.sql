@@ -19,6 +19,11 @@ select
 -- name: patience
 select set_config('statement_timeout', '0', true)
 
+-- A server that only reads assigns none; neither does a session in which every transaction does.
+
+-- name: transaction_number
+select pg_current_xact_id()::text, current_setting('transaction_read_only')
+
 -- name: schema_lock
 select pg_advisory_xact_lock(hashtext('elision'), hashtext(%(schema)s))
 
