@@ -7,7 +7,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -361,31 +360,6 @@ def test_a_full_disk_loses_nothing(store: SqliteStore, path: Path, full: Fault, 
     assert store.append("s", (add_turn(2, noise(2, 5_000_000)),), after=1, at=2.0) == 2
     assert store.turns("s", 2) == [make_turn(2, noise(2, 5_000_000))]
     assert store.check() == []
-
-
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="no users")
-def test_a_file_that_may_not_be_written_is_said() -> None:
-    """Whoever may not write it learns what to check."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "agent.db"
-        SqliteStore(path).close()
-        path.chmod(0o444)
-        Path(folder).chmod(0o555)
-        with nobody(), pytest.raises(StoreError, match=r"agent\.db: it cannot be .*check .*permissions"):
-            SqliteStore(path)
-        Path(folder).chmod(0o700)
-
-
-@contextmanager
-def nobody() -> Iterator[None]:
-    """As a user without rights, if we are root, whom no permission stops."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65_534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
 
 
 # --- damage ------------------------------------------------------------------------------------------------------
