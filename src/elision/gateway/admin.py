@@ -1,8 +1,8 @@
 """The gateway's own pages: the dashboard, `/metrics`, `/healthz`, `/readyz`, and access to them.
 
-Health is open: it reveals nothing. The other pages show what agents read and write. On loopback they are for the user
-of this machine. A page of another site must not reach them through a name that now resolves to it (DNS rebinding), so
-the Host must be one of this machine. Beyond loopback, and wherever a token is set, they need the token.
+Health is open: it reveals nothing of sessions. The other pages show what agents read and write. On loopback they are
+for the user of this machine. A page of another site must not reach them through a name that now resolves to it (DNS
+rebinding), so the Host must be one of this machine. Beyond loopback, and wherever a token is set, they need the token.
 """
 
 from __future__ import annotations

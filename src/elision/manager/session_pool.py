@@ -156,11 +156,8 @@ class Sessions:
             name = session_name(info.key)
             is_ours = info.family == (self._options.family or name) and is_session_name(name)
             if is_ours and name not in found:
-                root = roots.get(name)
-                parent, relation, begun = (
-                    ("", "", info.begun) if root is None else (root.parent, root.relation, root.begun)
-                )
-                found[name] = replace(info, key=name, parent=parent, relation=relation, begun=begun)
+                root = roots.get(name, replace(info, parent="", relation=""))
+                found[name] = replace(info, key=name, parent=root.parent, relation=root.relation, begun=root.begun)
         return list(found.values())
 
     def settle(self) -> None:
