@@ -55,15 +55,16 @@ class HealthChecks:
 
         Whether the provider is reached is only reported. A worker that gets no requests would never notice that
         the provider is back, and its clients would get no response instead of an error with its cause. A worker that
-        is not warm yet answers, only later.
+        is not warm yet serves requests, and they wait longer.
         """
         checks: Checks = {
             "store": await self._check_store(),
             "upstream_configured": bool(self._settings.upstreams),
             "not_draining": not self._is_draining(),
+            "warm": self._is_warm(),
         }
         ready = all(checks.values())
-        report = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached(), "warm": self._is_warm()}
+        report = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
         return ready, json.dumps(report).encode() + b"\n"
 
     async def _check_store(self) -> bool:
