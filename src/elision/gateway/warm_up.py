@@ -136,8 +136,12 @@ def serve_sample_requests(settings: GatewaySettings) -> None:
 
 
 async def _serve_all(settings: GatewaySettings) -> None:
-    provider = await asyncio.start_server(_answer_request, "127.0.0.1", 0)
-    async with provider:
+    connections: list[asyncio.Task[None]] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.ensure_future(_answer_requests(reader, writer)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as provider:
         port = provider.sockets[0].getsockname()[1]
         # A name: to look one up loads more than an address does.
         gateway = build_gateway(
@@ -152,6 +156,7 @@ async def _serve_all(settings: GatewaySettings) -> None:
             await _serve_request(gateway.proxy, _SAMPLES["openai"], large, is_stream=False)
         finally:
             await gateway.close()
+            await asyncio.gather(*connections)
 
 
 def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySettings:
@@ -229,8 +234,8 @@ def _make_turn(index: int, lines: int) -> Turn:
 # -- the provider ------------------------------------------------------------------------------------------------------
 
 
-async def _answer_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the requests of one connection."""
+async def _answer_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the requests of one connection until it is closed."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -243,6 +248,7 @@ async def _answer_request(reader: asyncio.StreamReader, writer: asyncio.StreamWr
             writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode() + answer)
             await writer.drain()
     writer.close()
+    await writer.wait_closed()
 
 
 def _render_answer(sample: _Sample, *, is_stream: bool) -> tuple[str, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from contextlib import suppress
 from functools import partial
@@ -57,8 +56,10 @@ class Worker:
     def warm_up(self) -> None:
         """Load all that requests need: a vocabulary, lists of prices, the own pages, and what sample requests load.
 
-        Call it in a thread of its own: requests are served meanwhile, and wait longer.
+        Call it in a thread of its own: requests are served meanwhile, and wait longer. A second call does nothing.
         """
+        if self._is_warm:
+            return
         try:
             if not self._settings.off:
                 counter = make_counter(self._settings.library.tokens)
@@ -68,7 +69,6 @@ class Worker:
                 list_models()
                 serve_sample_requests(self._settings)
             _ = self.app.admin
-            gc.collect()
         finally:
             # A worker that could not load something serves all the same.
             self._is_warm = True
