@@ -39,7 +39,7 @@ _TOOL: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _ApiSample:
     """The requests of one API: path, model, and what the sample provider answers, plain and as a stream."""
 
     path: str
@@ -77,8 +77,8 @@ _CANDIDATES: Final = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "Done."}]}, "finishReason": "STOP", "index": 0}],
     "modelVersion": "gemini-2.5-pro",
 }
-_SAMPLES: Final[Mapping[Api, _Sample]] = {
-    "openai": _Sample(
+_SAMPLES: Final[Mapping[Api, _ApiSample]] = {
+    "openai": _ApiSample(
         "/v1/chat/completions",
         "gpt-5.2",
         _CHAT
@@ -88,7 +88,7 @@ _SAMPLES: Final[Mapping[Api, _Sample]] = {
             _CHAT | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
         ),
     ),
-    "openai-responses": _Sample(
+    "openai-responses": _ApiSample(
         "/v1/responses",
         "gpt-5.2",
         _RESPONSE,
@@ -99,7 +99,7 @@ _SAMPLES: Final[Mapping[Api, _Sample]] = {
             {"type": "response.completed", "sequence_number": 3, "response": _RESPONSE},
         ),
     ),
-    "anthropic": _Sample(
+    "anthropic": _ApiSample(
         "/v1/messages",
         "claude-sonnet-4-5",
         _MESSAGE,
@@ -112,7 +112,7 @@ _SAMPLES: Final[Mapping[Api, _Sample]] = {
             {"type": "message_stop"},
         ),
     ),
-    "gemini": _Sample(
+    "gemini": _ApiSample(
         "/v1beta/models/gemini-2.5-pro:generateContent",
         "gemini-2.5-pro",
         _CANDIDATES,
@@ -187,7 +187,7 @@ def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySe
     )
 
 
-async def _serve_request(proxy: Proxy, sample: _Sample, body: bytes, *, is_stream: bool) -> None:
+async def _serve_request(proxy: Proxy, sample: _ApiSample, body: bytes, *, is_stream: bool) -> None:
     path = (is_stream and sample.stream_path) or sample.path
     request = ClientRequest(
         method="POST",
@@ -206,7 +206,7 @@ async def _drop_message(message: Any) -> None:
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def _encode_body(api: Api, sample: _Sample, turns: int, *, lines: int = _LINES, stream: bool = False) -> bytes:
+def _encode_body(api: Api, sample: _ApiSample, turns: int, *, lines: int = _LINES, stream: bool = False) -> bytes:
     provider = PROVIDERS[api]
     head = Head(messages=(Message(role="user", content=make_content(f"Mend the parser in {lines} lines.")),))
     state = State(Sizer(EstimatingCounter()))
@@ -251,7 +251,7 @@ async def _answer_requests(reader: asyncio.StreamReader, writer: asyncio.StreamW
     await writer.wait_closed()
 
 
-def _render_answer(sample: _Sample, *, is_stream: bool) -> tuple[str, bytes]:
+def _render_answer(sample: _ApiSample, *, is_stream: bool) -> tuple[str, bytes]:
     """Return the content type and the body."""
     if not is_stream:
         return "application/json", json.dumps(sample.answer).encode()
