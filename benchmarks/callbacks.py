@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.door.hostile import CASES, PATH, PATIENCE, Case
-from benchmarks.door.sides import Sides
+from benchmarks.door.sides import Sides, wait_until_ready
 from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.server import GC_THRESHOLDS, SWITCH_SECONDS
 from elision.gateway.settings import gateway_settings
@@ -31,20 +31,25 @@ BAR_MS: Final = 5
 
 
 def main(only: str = "") -> None:
+    print(f"{'kind of request':<40}{'longest callback':>18}{'seconds for ' + str(REQUESTS):>16}")
+    for name, longest, seconds in measure_kinds(only):
+        late = "  over the bar" if longest > BAR_MS else ""
+        print(f"{name:<40}{longest:>15.1f} ms{seconds:>16.1f}{late}", flush=True)
+
+
+def measure_kinds(only: str = "") -> Iterator[tuple[str, float, float]]:
+    """The name of each kind, the longest callback in ms, and the seconds that its requests took."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
-    print(f"{'kind of request':<40}{'longest callback':>18}{'seconds for ' + str(REQUESTS):>16}")
     with tempfile.TemporaryDirectory() as folder, Sides(Path(folder)) as sides, timed_callbacks() as longest:
         for name, case in CASES.items():
-            if only not in name:
-                continue
-            seconds = send_requests(sides.upstream, case, longest)
-            late = "  over the bar" if max(longest) > BAR_MS else ""
-            print(f"{name:<40}{max(longest):>15.1f} ms{seconds:>16.1f}{late}", flush=True)
+            if only in name:
+                seconds = send_requests(sides.upstream, case, longest)
+                yield name, max(longest), seconds
 
 
 def send_requests(upstream: str, case: Case, longest: list[float]) -> float:
-    """Seconds that the requests of a case took; `longest` has the callbacks behind the gateway's start."""
+    """Seconds that the requests of a case took; `longest` has the callbacks after the gateway was ready."""
     with tempfile.TemporaryDirectory() as folder:
         options = dict(zip(case.options[::2], case.options[1::2], strict=True))
         given = {name.removeprefix("--"): value for name, value in options.items()}
@@ -58,8 +63,10 @@ def send_requests(upstream: str, case: Case, longest: list[float]) -> float:
             **given,
         )
         with GatewayThread(found) as gateway:
+            port = int(gateway.url.rpartition(":")[2])
+            wait_until_ready(port)
             longest[:] = [0.0]
-            connection = HTTPConnection("127.0.0.1", int(gateway.url.rpartition(":")[2]), timeout=PATIENCE)
+            connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             headers = {"content-type": "application/json", "authorization": "Bearer sk-1", **dict(case.headers)}
             bodies, began = case.bodies(0), time.perf_counter()
             for _ in range(REQUESTS):

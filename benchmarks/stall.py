@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
@@ -114,16 +114,22 @@ def chat_request(key: str) -> bytes:
 def main(only: str = "") -> None:
     print(f"requests each {1e3 * PACE:g} ms for {SECONDS:g} s of each kind; waits in ms, p50 / p99 / most")
     print(f"{'while others send':<40}{'/healthz':>24}{'small chat':>24}{'bare server':>24}  answered")
+    for name, waits, answered in measure_kinds(only):
+        print(told(name, waits, answered), flush=True)
+
+
+def measure_kinds(only: str = "") -> Iterator[tuple[str, Waits, str]]:
+    """The name of each kind, what was waited while others sent it, and how many of those were answered."""
     with tempfile.TemporaryDirectory() as folder, Sides(Path(folder)) as sides:
         control = sides.control()
         plain = sides.ours("gateway")
-        print(told(IDLE, run_idle(plain, control)))
+        yield IDLE, run_idle(plain, control), ""
         for name in [*CASES, SLOW_UPLOADS]:
             if only in name:
                 case = CASES.get(name)
                 side = sides.ours(name.replace(",", ""), *case.options) if case and case.options else plain
-                print(told(name, *run_case(side, control, name, case)), flush=True)
-        print(told(f"{IDLE}, afterwards", run_idle(plain, control)))
+                yield name, *run_case(side, control, name, case)
+        yield f"{IDLE}, afterwards", run_idle(plain, control), ""
 
 
 def run_idle(side: Side, control: Side) -> Waits:

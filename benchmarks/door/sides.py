@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +76,9 @@ class Sides:
         store = self._folder / f"{name.replace(' ', '-')}.db"
         elision = str(Path(sys.executable).with_name("elision"))
         command = [elision, "serve", "--upstream-openai", self.upstream, "--port", "0"]
-        return self._started(name, [*command, "--store", f"sqlite:///{store}", *options], surroundings=_OURS)
+        side = self._started(name, [*command, "--store", f"sqlite:///{store}", *options], surroundings=_OURS)
+        wait_until_ready(side.address[1])
+        return side
 
     def litellm(self) -> Side:
         """LiteLLM's proxy. Raises PeerError."""
@@ -123,6 +126,20 @@ def _running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def wait_until_ready(port: int) -> None:
+    """Wait until the gateway at `port` says that it is ready. Raises PeerError."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        connection = HTTPConnection("127.0.0.1", port, timeout=_PATIENCE)
+        connection.request("GET", "/readyz")
+        status = connection.getresponse().status
+        connection.close()
+        if status == 200:
+            return
+        time.sleep(0.05)
+    raise PeerError("the gateway does not become ready")
 
 
 def _listening(process: subprocess.Popen[bytes], name: str, log: Path, port: int) -> int:

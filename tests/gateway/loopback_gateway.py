@@ -65,7 +65,7 @@ async def run_gateway(found: GatewaySettings) -> AsyncIterator[RunningGateway]:
     """The gateway that `found` describes; it is stopped at the end, unless it is already."""
     worker, up = Worker(found), asyncio.Event()
     # No test's time limit is for what a process loads once.
-    worker.warm_up()
+    await asyncio.to_thread(worker.warm_up)
     listening = bind_socket(found.host, found.port)
     url = format_url(listening)
     server = GatewayServer(worker, found, up.set)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from elision.gateway import incoming_messages, json_spans, proxy, response_observer
+from elision.gateway import incoming_messages, json_spans, proxy, response_observer, tag_removal
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_encoding import MAX_INLINE_BYTES
@@ -74,6 +76,8 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
     )
     watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
+    monkeypatch.setattr(tag_removal, "_FIELD_NAME", SearchedPattern(tag_removal._FIELD_NAME))
+    watch(SearchedPattern, "search", lambda self, raw, start, end: min(end, len(raw)) - start)
     watch(response_observer, "parse_object", len)
     watch(response_observer, "_decode_without_text", len)
     watch(EstimatingCounter, "count", lambda self, text: len(text))
@@ -87,6 +91,16 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     )
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found
+
+
+class SearchedPattern:
+    """A compiled expression whose searches can be watched."""
+
+    def __init__(self, plain: re.Pattern[bytes]) -> None:
+        self._plain = plain
+
+    def search(self, raw: bytes, start: int = 0, end: int = sys.maxsize) -> re.Match[bytes] | None:
+        return self._plain.search(raw, start, end)
 
 
 def texts(piece: pieces.Piece) -> list[Any]:

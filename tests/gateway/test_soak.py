@@ -13,13 +13,18 @@ import pytest
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.checking_provider import Sightings, start_checking_provider
+from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body
+from tests.gateway.gateway_trial import answer_soundly
 from tests.gateway.recorded_agents import PARTING_TURN, RecordedAgent, make_agents
 from tests.gateway.recorded_clients import RecordedClients
+from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
 
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
 AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if WHOLE else (10, 5, 12)
+#: Sessions of ten requests each, one after the other.
+SHORT_SESSIONS = 2_000 if WHOLE else 12
 #: Sessions that may stay in memory: fewer than there are.
 KEPT = 60
 #: Answers between two looks at the memory.
@@ -78,6 +83,39 @@ def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFig
     if WHOLE:
         assert sum(trial.seconds for trial in known) / TOGETHER >= 3_600
         _flat(watched.memory)
+
+
+@pytest.mark.soak
+def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> None:
+    """Sessions come and go: in the last quarter the gateway holds at most 3 % more than in the second."""
+    held: list[int] = []
+
+    async def run() -> None:
+        async with run_scripted_upstream(answer_soundly) as upstream:
+            limits = {"AGENT_CONTEXT_GATEWAY_MAX_SESSIONS": "10"}
+            options = ["--upstream-openai", upstream.url, "--upstream-anthropic", upstream.url]
+            with start_serve(tmp_path, *options, "--store", "sqlite:///flat.db", "-s", EAGER, **limits) as gateway:
+                for session in range(SHORT_SESSIONS):
+                    await asyncio.to_thread(_hold_session, gateway, session)
+                    held.append(gateway.memory)
+                    upstream.requests.clear()
+                assert gateway.end_process() == 0
+
+    asyncio.run(run())
+    quarter = len(held) // 4
+    second, last = (sum(part) / len(part) / MIB for part in (held[quarter : 2 * quarter], held[-quarter:]))
+    report_figures(f"{SHORT_SESSIONS} short sessions: {second:.1f} MiB in the second quarter, {last:.1f} in the last")
+    if WHOLE:
+        assert last < 1.03 * second
+
+
+def _hold_session(gateway: ServeProcess, number: int) -> None:
+    """A session of ten requests, with texts that no other session has."""
+    api = APIS[number % len(APIS)]
+    for steps in range(10):
+        body = make_body(api, steps, stream=steps % 2 == 0, task=f"Task {number}.", word=f"part_{number}/value")
+        status, _ = gateway.send_request(PATHS[api], body, **{"content-type": "application/json"})
+        assert status == 200
 
 
 def _figures(known: list[RecordedAgent], crowd: RecordedClients, saw: Sightings, watched: Watched, store: int) -> str:

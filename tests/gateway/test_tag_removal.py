@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elision.gateway import tag_removal
 from elision.gateway.request_body import UnreadableBody
 from elision.gateway.tag_removal import may_have_tags, remove_body_tags
 from elision.providers.provider import Api
@@ -211,3 +212,11 @@ def test_list_fields_are_named() -> None:
     assert LIST_FIELDS["openai-responses"] == "input"
     raw = b'{"input": "say \\"tags\\"", "metadata": {"tags": ["x"]}}'
     assert remove_body_tags(raw, "openai-responses") is raw
+
+
+@pytest.mark.parametrize("name", [b'"observation_type"', b"\\u005f"])
+def test_a_name_is_found_wherever_a_piece_ends(name: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body is searched in pieces; a name or an escape on the border of two is in one of them."""
+    monkeypatch.setattr(tag_removal, "_PIECE_BYTES", 32)
+    assert all(tag_removal.may_have_tags(b"x" * before + name + b"x" * 50) for before in range(100))
+    assert not tag_removal.may_have_tags(b"x" * 200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 import pytest
@@ -112,3 +113,16 @@ def test_a_large_text_is_looked_through_in_pieces() -> None:
     pieces = list(module._split_pieces(text))
     assert "".join(pieces) == text
     assert max(map(len, pieces)) <= 3 * module._PIECE
+
+
+def test_kept_words_take_a_few_megabytes() -> None:
+    """A process that reads ever new words soon holds as much for them as it ever will."""
+    tracemalloc.start()
+    try:
+        module._WORD_CACHE.clear()
+        for number in range(0, 100_000, 1_000):
+            module.scan_text_uncached("\n".join(f"src/part_{each}.py" for each in range(number, number + 1_000)))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 8_000_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -141,3 +142,22 @@ def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fresh.count(texts[-1]) == first[-1]
     assert fresh.count(texts[0]) == 7
     assert asked == [texts[0]]
+
+
+def test_kept_counts_take_a_few_megabytes() -> None:
+    """A process that counts ever new texts soon holds as much for them as it ever will."""
+
+    class Encoder:
+        def count(self, text: str) -> int:
+            return len(text) * 1_000
+
+    counter = VocabularyCounter("o200k", lambda name: Encoder())
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            counter.count(f"{number} is the number of a text that is long enough for its digest")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert counter.cached_texts <= tokens.TEXTS_KEPT
+    assert held < 8_000_000

@@ -98,16 +98,43 @@ def test_letters_newer_than_the_reference_are_left_to_it(monkeypatch: pytest.Mon
     assert fast.count(text) == reference.count(text)
 
 
-def test_the_fast_encoder_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is bounded: it is loaded anew when it has counted so many characters, and counts the same."""
+def test_the_fast_encoder_is_renewed_when_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is bounded: it is loaded anew after it grew by so many bytes, and counts the same."""
+    fast, loads = count_loads(monkeypatch)
+    held = iter(range(0, 10_000, 400))
+    monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: next(held) + 1)
+    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 1_000)
+    assert {fast.count("word " * 100) for _ in range(7)} == {100 + 1}
+    assert loads == ["cl100k"] * 3
+
+
+def test_what_does_not_grow_the_fast_encoder_does_not_renew_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load it stops every thread for half a second: known words never cause that, however many there are."""
+    fast, loads = count_loads(monkeypatch)
+    fast.count("word " * 20_000)
+    monkeypatch.setattr(fast, "_grown_bytes", 0)
+    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 10_000_000)
+    for _ in range(500):
+        fast.count("word " * 20_000)
+    assert loads == ["cl100k"]
+
+
+def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a figure from the system, each character counts as the most that one costs."""
+    fast, loads = count_loads(monkeypatch)
+    monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: 0)
+    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 10_000)
+    assert {fast.count("word " * 100) for _ in range(5)} == {100 + 1}
+    assert loads == ["cl100k"] * 2
+
+
+def count_loads(monkeypatch: pytest.MonkeyPatch) -> tuple[GigatokenEncoder, list[str]]:
+    """A fast encoder, and the names of what was loaded for it so far; skips where gigatoken is not installed."""
     pytest.importorskip("gigatoken")
     loads: list[str] = []
     load = vocabulary._load_gigatoken
     monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: loads.append(name) or load(name))
-    monkeypatch.setattr(vocabulary, "RENEWED_AFTER", 1_000)
-    fast = GigatokenEncoder("cl100k")
-    assert {fast.count("word " * 100) for _ in range(5)} == {100 + 1}
-    assert loads == ["cl100k"] * 3
+    return GigatokenEncoder("cl100k"), loads
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -42,21 +42,17 @@ class HealthChecks:
 
         Whether the provider is reached is only reported. A worker that gets no requests would never notice that
         the provider is back, and its clients would get no response instead of an error with its cause. A worker that
-        is not warm yet answers, only later.
+        is not warm yet serves requests, and they wait longer.
         """
         problem = await self._monitor.find_problem()
         checks: Checks = {
             "store": not problem,
             "upstream_configured": bool(self._settings.upstreams),
             "not_draining": not self._is_draining(),
-        }
-        ready = all(checks.values())
-        report: dict[str, object] = {
-            "ready": ready,
-            **checks,
-            "upstream_reached": self._is_upstream_reached(),
             "warm": self._is_warm(),
         }
+        ready = all(checks.values())
+        report: dict[str, object] = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
         if problem:
             # Anyone may ask. Where the store is, which an error begins with, is for the log alone.
             report["store_problem"] = problem.partition(": ")[2] or problem

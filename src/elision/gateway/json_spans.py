@@ -34,7 +34,7 @@ MAX_STRING_BYTES: Final = 8 * 1024 * 1024
 #: Bytes between two strings: white space, numbers, brackets.
 _MAX_GAP_BYTES: Final = 1024 * 1024
 #: Bytes of a string that are looked through in one call.
-_STRING_PIECE_BYTES: Final = 256 * 1024
+_STRING_PIECE_BYTES: Final = 64 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])

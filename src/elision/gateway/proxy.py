@@ -35,7 +35,7 @@ from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.tag_removal import may_have_tags, remove_body_tags
+from elision.gateway.tag_removal import remove_body_tags
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.manager.context_view import SessionStatus
@@ -287,13 +287,17 @@ class Proxy:
         if route.api is None or request.rest is not None:
             return request
         # Switched off, the gateway decompresses nothing.
-        if self._is_off(request) if coding else not may_have_tags(request.body):
+        if coding and self._is_off(request):
             return request
         try:
             raw = request.body
             if coding:
                 raw = await self._decompress_body(raw, coding)
-            bare = await run_off_loop(partial(remove_body_tags, raw, route.api), choose_executor(len(raw)))
+            remove_tags = partial(remove_body_tags, raw, route.api)
+            if len(raw) <= INLINE_BYTES:
+                bare = remove_tags()
+            else:
+                bare = await run_off_loop(remove_tags, choose_executor(len(raw)))
         except UnreadableBody:
             return request
         except Exception as error:  # noqa: BLE001 - the boundary of I9

@@ -16,6 +16,7 @@ from elision.gateway.request_log import RequestLog, choose_form
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.store_monitor import StoreMonitor
+from elision.gateway.warm_up import serve_sample_requests
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
@@ -62,15 +63,24 @@ class Worker:
         self.app = GatewayApp(settings, self.gateway.proxy, partial(self._make_admin_app, settings, health), listeners)
 
     def warm_up(self) -> None:
-        """Load what the first requests need: a vocabulary, lists of prices and the own pages take a second of work.
+        """Load all that requests need: a vocabulary, lists of prices, the own pages, and what sample requests load.
 
-        In a thread of its own, so that requests are served meanwhile.
+        Call it in a thread of its own: requests are served meanwhile, and wait longer. A second call does nothing.
         """
-        if not self._settings.off:
-            make_counter(self._settings.library.tokens).count("warm")
-            list_models()
-        _ = self.app.admin
-        self._is_warm = True
+        if self._is_warm:
+            return
+        try:
+            if not self._settings.off:
+                counter = make_counter(self._settings.library.tokens)
+                # The fast encoder counts the one, and leaves the other to the reference.
+                for text in ("warm", "गर्म"):
+                    counter.count(text)
+                list_models()
+                serve_sample_requests(self._settings)
+            _ = self.app.admin
+        finally:
+            # A worker that could not load something serves all the same.
+            self._is_warm = True
 
     def _make_admin_app(self, settings: GatewaySettings, health: HealthChecks) -> Asgi:
         # A tenth of a second to import, which requests to a provider do not need.

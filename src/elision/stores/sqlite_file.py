@@ -36,6 +36,8 @@ APPLICATION: Final = 0x4C61636E
 BUSY_SECONDS: Final = 5.0
 #: The write-ahead log is cut back to this many bytes where it grew beyond.
 _LOG_BYTES: Final = 16 << 20
+#: Memory for pages of the file; the system keeps the others in its own cache.
+_PAGE_CACHE_KIB: Final = 4 << 10
 
 _WRITE: Final = "BEGIN IMMEDIATE"
 _SETTINGS: Final = (
@@ -47,7 +49,8 @@ _SETTINGS: Final = (
     # What is forgotten is overwritten.
     "PRAGMA secure_delete = ON",
     f"PRAGMA journal_size_limit = {_LOG_BYTES}",
-    "PRAGMA cache_size = -16384",
+    # In KiB. A cache that holds the whole file would look like a leak for as long as the file is smaller.
+    f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}",
 )
 
 #: SQLite's name of an error (or its beginning) -> what it is and what to do about it.

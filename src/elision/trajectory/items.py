@@ -17,8 +17,8 @@ from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST_ITEM = 80
-#: Words whose items are kept, some 10 MB of them.
-_WORDS_KEPT: Final = 1 << 16
+#: Words whose items are kept, some 3 MB of them.
+_WORDS_KEPT: Final = 1 << 14
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
 _SHORT_TEXTS_KEPT = 256
 _LONG_TEXTS_KEPT = 8
@@ -83,6 +83,7 @@ def scan_text_uncached(text: str) -> TextScan:
     """The same as `scan_text`, for a text that nobody looks at again."""
     words: dict[int, tuple[str, ...]] = {}
     quoted: dict[int, list[str]] = {}
+    items: dict[str, None] = {}
     number = 0
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     for piece in _split_pieces(text):
@@ -90,15 +91,16 @@ def scan_text_uncached(text: str) -> TextScan:
         kept = map(tuple, map(_KEEP_WORDS_WITH_ITEMS, map(str.split, lines)))
         # A piece may begin within a line.
         begun = words.get(number, ())
-        words |= {place: found for place, found in enumerate(kept, start=number) if found}
+        new = {place: found for place, found in enumerate(kept, start=number) if found}
+        items |= dict.fromkeys(_list_items(chain.from_iterable(new.values())))
+        words |= new
         if begun:
             words[number] = begun + words.get(number, ())
         for place, word in _find_quoted(piece):
             quoted.setdefault(number + place, []).append(word)
         number += len(lines) - 1
-    return TextScan(
-        words, quoted, _collect_items(chain.from_iterable(words.values()), chain.from_iterable(quoted.values()))
-    )
+    items |= dict.fromkeys(chain.from_iterable(quoted.values()))
+    return TextScan(words, quoted, tuple(items))
 
 
 def _split_pieces(text: str) -> Iterator[str]:
@@ -106,7 +108,8 @@ def _split_pieces(text: str) -> Iterator[str]:
     what stands in quotes has any."""
     start = 0
     while len(text) - start > 2 * _PIECE:
-        space = _SPACE.search(text, start + _PIECE)
+        ends = (_SPACE.search(text, at, at + _PIECE) for at in range(start + _PIECE, len(text), _PIECE))
+        space = next(filter(None, ends), None)
         if space is None:
             break
         yield text[start : space.end()]
@@ -129,11 +132,13 @@ def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, 
     numbers |= {number for number, quoted in scan.quoted.items() if not wanted.isdisjoint(quoted)}
     lines = text.split("\n")
     for number in sorted(numbers):
-        yield number, lines[number], _collect_items(scan.words.get(number, ()), scan.quoted.get(number, ()))
+        found = chain(_list_items(scan.words.get(number, ())), scan.quoted.get(number, ()))
+        yield number, lines[number], tuple(dict.fromkeys(found))
 
 
-def _collect_items(words: Iterable[str], quoted: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(chain(chain.from_iterable(map(_WORD_CACHE.__getitem__, words)), quoted)))
+def _list_items(words: Iterable[str]) -> Iterator[str]:
+    """Return the items of these words, with repetitions."""
+    return chain.from_iterable(map(_WORD_CACHE.__getitem__, words))
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, str]]:

@@ -38,8 +38,8 @@ class TokenCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
-#: Texts whose counts are kept, some 30 MB of them; the half that was counted first goes when there are more.
-TEXTS_KEPT = 200_000
+#: Texts whose counts are kept, some 5 MB of them; the half that was counted first goes when there are more.
+TEXTS_KEPT = 1 << 15
 #: Texts that are kept themselves, with their counts.
 NEWEST_TEXTS_KEPT = 256
 #: Characters of a text that is its own name; a longer one is known by its hash.

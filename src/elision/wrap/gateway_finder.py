@@ -44,8 +44,12 @@ def is_address(url: str) -> bool:
         return False
 
 
+#: What /readyz reports of a gateway that serves requests.
+_SERVES: Final = ("store", "upstream_configured", "not_draining")
+
+
 def is_gateway(url: str) -> bool:
-    """Return whether an Elision gateway answers at `url`, and is ready."""
+    """Return whether an Elision gateway answers at `url` and can serve, even if it is not warm yet."""
     if not is_address(url) or not url.startswith("http:"):
         return False
     parts = urlsplit(url)
@@ -57,7 +61,7 @@ def is_gateway(url: str) -> bool:
         return False
     finally:
         connection.close()
-    return isinstance(report, dict) and "upstream_configured" in report and report.get("ready") is True
+    return isinstance(report, dict) and all(report.get(name) is True for name in _SERVES)
 
 
 def find_gateway(settings: Settings, environ: Mapping[str, str]) -> str | None:
