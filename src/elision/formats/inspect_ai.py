@@ -24,13 +24,13 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     list_in,
-    make_sealed,
     mapping_in,
     mappings_in,
     number_in,
     parse_content,
     text_in,
 )
+from elision.providers.shared.sealed import make_sealed, recognize_seal
 from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
@@ -314,6 +314,7 @@ def _parse_parts(item: Any) -> Iterator[Part]:
     part = mapping_in(item)
     if part.get("type") == "reasoning":
         if part.get("redacted"):
-            yield make_sealed("reasoning", part, text_in(part.get("reasoning")))
+            secret = text_in(part.get("reasoning"))
+            yield make_sealed("reasoning", part, secret, recognize_seal(secret))
     else:
         yield from parse_content(item)

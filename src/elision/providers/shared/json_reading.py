@@ -151,11 +151,6 @@ def make_opaque(kind: str, part: Json) -> Opaque:
     return Opaque(kind, len(dump_json(part)) // CHARS_PER_TOKEN, part)
 
 
-def make_sealed(kind: str, part: Json, secret: str) -> Opaque:
-    """Keep reasoning that only the provider can read. Its base64 is about 4/3 of the text that it stands for."""
-    return Opaque(kind, len(secret) * 3 // 4 // CHARS_PER_TOKEN, part)
-
-
 #: Type of a text part, in any dialect -> the field that holds its text.
 _TEXT_FIELDS = {"text": "text", "refusal": "refusal", "input_text": "text", "output_text": "text"}
 
