@@ -20,13 +20,13 @@ from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, 
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    cost_in,
     count_in,
     join_contents,
     join_lines,
     list_in,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -283,7 +283,7 @@ def _read_usage(value: object) -> Usage | None:
     read = count_in(counts.get("input_tokens_cache_read"))
     write = count_in(counts.get("input_tokens_cache_write"))
     inclusive = read + write <= prompt and count_in(counts.get("total_tokens")) == prompt + output
-    usd = number_in(counts.get("total_cost"))
+    usd = cost_in(counts.get("total_cost"))
     if inclusive:
         return Usage.from_inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
     return Usage(input=prompt, output=output, cache_read=read, cache_write=write, usd=usd)

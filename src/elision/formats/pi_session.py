@@ -18,11 +18,11 @@ from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
+    cost_in,
     count_in,
     join_lines,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -240,5 +240,5 @@ def _read_usage(value: object) -> Usage | None:
     if not any(counts):
         return None
     plain, read, write, output = counts
-    usd = number_in(mapping_in(usage.get("cost")).get("total"))
+    usd = cost_in(mapping_in(usage.get("cost")).get("total"))
     return Usage(input=plain, cache_read=read, cache_write=write, output=output, usd=usd)

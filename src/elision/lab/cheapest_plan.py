@@ -4,7 +4,8 @@ A plan is a set of acts; each masks everything that is eligible then, and may su
 allows it. A state is (call of the last summary, call of the last masking). A call's cost depends on the state alone, so
 states are taken in the order of their last masking, all those with the same one together, as rows of matrices over the
 later calls: O(T^2) additions where only masking is possible, O(T^3) with summaries, in O(T) steps.
-Price tiers, entries of five minutes and of an hour, minimum prefixes and step sizes are those of the bill. Summaries count `summary_max_tokens`.
+Price tiers, entries of five minutes and of an hour, minimum prefixes and step sizes are those of the bill. Summaries
+count `summary_max_tokens`.
 """
 
 from __future__ import annotations
@@ -290,9 +291,7 @@ class PlanSearch:
         return _bill(self.run.prices, prompt, cached, self.run.limit)
 
 
-def _bill(
-    prices: Prices, tokens: Numbers, cached: Numbers, output: Numbers | int, hour: Numbers | int = 0
-) -> Numbers:
+def _bill(prices: Prices, tokens: Numbers, cached: Numbers, output: Numbers | int, hour: Numbers | int = 0) -> Numbers:
     """`Prices.bill_call` over arrays; USD."""
     result = _bill_tier(prices, prices.tiers[0][1], tokens, cached, output, hour)
     for start, rates in prices.tiers[1:]:

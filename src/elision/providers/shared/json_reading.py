@@ -120,6 +120,11 @@ def number_in(value: object) -> float | None:
     return float(value)
 
 
+def cost_in(value: object) -> float | None:
+    """Return the cost that a recording states, in USD; None for 0, which agents record where they know no price."""
+    return number_in(value) or None
+
+
 def join_lines(texts: Iterable[str]) -> str:
     """Join the texts that are not empty, each on its own line."""
     return "\n".join(text for text in texts if text)

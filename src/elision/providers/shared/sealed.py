@@ -1,8 +1,8 @@
 """Reasoning that only its provider can read: it is sent back and billed again, as many tokens as it was billed first.
 
 A request has its text sealed, in base64, and not its tokens. Beyond an envelope of constant length the text grows with
-them. Fitted to the reasoning tokens that providers reported for the sealed items of 120 recorded responses; their sum is
-met within 3 % (`tests/providers/shared/test_sealed.py`).
+them. Both numbers are fitted to the reasoning tokens that providers reported for the sealed items of 101 recorded
+responses (`tests/providers/shared/test_sealed.py` has a part of them).
 """
 
 from __future__ import annotations
