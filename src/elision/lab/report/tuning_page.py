@@ -74,6 +74,7 @@ def _show_recommendation(tuning: Tuning) -> str:
     texts = (
         tuning_wording.describe_choice(tuning),
         tuning_wording.write_verdict(tuning),
+        tuning_wording.describe_excess(tuning),
         tuning_wording.describe_break_even(tuning),
         tuning_wording.describe_rule_of_thumb(tuning),
         tuning_wording.describe_study(tuning),
