@@ -158,7 +158,6 @@ class Tuning:
             "unfit": self.unfit,
             "recommended": self.recommended,
             "confirmed": self.is_confirmed(),
-            "ratio_beyond_cap": self.excess_ratio,
             "default": self.default,
             "rule_of_thumb": self.rule_of_thumb,
             "points": [point.json() for point in self.points],
