@@ -131,6 +131,19 @@ def test_recorded_window_is_a_control() -> None:
     assert run_elision("replay", SWE_AGENT, "--recorded-window", "codex=5").returncode == 2
 
 
+def test_progress_without_a_terminal_is_lines_of_one_kind(tmp_path: Path) -> None:
+    """A log says how much of the work is done, and never less than before; no other meter is between its lines."""
+    for number in range(12):
+        (tmp_path / f"run{number:02}.traj.gz").write_bytes(SWE_AGENT.read_bytes())
+    lines = run_elision("replay", tmp_path, "-s", "raw", "-s", "masking").stderr.splitlines()
+    found = [re.fullmatch(r"(\d+) % of the work is done, (\d+) of 24 replays finished", line) for line in lines]
+    shares = [(int(match[1]), int(match[2])) for match in found if match]
+    assert shares == sorted(shares)
+    assert 2 <= len(shares) <= 11
+    assert shares[-1] == (100, 24)
+    assert not any("replayed" in line for line in lines)
+
+
 def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
     """An interrupted replay prints and writes what it has, and says that it was interrupted."""
     source = gzip.decompress(SWE_AGENT.read_bytes())
@@ -143,7 +156,7 @@ def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
         assert process.stderr is not None
         # The first progress line means that the first run is done; no clock is involved.
         for line in process.stderr:
-            if "replayed 1 of 40" in line:
+            if " 1 of 40 replays finished" in line:
                 break
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)
@@ -374,7 +387,7 @@ def test_ctrl_c_with_several_workers(tmp_path: Path) -> None:
     with start_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("replayed"):
+            if "replays finished" in line:
                 break
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from elision.lab.elongation import TurnAssumption, TurnFactor
 from elision.lab.report import html
+from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.results import Study
+from elision.lab.tuning.tuning_result import Tuning
 from tests.lab.report.studies import HOSTILE, empty, hostile, study
+from tests.lab.report.test_tuning_reports import MADE_BY
+from tests.lab.report.tunings import tuning
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
@@ -59,9 +64,10 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         " event => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));"
     )
 
-    def open_page(what: Study, *, width: int = 1280, scheme: Any = "light") -> Opened:
+    def open_page(what: Study | Tuning, *, width: int = 1280, scheme: Any = "light") -> Opened:
         file = tmp_path / f"report{len(pages)}.html"
-        file.write_text(html.build_page(what), encoding="utf-8")
+        text = build_tuning_page(what, MADE_BY) if isinstance(what, Tuning) else html.build_page(what)
+        file.write_text(text, encoding="utf-8")
         page = context.new_page()
         result = Opened(page, file.as_uri())
         page.on("request", lambda request: result.requests.append(request.url))
@@ -71,7 +77,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         page.goto(result.url)
-        if what.rows:
+        if isinstance(what, Tuning) or what.rows:
             page.wait_for_selector("html[data-drawn=yes]", state="attached")
         pages.append(result)
         return result
@@ -120,6 +126,61 @@ def test_tables_fit_a_desk(opened: Open) -> None:
     assert all(high < 40 for _, high in _sizes(report, "#runs tbody tr"))
     titles = report.run("[...document.querySelectorAll('#runs td.name')].map(node => node.title)")
     assert any(title.count("long-id") == 30 for title in titles)
+
+
+_CUT_TABLES = "[...document.querySelectorAll('.scroll')].filter(node => node.scrollWidth > node.clientWidth).length"
+
+
+def test_every_column_fits_a_desk(opened: Open) -> None:
+    """At 1280 pixels the comparison of strategies shows all of its columns, with figures as long as they get."""
+    what = study(("raw", "masking, every turn", "summarization, every turn", "masking", "hybrid"))
+    rows = tuple(
+        replace(
+            each,
+            own_items=100,
+            own_found=98,
+            late_usd=each.late_usd / 20,
+            summaries=48,
+            hindsight_usd=each.usd,
+            extended_usd=(each.raw_usd * 0.51, each.raw_usd * 0.76),
+        )
+        for each in what.rows
+    )
+    turns = TurnAssumption(mode="band", factors={"masking": TurnFactor(low=0.9, high=1.1, basis="five models")})
+    report = opened(replace(what, rows=rows, turns=turns))
+    titles = report.run("[...document.querySelectorAll('thead')].map(each => each.textContent).join()")
+    for title in ("break-even", "as measured", "own words", "visible, not in summary"):
+        assert title in titles
+    assert report.run(_CUT_TABLES) == 0
+
+
+def test_a_tuning_fits_a_desk_and_a_phone(opened: Open) -> None:
+    """The page of a tuning names strategies in full: they are wrapped. No page scrolls sideways."""
+    report = opened(tuning())
+    assert report.run(_CUT_TABLES) == 0
+    for width in (390, 1280):
+        report.page.set_viewport_size({"width": width, "height": 900})
+        assert report.run("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("page", [study, tuning])
+def test_the_mark_of_the_recommended_strategy_holds_its_word(
+    opened: Open, page: Callable[[], Study | Tuning], width: int
+) -> None:
+    """The word stands within its pill, with room on both sides, and the pill within its cell."""
+    report = opened(page(), width=width)
+    measured = report.run(
+        """[...document.querySelectorAll('.badge')].map(badge => {
+            const range = document.createRange();
+            range.selectNodeContents(badge);
+            return [badge.closest('td'), badge, range].map(node => node.getBoundingClientRect().toJSON());
+        })"""
+    )
+    assert measured
+    for cell, pill, word in measured:
+        assert cell["left"] <= pill["left"] <= word["left"] - 5
+        assert word["right"] + 5 <= pill["right"] <= cell["right"]
 
 
 @pytest.mark.parametrize("width", [1280, 400])

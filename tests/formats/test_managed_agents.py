@@ -47,6 +47,18 @@ def test_each_request_is_a_turn() -> None:
     assert run.head.messages[0].text == "Count the files."
 
 
+@pytest.mark.parametrize("is_list", [False, True])
+def test_events_that_a_recorder_wrapped(tmp_path: Path, is_list: bool) -> None:
+    """Each event below `raw`, beside the recorder's own fields, is the event: the run is the same."""
+    events = [json.loads(line) for line in (DATA / "log.jsonl").read_text().splitlines()]
+    wrapped = [{"seq": number, "kind": each["type"], "raw": each} for number, each in enumerate(events)]
+    text = json.dumps(wrapped) if is_list else "\n".join(map(json.dumps, wrapped))
+    (tmp_path / "log.jsonl").write_text(text)
+    (run,) = read_path(tmp_path / "log.jsonl")
+    assert isinstance(run, Trajectory)
+    assert (run.format, run.turns, run.head) == ("managed-agents", log().turns, log().head)
+
+
 def test_usage_is_that_of_the_request() -> None:
     """The end of a request holds its usage, whether it comes before the response's messages or after them; a request
     that failed is no turn; a turn starts when its request did."""

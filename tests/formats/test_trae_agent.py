@@ -52,6 +52,19 @@ def test_conversations_of_the_port() -> None:
     assert [run.id for run in (first, second)] == ["conversation 1", "conversation 2"]
 
 
+def test_results_of_the_first_port_answer_the_calls_in_their_order() -> None:
+    """They name no call. A response without calls is not part of the conversation, and its time is not another's."""
+    (run,) = runs("port_first.json")
+    assert [[(each.action_id, each.text) for each in turn.observations] for turn in run.turns] == [
+        [
+            ("c1", '{"success":true,"result":{"path":"/w/a.txt","created":true}}'),
+            ("c2", '{"success":false,"error":"no such file"}'),
+        ],
+        [("c3", '{"success": true, "result": "hello"}'), ("c4", '{"success": true, "result": "done"}')],
+    ]
+    assert [(turn.at or 0) - (run.turns[0].at or 0) for turn in run.turns] == [0, 20]
+
+
 def test_other_files_are_not_ours() -> None:
     """Other objects with steps are not recognised."""
     for value in ([], {}, {"steps": [{"messages": []}]}, {"llm_interactions": [], "x": "agent_steps"}):
@@ -59,7 +72,7 @@ def test_other_files_are_not_ours() -> None:
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
-@pytest.mark.parametrize("name", ["trajectory.json", "port.json"])
+@pytest.mark.parametrize("name", ["trajectory.json", "port.json", "port_first.json"])
 def test_junk_never_raises(name: str, junk: Any) -> None:
     """Wrong types anywhere are survived."""
     value = json.loads((DATA / name).read_text())

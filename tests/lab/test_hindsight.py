@@ -311,6 +311,66 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     assert 0.95 < found["hour"][1] < 1.3
 
 
+_HOURLY = Prices(
+    name="hourly",
+    tiers=((0, Rates(input=3, output=15, cache_write=3.75, cache_read=0.3, cache_write_1h=6)),),
+    cache=CacheRules(kind="breakpoints", ttl=300, minimum=50),
+)
+
+
+@st.composite
+def mixed_runs(draw: st.DrawFn, sizes: tuple[int, ...] = (1, 40, 200, 900, 4000)) -> Trajectory:
+    """A run with pauses of any length whose calls wrote entries of five minutes, of an hour, of both, or none."""
+    at, turns = 0.0, []
+    for index in range(1, draw(st.integers(2, 9)) + 1):
+        at += draw(st.sampled_from([10.0, 10.0, 299.0, 400.0, 2_000.0, 3_500.0, 5_000.0]))
+        letters = draw(st.lists(st.sampled_from(sizes), max_size=2))
+        written = draw(st.sampled_from([0, 900]))
+        hour = draw(st.sampled_from([0, 300, 900])) if written else 0
+        usage = Usage(input=1, cache_write=written, cache_write_1h=hour, output=20)
+        turns.append(msgspec.structs.replace(_turn(index, letters, at, said=False), usage=usage))
+    task = Message(role="user", content=make_content("task " * draw(st.sampled_from([5, 300]))))
+    return Trajectory(id="mixed", head=Head(messages=(task,)), turns=tuple(turns))
+
+
+@given(run=mixed_runs(sizes=(1, 40)))
+def test_mixed_lifetimes_without_hiding_cost_what_raw_costs(run: Trajectory) -> None:
+    """Where nothing may be hidden, the yardstick is the bill of sending everything, to the cent."""
+    best = find_cheapest_plan(run, parse_strategy("masking(window=9, gist=0)"), _HOURLY, SIZER)
+    assert best is not None
+    assert best.usd == pytest.approx(replay_run(run, parse_strategy("raw"), _HOURLY, SIZER).usd, rel=1e-12)
+
+
+@settings(max_examples=40)
+@given(run=mixed_runs(), window=st.integers(1, 3), prices=st.one_of(st.just(_HOURLY), price_lists))
+def test_mixed_lifetimes_are_never_above_a_plan(run: Trajectory, window: int, prices: Prices) -> None:
+    """Whatever lived an hour or five minutes: no subset of calls at which to mask costs less than the yardstick."""
+    strategy = parse_strategy(f"masking(window={window}, gist=0)")
+    best = find_cheapest_plan(run, strategy, prices, SIZER)
+    assert best is not None
+    calls = range(1, len(run.turns) + 1)
+    for count in range(4):
+        for some in itertools.combinations(calls, count):
+            other = replace(strategy, schedule=FixedSchedule(mask_calls=frozenset(some)))
+            assert replay_run(run, other, prices, SIZER).usd >= best.usd * (1 - 1e-12)
+
+
+def test_a_pause_that_only_the_head_outlives() -> None:
+    """The head lives an hour, the rest five minutes: pauses of ten minutes leave the head alone, to the yardstick too,
+    which then costs what raw costs or a little less."""
+    usage = Usage(input=1, cache_write=900, cache_write_1h=300, output=20)
+    turns = tuple(
+        msgspec.structs.replace(_turn(index, [900], 600.0 * index, said=False), usage=usage) for index in range(1, 31)
+    )
+    run = Trajectory(
+        id="head", head=Head(messages=(Message(role="user", content=make_content("task " * 2_000)),)), turns=turns
+    )
+    done = replay_run(run, parse_strategy("masking(window=3)"), _HOURLY, SIZER)
+    least = find_cheapest_plan(run, parse_strategy("masking(window=3)"), _HOURLY, SIZER)
+    assert least is not None
+    assert 1 - 1e-12 <= done.usd / least.usd < 1.02
+
+
 def test_progress_rises_to_the_end() -> None:
     """The search says after each call how much of its work is done, with summaries and without."""
     run = Trajectory(id="r", head=Head(), turns=tuple(_turn(i, [900], float(i), False) for i in range(1, 61)))

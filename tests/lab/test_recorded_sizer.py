@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.recorded_sizer import LEAST_SHARE, MOST_SHARE, RecordedSizer, size_run
 from elision.lab.replay import Replay, replay_run
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.content import make_content
+from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import TOKENS_PER_MESSAGE, Sizer, make_counter
@@ -106,3 +107,30 @@ def test_without_usage_nothing_is_recorded() -> None:
     run = make_run((1_000, 50, 1_400), (1_000, 50, 0))
     silent = replace(run, turns=tuple(Turn(index=turn.index, content=turn.content) for turn in run.turns))
     assert type(size_run(silent, find_prices(MODEL), SIZER)) is Sizer
+
+
+SECRET = Opaque("reasoning", 300, {"type": "reasoning"})
+
+
+def seal_reasoning(run: Trajectory) -> Trajectory:
+    """Return the run with an item of sealed reasoning, and its summary, in each answer."""
+    turns = (
+        msgspec.structs.replace(turn, content=(SECRET, *turn.content), reasoning=" word" * 70) for turn in run.turns
+    )
+    return replace(run, turns=tuple(turns))
+
+
+def test_sealed_reasoning_is_sent_again() -> None:
+    """At a GPT all of the reported output is in the next prompt where reasoning is sealed; else the text of it is."""
+    run = make_run((1_000, 350, 1_350), (1_000, 350, 0), model="gpt-5.6")
+    prices = find_prices("gpt-5.6")
+    plain, sealed = size_run(run, prices, SIZER), size_run(seal_reasoning(run), prices, SIZER)
+    assert sealed.count_assistant(seal_reasoning(run).turns[0]) == 350
+    assert plain.count_assistant(run.turns[0]) == 20 + TOKENS_PER_MESSAGE
+
+
+def test_the_summary_of_sealed_reasoning_is_not_counted() -> None:
+    """At a set of prices, too: what was sealed is counted once."""
+    run = seal_reasoning(make_run((1_000, 350, 1_350), (1_000, 350, 0), model="gpt-5.6"))
+    tokens = [call.tokens for call in replay_raw(run, find_price_set("openai")).calls]
+    assert tokens[1] - tokens[0] == 300 + 20 + TOKENS_PER_MESSAGE + 1_000

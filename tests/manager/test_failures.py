@@ -701,6 +701,24 @@ def test_a_model_without_prices_is_told() -> None:
     assert not manager(model="somebody-s-model", prices="openai").prepare(make_history("openai", 1)).diagnostics.notes
 
 
+def test_an_unknown_model_is_noted_with_close_names() -> None:
+    """A typing error says what may be meant."""
+    odd = manager(model="gtp-5")
+    assert "(close names: gpt-5, " in odd.prepare(make_history("openai", 1)).diagnostics.notes[0]
+
+
+def test_the_unknown_model_of_a_call_is_noted_once() -> None:
+    """Behind a gateway each request names its model: the first call of one that nobody knows says so."""
+    context = manager()
+    calls = [
+        context.prepare(make_history("openai", turns), model=model)
+        for turns, model in enumerate(["gtp-5", "gtp-5", "gpt-5", "gtp-5"], start=1)
+    ]
+    noted = [[note for note in view.diagnostics.notes if "gtp-5" in note] for view in calls]
+    assert [len(each) for each in noted] == [1, 0, 0, 0]
+    assert "close names: gpt-5" in noted[0][0]
+
+
 def test_a_model_without_prices_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Where its first session begins: thousands of sessions of a pool or a gateway may have that model."""
     for _ in range(3):

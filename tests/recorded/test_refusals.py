@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
-from tests.recorded.refusals import check_rules, find_api, find_cause
+from tests.recorded.refusals import Cause, check_rules, find_api, find_cause, read_cause
 
 
 def find_exchanges() -> list[Exchange]:
@@ -23,3 +25,27 @@ def test_every_cause_is_among_the_refusals() -> None:
         "setting",
         "reference",
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "param", "cause"),
+    [
+        ("temperature: range: 0..1", None, "setting"),
+        ("max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens", None, "setting"),
+        ("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024", None, "setting"),
+        ("messages.1.content.0: unexpected `tool_use_id` found in `tool_result` blocks", None, "structure"),
+        ('messages: first message must use the "user" role', None, "structure"),
+        ("tools.0.input_schema: JSON schema is invalid", None, "structure"),
+        ("Invalid value: 'x'. Supported values are: 'low' and 'high'.", "reasoning.effort", "setting"),
+        ("Missing required parameter: 'input[2].output'.", "input[2].output", "structure"),
+        ("prompt is too long: 210000 tokens > 200000 maximum", None, "size"),
+        ("Your credit balance is too low to access the Anthropic API.", None, "account"),
+        ("API key not valid. Please pass a valid API key.", None, "account"),
+        ("Please ensure that function call turn comes immediately after a user turn", None, "structure"),
+    ],
+)
+def test_a_refusal_is_no_missed_rule_unless_it_is_about_the_structure(
+    message: str, param: str | None, cause: Cause
+) -> None:
+    """Words of the providers, by what they are about: a fault outside the messages is nothing that a rule misses."""
+    assert read_cause({"message": message, "param": param}) == cause

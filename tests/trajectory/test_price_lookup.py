@@ -8,7 +8,13 @@ from importlib.metadata import version
 import pytest
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import _find_listed_prices, find_genai_prices, find_prices, list_models
+from elision.trajectory.price_lookup import (
+    _find_listed_prices,
+    find_close_models,
+    find_genai_prices,
+    find_prices,
+    list_models,
+)
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
@@ -305,3 +311,17 @@ def test_names_that_no_model_has() -> None:
     with pytest.raises(PriceError, match=r"a name of 1,000,000 characters$"):
         find_prices("x" * 1_000_000)
     assert _find_listed_prices.cache_info().currsize == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("gtp-5", "gpt-5"), ("claude_opus_4_5x", "claude-opus-4-5"), ("Claude Opus 4.55", "claude-opus-4-5")],
+)
+def test_close_names_ignore_punctuation(typed: str, meant: str) -> None:
+    """What is typed with other separators is as near as with ours."""
+    assert meant in find_close_models(typed)[:3]
+
+
+def test_separators_do_not_matter() -> None:
+    """claude_opus_4.5 is claude-opus-4-5, at its price."""
+    assert find_prices("claude_opus_4.5").tiers == find_prices("claude-opus-4-5").tiers

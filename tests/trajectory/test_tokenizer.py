@@ -29,12 +29,18 @@ DAY = date(2026, 11, 20)
         ("deepseek/deepseek-chat", 1.08, True),
         ("gpt-5-mini", 1.0, False),
         ("kimi-k3", 1.0, True),
-        ("claude-opus-5", 1.0, False),
+        ("claude-opus-5", 1.60, True),
+        ("claude-opus-5-5", 1.60, True),
+        ("claude_opus_4_5", 1.25, True),
+        ("databricks-claude-sonnet-4-5", 1.25, True),
+        ("cluade-opus-4-5", 1.25, True),
+        ("gtp-5", 1.0, False),
+        ("gemini-3-pro-preview", 1.0, False),
         ("a-model-that-nobody-knows", 1.0, False),
     ],
 )
 def test_a_name_finds_its_family(name: str, tokens: float, sent_again: bool) -> None:
-    """Hosts, dates and dots in a name do not matter; a model of no known family counts as we do."""
+    """Hosts, dates and dots in a name do not matter, nor a typing error; a model of no known family counts as we do."""
     found = find_tokenizer(name)
     assert (found.tokens_per_counted, found.output_sent_again) == (tokens, sent_again)
 

@@ -77,8 +77,11 @@ def test_what_is_refused() -> None:
         check_agent(AGENTS["codex"], path)
     with pytest.raises(ElisionError, match="CLAUDE_CODE_USE_BEDROCK is set"):
         check_agent(AGENTS["claude"], {**path, "CLAUDE_CODE_USE_BEDROCK": "1"})
-    with pytest.raises(ElisionError, match="no such program on the PATH"):
+    with pytest.raises(ElisionError, match=r"claude is not installed: .* install it, or add the folder") as missing:
         check_agent(AGENTS["claude"], {**path, "CLAUDE_CODE_USE_BEDROCK": "0"})
+    assert "did you mean" not in str(missing.value)
+    with pytest.raises(ElisionError, match=r"no such program on the PATH; install it, or name its path$"):
+        check_agent(make_command_agent("quite-another-program"), path)
     check_agent(make_command_agent(sys.executable), path)
     with pytest.raises(ElisionError, match=r"claud: there is no such program .* did you mean claude\?"):
         check_agent(make_command_agent("claud"), path)

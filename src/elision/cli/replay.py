@@ -288,24 +288,21 @@ def _run(settings: StudySettings, loaded: Loaded, jobs: int, errors: Console) ->
 
 
 class _ProgressLog:
-    """Progress as lines: for the first finished run and about every tenth of the replays; where there are many calls,
-    for each tenth of the work in which no run ends as well."""
+    """Progress as lines of one kind, for the first finished run and for each tenth of the work: where there are few
+    calls, when the next run ends."""
 
     def __init__(self) -> None:
         self._finished = self._tenth = 0
 
     def report(self, progress: StudyProgress) -> None:
-        step = max(1, progress.every // 10)
-        before, self._finished = self._finished, progress.finished
-        tenth, self._tenth = self._tenth, int(progress.share * 10)
-        if progress.finished == before:
-            if self._tenth > tenth and progress.calls >= MANY:
-                self._print(f"{self._tenth}0 % of the work is done")
-        elif progress.finished <= step or progress.finished // step > before // step:
-            self._print(f"replayed {progress.finished} of {progress.every}")
-
-    def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        tenth = int(progress.share * 10)
+        is_first = progress.finished > self._finished == 0
+        is_further = tenth > self._tenth and (progress.calls >= MANY or progress.finished > self._finished)
+        self._finished = progress.finished
+        if is_first or is_further:
+            self._tenth = tenth
+            done = f"{progress.finished} of {progress.every} replays finished"
+            print(f"{tenth * 10} % of the work is done, {done}", file=sys.stderr, flush=True)
 
 
 def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:

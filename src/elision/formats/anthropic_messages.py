@@ -21,10 +21,10 @@ from elision.providers.anthropic import parse as anthropic
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    cost_in,
     count_in,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -192,5 +192,5 @@ def _read_cline_usage(value: object) -> Usage | None:
         output=count_in(counts.get("outputTokens")),
         cache_read=read,
         cache_write=written,
-        usd=number_in(counts.get("cost")),
+        usd=cost_in(counts.get("cost")),
     )

@@ -23,12 +23,12 @@ from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
+    cost_in,
     count_in,
     join_contents,
     list_in,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -183,5 +183,5 @@ def _read_usage(metrics: Json) -> Usage | None:
         output=output,
         cache_read=count_in(metrics.get("cached_tokens")),
         cache_write=find_first_count(extra, _WRITES),
-        usd=number_in(metrics.get("cost_usd")),
+        usd=cost_in(metrics.get("cost_usd")),
     )

@@ -20,17 +20,17 @@ from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, 
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    cost_in,
     count_in,
     join_contents,
     join_lines,
     list_in,
-    make_sealed,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
+from elision.providers.shared.sealed import make_sealed, recognize_seal
 from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
@@ -283,7 +283,7 @@ def _read_usage(value: object) -> Usage | None:
     read = count_in(counts.get("input_tokens_cache_read"))
     write = count_in(counts.get("input_tokens_cache_write"))
     inclusive = read + write <= prompt and count_in(counts.get("total_tokens")) == prompt + output
-    usd = number_in(counts.get("total_cost"))
+    usd = cost_in(counts.get("total_cost"))
     if inclusive:
         return Usage.from_inclusive(prompt=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
     return Usage(input=prompt, output=output, cache_read=read, cache_write=write, usd=usd)
@@ -314,6 +314,7 @@ def _parse_parts(item: Any) -> Iterator[Part]:
     part = mapping_in(item)
     if part.get("type") == "reasoning":
         if part.get("redacted"):
-            yield make_sealed("reasoning", part, text_in(part.get("reasoning")))
+            secret = text_in(part.get("reasoning"))
+            yield make_sealed("reasoning", part, secret, recognize_seal(secret))
     else:
         yield from parse_content(item)

@@ -23,7 +23,6 @@ from elision.providers.anthropic import parse as anthropic
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
-    list_in,
     mapping_in,
     mappings_in,
     parse_content,
@@ -36,6 +35,8 @@ from elision.trajectory.usage import Usage
 
 #: Where a page of events, or a session with its events, keeps them.
 _HOLDERS = ("data", "events")
+#: Where a recorder with fields of its own keeps an event as it came.
+_WRAPPED = "raw"
 #: Event types that no other recorder writes.
 _OWN_PREFIXES = ("agent.", "span.model_request_")
 #: Fields that name the call that a result answers.
@@ -92,7 +93,7 @@ def _read_values(document: Document) -> Iterator[tuple[int, Any]]:
 
 
 def _list_events(value: Any) -> list[Any]:
-    """Return the events that a value is or holds: one, a list, a page, a list of pages."""
+    """Return the events that a value is or holds: one, a list, a page, a list of pages, or what a recorder wrapped."""
     if isinstance(value, list):
         events: list[Any] = []
         for item in value:
@@ -101,7 +102,9 @@ def _list_events(value: Any) -> list[Any]:
     held = mapping_in(value)
     for name in _HOLDERS:
         if isinstance(held.get(name), list):
-            return list_in(held[name])
+            return _list_events(held[name])
+    if isinstance(held.get(_WRAPPED), dict):
+        return _list_events(held[_WRAPPED])
     return [value]
 
 

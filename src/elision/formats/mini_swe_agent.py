@@ -22,6 +22,7 @@ from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    cost_in,
     join_contents,
     join_lines,
     mapping_in,
@@ -108,7 +109,7 @@ class _RunFeeder:
             spoken.content,
             reasoning=spoken.reasoning,
             actions=spoken.actions,
-            usage=self._counted.parse_usage(response.get("usage"), usd=number_in(extra.get("cost"))),
+            usage=self._counted.parse_usage(response.get("usage"), usd=cost_in(extra.get("cost"))),
             at=at,
             model=model,
             line=number,
@@ -147,8 +148,8 @@ _HANDLERS = {
 
 
 def read_instance_cost(run: Json) -> float | None:
-    """Read what a run cost, as SWE-agent and mini-swe-agent record it. 0 is written where no price is known."""
-    return number_in(mapping_in(mapping_in(run.get("info")).get("model_stats")).get("instance_cost")) or None
+    """Read what a run cost, as SWE-agent and mini-swe-agent record it."""
+    return cost_in(mapping_in(mapping_in(run.get("info")).get("model_stats")).get("instance_cost"))
 
 
 def _read_time(message: Json) -> float | None:

@@ -23,6 +23,7 @@ from elision.formats.source import derive_run_name
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
+    cost_in,
     count_in,
     dump_arguments,
     join_contents,
@@ -31,7 +32,6 @@ from elision.providers.shared.json_reading import (
     make_opaque,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -229,7 +229,7 @@ class _RecordedTokens:
             read=count_in(cache.get("read")),
             write=count_in(cache.get("write")),
             total=count_in(tokens.get("total")),
-            usd=number_in(holder.get("cost")) or None,  # 0 means a subscription or an unknown price
+            usd=cost_in(holder.get("cost")),
         )
 
     @property

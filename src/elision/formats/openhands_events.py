@@ -21,6 +21,7 @@ from elision.formats.timestamps import parse_timestamp
 from elision.providers.openai_chat.parse import parse_actions, parse_reasoning
 from elision.providers.shared.json_reading import (
     Json,
+    cost_in,
     dump_arguments,
     join_lines,
     list_in,
@@ -83,7 +84,7 @@ def read_bills(metrics: Iterable[Json]) -> Mapping[str, RecordedBill]:
             ended = number_in(cost.get("timestamp"))
             took = latencies.get(id)
             at = None if ended is None or took is None else ended - took
-            found[id] = RecordedBill(usage=counted.parse_usage(usage, usd=number_in(cost.get("cost"))), at=at)
+            found[id] = RecordedBill(usage=counted.parse_usage(usage, usd=cost_in(cost.get("cost"))), at=at)
     return found
 
 

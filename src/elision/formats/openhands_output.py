@@ -16,7 +16,7 @@ from elision.formats.json_lines import peek_objects, peek_value, read_json_lines
 from elision.formats.openhands_events import V1_EVENT_KINDS, V1RunFeeder, read_bills
 from elision.formats.openhands_v0 import V0RunFeeder, detect_prompt_tokens, is_event, is_flat_event
 from elision.formats.source import derive_run_name
-from elision.providers.shared.json_reading import Json, count_in, mapping_in, mappings_in, number_in, text_in
+from elision.providers.shared.json_reading import Json, cost_in, count_in, mapping_in, mappings_in, text_in
 from elision.trajectory.trajectory import Problem
 
 #: Where a record keeps its events.
@@ -66,8 +66,8 @@ def _read_record(document: Document, record: Json, line: int | None) -> Iterator
         events += item if isinstance(item, list) else [item]
     assembler = Assembler(document.path, observations="tools")
     _feed_events(assembler, events, record)
-    cost = number_in(mapping_in(record.get("metrics")).get("accumulated_cost"))
-    trajectory = assembler.finish(name, format=OpenHandsOutputReader.name, usd=cost or None)
+    cost = cost_in(mapping_in(record.get("metrics")).get("accumulated_cost"))
+    trajectory = assembler.finish(name, format=OpenHandsOutputReader.name, usd=cost)
     yield from yield_run(assembler, trajectory, missing=f"{name}: no assistant message in it", line=line)
 
 

@@ -18,16 +18,17 @@ from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
+    cost_in,
     count_in,
     join_lines,
-    make_sealed,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, make_content
+from elision.providers.shared.sealed import make_sealed, recognize_seal
+from elision.trajectory.content import Content, Opaque, make_content
+from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -165,8 +166,14 @@ def _parse_content(value: object) -> Content:
         return parse_content(value)
     withheld = [b for b in mappings_in(value) if b.get("type") == "thinking" and not text_in(b.get("thinking"))]
     kept = [block for block in value if mapping_in(block).get("type") not in ("toolCall", "thinking")]
-    hidden = tuple(make_sealed("thinking", block, text_in(block.get("thinkingSignature"))) for block in withheld)
-    return hidden + parse_content(kept)
+    return tuple(map(_keep_sealed, withheld)) + parse_content(kept)
+
+
+def _keep_sealed(block: Json) -> Opaque:
+    """Keep thinking whose text was withheld. Of OpenAI's items pi keeps the JSON, of others the signature."""
+    signature = text_in(block.get("thinkingSignature"))
+    secret = text_in((parse_object(signature) or {}).get("encrypted_content")) or signature
+    return make_sealed("thinking", block, secret, recognize_seal(secret))
 
 
 def _parse_actions(message: Json) -> list[Action]:
@@ -233,5 +240,5 @@ def _read_usage(value: object) -> Usage | None:
     if not any(counts):
         return None
     plain, read, write, output = counts
-    usd = number_in(mapping_in(usage.get("cost")).get("total"))
+    usd = cost_in(mapping_in(usage.get("cost")).get("total"))
     return Usage(input=plain, cache_read=read, cache_write=write, output=output, usd=usd)

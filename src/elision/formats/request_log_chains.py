@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from elision.formats.document import RunOrProblem
-from elision.providers.shared.base_renderer import SEALED_KINDS
 from elision.trajectory.assistant_text import join_argument_text
-from elision.trajectory.content import Content, Opaque, join_text
+from elision.trajectory.content import SEALED_KINDS, Content, Opaque, join_text
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Turn
 

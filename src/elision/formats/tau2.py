@@ -19,10 +19,10 @@ from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
+    cost_in,
     count_in,
     mapping_in,
     mappings_in,
-    number_in,
     parse_content,
     text_in,
 )
@@ -138,8 +138,7 @@ def _select_agents_own(entries: object) -> list[Json]:
 
 
 def _read_usage(message: Json) -> Usage | None:
-    # The benchmark books 0.0 USD for models that it has no price for: as good as no statement.
-    usd = number_in(message.get("cost")) or None
+    usd = cost_in(message.get("cost"))
     answer = mapping_in(message.get("raw_data"))  # the provider's own, where it is kept, counts the cache too
     return openai_chat.parse_usage(answer.get("usage"), usd=usd) or openai_chat.parse_usage(
         message.get("usage"), usd=usd

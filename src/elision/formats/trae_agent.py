@@ -2,13 +2,15 @@
 
 ByteDance's trae-agent keeps each call in `llm_interactions`: the messages that were new, and the response. The results
 of the last call are in `agent_steps` alone. A TypeScript port keeps `steps`, each with the whole conversation so far;
-when the task changes, a conversation begins anew. Source: `trae_agent/utils/trajectory_recorder.py` of
-bytedance/trae-agent; the port is read off a recording.
+when the task changes, a conversation begins anew. Its first versions record no text of a response, and name no call in
+a result: results are in the order of the calls. Source: `trae_agent/utils/trajectory_recorder.py` of
+bytedance/trae-agent; the port is read off recordings of wangrenren611/trae-agent-ts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
@@ -30,6 +32,9 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Text, make_content
 
+#: What each step of the port holds.
+_STEP_LISTS = ("messages", "tool_calls", "tool_results")
+
 
 class TraeAgentReader:
     """One run a file, or one for each conversation of it."""
@@ -37,11 +42,12 @@ class TraeAgentReader:
     name: ClassVar[str] = "trae-agent"
 
     def sniff(self, document: Document) -> bool:
-        """Return whether there are interactions and steps, or steps that each hold a response beside their messages."""
+        """Return whether there are interactions and steps, or steps that each hold messages, calls and results."""
         recorded = mapping_in(peek_value(document, '"llm_interactions"', '"agent_steps"'))
-        steps = mapping_in(peek_value(document, '"llm_response_content"', '"steps"')).get("steps")
-        is_recorded = all(isinstance(recorded.get(name), list) for name in ("llm_interactions", "agent_steps"))
-        return is_recorded or any("llm_response_content" in step for step in mappings_in(steps))
+        if all(isinstance(recorded.get(name), list) for name in ("llm_interactions", "agent_steps")):
+            return True
+        steps = mapping_in(peek_value(document, '"step_id"', '"steps"', '"tool_results"')).get("steps")
+        return any(all(isinstance(step.get(name), list) for name in _STEP_LISTS) for step in mappings_in(steps))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         value = mapping_in(read_json_value(document))
@@ -127,17 +133,22 @@ def _read_conversation(document: Document, steps: list[Json]) -> Assembler:
     """Read the conversation from the last step, which holds all of it; each step has the time of its own response."""
     assembler = Assembler(document.path, observations="tools")
     messages = ChatMessageFeeder(assembler)
-    times = iter(steps)
+    # A response stands after the messages of its request; those without calls are sent once more, and not kept.
+    times = {len(mappings_in(step.get("messages"))): step.get("timestamp") for step in steps}
     last = steps[-1]
-    response = {"role": "assistant", "content": last.get("llm_response_content"), "tool_calls": last.get("tool_calls")}
-    results = [_make_tool_message(result) for result in mappings_in(last.get("tool_results"))]
-    for number, message in enumerate([*mappings_in(last.get("messages")), response, *results], start=1):
+    calls = mappings_in(last.get("tool_calls"))
+    response = {"role": "assistant", "content": last.get("llm_response_content"), "tool_calls": calls}
+    pairs = zip_longest(mappings_in(last.get("tool_results")), calls)
+    results = [_make_tool_message(result, call or {}) for result, call in pairs if result is not None]
+    for place, message in enumerate([*mappings_in(last.get("messages")), response, *results]):
         if message.get("role") == "assistant":
-            message = {**message, "created": parse_timestamp(next(times, {}).get("timestamp"))}
-        messages.feed_message(message, number)
+            message = {**message, "created": parse_timestamp(times.get(place))}
+        messages.feed_message(message, place + 1)
     return assembler
 
 
-def _make_tool_message(result: Json) -> dict[str, Any]:
+def _make_tool_message(result: Json, call: Json) -> dict[str, Any]:
+    """Return a result as a message. call: the call at its place, which it answers unless it names another."""
     shown = {name: value for name, value in result.items() if name != "tool_call_id"}
-    return {"role": "tool", "tool_call_id": result.get("tool_call_id"), "content": dump_json(shown)}
+    answered = text_in(result.get("tool_call_id")) or text_in(call.get("id"))
+    return {"role": "tool", "tool_call_id": answered, "content": dump_json(shown)}

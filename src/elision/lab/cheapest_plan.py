@@ -4,7 +4,8 @@ A plan is a set of acts; each masks everything that is eligible then, and may su
 allows it. A state is (call of the last summary, call of the last masking). A call's cost depends on the state alone, so
 states are taken in the order of their last masking, all those with the same one together, as rows of matrices over the
 later calls: O(T^2) additions where only masking is possible, O(T^3) with summaries, in O(T) steps.
-Price tiers, cold caches, minimum prefixes and step sizes are those of the bill. Summaries count `summary_max_tokens`.
+Price tiers, entries of five minutes and of an hour, minimum prefixes and step sizes are those of the bill. Summaries
+count `summary_max_tokens`.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ class RunFigures:
     """A run in numbers. Index t of the arrays is call t (0 is before the first).
 
     limit, head, task: tokens of a summary, of the head, and of the user's words in it.
-    raw: tokens of everything at call t. answers: output tokens of call t. cold, base: whether its cache is cold, and
-    what is read from it then.
+    raw: tokens of everything at call t. answers: output tokens of call t. hour: leading tokens whose cache entries live
+    an hour.
+    found: tokens that call t reads from the cache if nothing was ever hidden. lasting: leading tokens that may have
+    outlived the pause before call t, the most under any plan. base: what other runs keep warm.
     start: raw tokens in front of turn i. said, quoted: tokens of interjections and protected results up to turn i.
     since, turn, saves, size, place: of what may be hidden, in the order of the view; place in raw tokens.
     """
@@ -69,7 +72,9 @@ class RunFigures:
     task: int
     raw: Numbers
     answers: Numbers
-    cold: Numbers
+    hour: Numbers
+    found: Numbers
+    lasting: Numbers
     base: Numbers
     start: Numbers
     said: Numbers
@@ -174,7 +179,7 @@ class PlanSearch:
         calls = np.arange(self.last + 1)
         #: By call: tokens of the view right after a summary, and what that call costs.
         self.summed = run.raw + self.shifts - np.diagonal(self.saved)
-        head = self._bill_reads(calls, np.full(len(calls), run.head))
+        head = self._count_reads(calls, np.full(len(calls), run.head))
         self.summed_usd = self._bill(calls, self.summed, np.minimum(head, self.summed))
         # By row and call: the cost of a summary that is written from the covered turns alone.
         known = np.where(calls > 0, run.limit, run.task)[:, None]
@@ -191,7 +196,11 @@ class PlanSearch:
         calls = np.arange(masking + 1, self.last + 1)
         lead = (self.shifts[rows] - self.saved[rows, masking])[:, None]
         tokens = run.raw[masking + 1 :] + lead
-        cached = self._bill_reads(calls, run.raw[masking : self.last] + lead)
+        if masking:
+            cached = self._count_reads(calls, run.raw[masking : self.last] + lead)
+        else:
+            # Nothing was hidden yet: the cache is that of the run.
+            cached = run.found[calls][None, :]
         held = np.zeros((len(rows), len(calls) + 1))
         np.cumsum(self._bill(calls, tokens, cached), axis=1, out=held[:, 1:])
         held += self.cost[rows, masking][:, None]
@@ -210,7 +219,7 @@ class PlanSearch:
         first = self._find_first_change(state.masking, rows)
         shift = self.shifts[rows][:, None]
         tokens = run.raw[calls] + shift - self.saved[rows, state.masking + 1 :]
-        cached = self._bill_reads(calls, np.minimum(first, run.raw[calls - 1] + shift))
+        cached = self._count_reads(calls, np.minimum(first, run.raw[calls - 1] + shift))
         cost = state.before + self._bill(calls, tokens, np.minimum(cached, tokens))
         known = self.cost[rows, state.masking + 1 :]
         better = (cost < known) & (first < _NOWHERE)
@@ -259,45 +268,47 @@ class PlanSearch:
         self.cost[at, at] = cheapest[better]
         self.summary_from[:, at] = rows[row[better]], np.full(len(at), state.masking)
 
-    def _bill_reads(self, calls: Numbers, prefix: Numbers) -> Numbers:
+    def _count_reads(self, calls: Numbers, prefix: Numbers) -> Numbers:
         """Tokens that `calls` read from the cache, the first `prefix` of their views being as they were."""
         run = self.run
-        rules = self.run.prices.cache
+        rules = run.prices.cache
         base = run.base[calls]
         if rules.kind == "none":
             return np.broadcast_to(base, prefix.shape)
+        prefix = np.minimum(prefix, run.lasting[calls])
         stepped = prefix
         if rules.step > 1:
             stepped = rules.minimum + (prefix - rules.minimum) // rules.step * rules.step
-        warm = np.maximum(np.where(prefix < rules.minimum, 0, stepped), base)
-        return np.where(run.cold[calls], base, warm)
+        reads: Numbers = np.maximum(np.where(prefix < rules.minimum, 0, stepped), base)
+        return reads
 
     def _bill(self, calls: Numbers, tokens: Numbers, cached: Numbers) -> Numbers:
         """Cost of `calls`, answers included: prompts of `tokens`, `cached` of them read from cache; USD."""
-        return _bill(self.run.prices, tokens, cached, self.run.answers[calls])
+        return _bill(self.run.prices, tokens, cached, self.run.answers[calls], self.run.hour[calls])
 
     def _bill_summarizer(self, prompt: Numbers, cached: Numbers) -> Numbers:
         """Cost of summarizer calls with prompts of `prompt` tokens; USD."""
         return _bill(self.run.prices, prompt, cached, self.run.limit)
 
 
-def _bill(prices: Prices, tokens: Numbers, cached: Numbers, output: Numbers | int) -> Numbers:
+def _bill(prices: Prices, tokens: Numbers, cached: Numbers, output: Numbers | int, hour: Numbers | int = 0) -> Numbers:
     """`Prices.bill_call` over arrays; USD."""
-    result = _bill_tier(prices, prices.tiers[0][1], tokens, cached, output)
+    result = _bill_tier(prices, prices.tiers[0][1], tokens, cached, output, hour)
     for start, rates in prices.tiers[1:]:
-        result = np.where(tokens > start, _bill_tier(prices, rates, tokens, cached, output), result)
+        result = np.where(tokens > start, _bill_tier(prices, rates, tokens, cached, output, hour), result)
     return result
 
 
-def _bill_tier(prices: Prices, rates: Rates, tokens: Numbers, cached: Numbers, output: Numbers | int) -> Numbers:
+def _bill_tier(
+    prices: Prices, rates: Rates, tokens: Numbers, cached: Numbers, output: Numbers | int, hour: Numbers | int
+) -> Numbers:
     answers = output * (rates.output / 1e6)
     if rates.cache_read is None or prices.cache.kind == "none":
         plain: Numbers = tokens * rates.input / 1e6 + answers
         return plain
-    fresh = (
-        rates.write_price
-        if rates.write_price == rates.input
-        else np.where(tokens >= prices.cache.minimum, rates.write_price, rates.input)
-    )
-    prompts: Numbers = (cached * rates.cache_read + (tokens - cached) * fresh) / 1e6 + answers
+    is_written = tokens >= prices.cache.minimum
+    fresh = np.where(is_written, rates.write_price, rates.input)
+    kept = np.where(is_written, np.clip(np.minimum(hour, tokens) - cached, 0, None), 0)
+    premium = kept * (rates.write_price_1h - rates.write_price)
+    prompts: Numbers = (cached * rates.cache_read + (tokens - cached) * fresh + premium) / 1e6 + answers
     return prompts

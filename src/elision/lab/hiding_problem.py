@@ -112,11 +112,13 @@ def build_problem(run: RunFigures, found: list[MaskCandidate], known: Evidence) 
     write = np.array([each.write for each in rates])
     read = np.array([each.read for each in rates])
     output = np.array([each.output for each in rates])
-    base = np.minimum(run.base, run.raw)
-    keep = np.where(run.cold, write, read)
+    # Where part of the cache did not outlive a pause, no rewrite costs more: what may be left of it is read.
+    cold = run.lasting < before
+    base = np.minimum(np.where(cold, np.maximum(run.base, run.lasting), run.base), run.raw)
+    keep = np.where(cold, write, read)
     # What other runs keep warm is read whatever changes: a head, as a rule, and then nothing in a warm call.
     first = np.minimum(before, run.place.min(initial=np.iinfo(np.int64).max))
-    warm = np.where(run.cold, base, np.clip(base - first, 0, None))
+    warm = np.where(cold, base, np.clip(base - first, 0, None))
     fixed = keep * before + write * grown + output * run.answers - (write - read) * warm
     ends = run.place + run.size
     following = np.concatenate((run.place[1:], [np.iinfo(np.int64).max]))
@@ -126,7 +128,7 @@ def build_problem(run: RunFigures, found: list[MaskCandidate], known: Evidence) 
         last=last,
         fixed_usd=float(fixed[1:].sum()),
         keep_usd=keep,
-        rewrite_usd=np.where(run.cold, 0.0, write - read),
+        rewrite_usd=np.where(cold, 0.0, write - read),
         since=run.since,
         born=run.turn + 1,
         size=run.size,
@@ -146,7 +148,7 @@ def find_linear_rates(run: RunFigures, found: list[MaskCandidate]) -> list[Linea
     """Return for each call the lowest rates that its view may have, whatever is hidden."""
     smallest = run.raw - _add_up_savings(run, len(run.raw) - 1)
     made = []
-    for least, most in zip(smallest, run.raw, strict=True):
+    for least, most, hour in zip(smallest, run.raw, run.hour, strict=True):
         starts = [start for start, _ in run.prices.tiers] + [1 << 60]
         tiers = [
             rates
@@ -155,7 +157,7 @@ def find_linear_rates(run: RunFigures, found: list[MaskCandidate]) -> list[Linea
         ]
         is_cached = run.prices.cache.kind != "none"
         write = [
-            rates.write_price
+            (rates.write_price_1h if hour >= most else rates.write_price)
             if is_cached and rates.cache_read is not None and least >= run.prices.cache.minimum
             else min(rates.input, rates.write_price)
             for rates in tiers

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass, writes_for_an_hour
+from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
+from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
@@ -23,10 +24,12 @@ from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.summary_cost import limit_user_words
 from elision.strategies.supersede import Supersede
+from elision.trajectory.cache import HOUR_SECONDS, outlives_pause
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.prices import Prices
+from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.view import View
 
 #: Longer runs are not worked out where summaries are: the program is cubic.
 LONGEST = 500
@@ -98,6 +101,37 @@ def _refuse_summary(request: SummaryRequest) -> str:
     raise SummaryError("the observed run never summarizes")
 
 
+class _CacheFigures:
+    """What a run that hides nothing finds in the cache and leaves there, call by call, as in `RunFigures`."""
+
+    def __init__(self, rules: CacheRules) -> None:
+        self.rules = rules
+        self.hour = [0]
+        self.found = [0]
+        self.lasting = [0]
+        self._before: float | None = None
+        self._sent = 0
+        #: Leading tokens that were written for an hour, by the newest call that did so.
+        self._kept = 0
+
+    def add_call(self, view: View, now: float | None, found: int, *, is_for_an_hour: bool) -> None:
+        """Add a call at `now` that sends `view` and reads `found` tokens. is_for_an_hour: what all of its entries live,
+        by the provider's report."""
+        self.found.append(found)
+        if outlives_pause(self._before, now, self.rules.ttl):
+            self.lasting.append(self._sent)
+        elif outlives_pause(self._before, now, HOUR_SECONDS):
+            # A plan that rewrites what was kept for five minutes may have it kept for an hour.
+            self.lasting.append(max(found, self._kept))
+        else:
+            self.lasting.append(found)
+        self.hour.append(view.tokens if is_for_an_hour else view.hour_tokens)
+        if self.hour[-1] == view.tokens:
+            self._kept = view.tokens
+        self._before = now
+        self._sent = view.tokens
+
+
 def observe_run(
     trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer
 ) -> tuple[RunFigures, list[MaskCandidate]]:
@@ -108,24 +142,29 @@ def observe_run(
     state = session.state
     policy = session.policy
     raw = [0]
-    cold = [True]
     base = [0]
+    cache = _CacheFigures(prices.cache)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         raw.append(state.raw_track.tokens)
-        cold.append(session.bill.cache.is_cold(now, model))
         base.append(session.bill.cache.count_readable(0, state.make_raw_view(), now, model))
         run_pass(decide(session, make_plain_terms(now, model)), _refuse_summary)
+        sent = session.newest_call
+        assert sent is not None
         session.add_turn(turn)
+        reported = session.reports.hour_turn == ALL_TURNS
+        cache.add_call(sent.raw_view, now, session.bill.newest_raw_prompt.cache_read, is_for_an_hour=reported)
     found: list[MaskCandidate] = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
     figures = RunFigures(
-        prices=prices.with_hour_writes() if writes_for_an_hour(make_plain_terms(), state, session.reports) else prices,
+        prices=prices,
         limit=strategy.summary_max_tokens,
         head=state.raw_track.count_tokens_before(state.head_length),
         task=state.task_tokens,
         raw=np.array(raw),
         answers=np.array([0] + [count_output_tokens(turn, session.sizer) for turn in trajectory.turns]),
-        cold=np.array(cold),
+        hour=np.array(cache.hour),
+        found=np.array(cache.found),
+        lasting=np.array(cache.lasting),
         base=np.array(base),
         start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),
         said=np.array(

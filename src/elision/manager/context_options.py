@@ -28,7 +28,13 @@ from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.price_lookup import count_for_model, find_price_set, find_prices
+from elision.trajectory.price_lookup import (
+    LONGEST_NAME,
+    count_for_model,
+    find_close_models,
+    find_price_set,
+    find_prices,
+)
 from elision.trajectory.prices import Prices
 from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL, SEARCH_TOOLS
 from elision.trajectory.redact import DEFAULT, Redaction
@@ -264,15 +270,19 @@ class Options:
         except PriceError:
             return find_price_set(_DEFAULT_PRICES)
 
-    def describe_missing_prices(self) -> str:
-        """Return the note that the model's prices are unknown; "" where they are known."""
-        if not self.model or self.prices:
+    def describe_missing_prices(self, model: str = "") -> str:
+        """Return the note that the prices of `model`, by default that of the options, are unknown; "" where they are
+        known."""
+        model = model or self.model
+        if not model or self.prices:
             return ""
         try:
-            find_prices(self.model)
+            find_prices(model)
         except PriceError:
+            close = find_close_models(model[:LONGEST_NAME])[:3]
+            names = f" (close names: {', '.join(close)})" if close else ""
             usual = f"billed as {_DEFAULT_PRICES} models usually are; give prices="
-            return f"no prices are known for {self.model[:80]}: {usual}"
+            return f"no prices are known for {model[:80]}{names}: {usual}"
         return ""
 
     def _build_strategy(self) -> Strategy:

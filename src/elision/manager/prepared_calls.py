@@ -74,6 +74,8 @@ class PreparedCalls:
         self._notes: list[str] = []
         #: All notes so far: each is given once.
         self._past_notes: set[str] = set()
+        #: Of the newest call: what the options say of their own is among the notes of every call.
+        self._newest_model = self.options.model
 
     @property
     def options(self) -> Options:
@@ -212,6 +214,7 @@ class PreparedCalls:
         summarizer_seconds = self._summary_runner.take_waited_seconds()
         self.newest_call = branch.log.state.calls
         self._report_odd_usage(branch.log)
+        self._note_unknown_model(model)
         notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
         newest = branch.log.newest_call
         if newest is not None and newest.summary_obstacle:
@@ -264,6 +267,14 @@ class PreparedCalls:
         self._past_notes.add(note)
         self._notes.append(note)
         return True
+
+    def _note_unknown_model(self, model: str) -> None:
+        """Say once that a call names a model whose prices are not known."""
+        if model == self._newest_model:
+            return
+        self._newest_model = model
+        if note := self.options.describe_missing_prices(model):
+            self.add_note_once(note)
 
     def _report_odd_usage(self, log: Log) -> None:
         """Say once, in the log and in the diagnostics, that a reported prompt was not used."""

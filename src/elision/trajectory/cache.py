@@ -22,6 +22,14 @@ LOOK_BACK = 20
 HOUR_SECONDS = 3600.0
 
 
+def outlives_pause(used: float | None, now: float | None, life: float) -> bool:
+    """Return whether an entry that was last used at `used` and lives `life` seconds is there at `now`.
+
+    A pause is only seen between two known times.
+    """
+    return now is None or used is None or now - used <= life
+
+
 @dataclass(slots=True)
 class _ModelCache:
     """What one model's cache holds of this conversation: its last view, and entries by segment count -> last use.
@@ -84,12 +92,7 @@ class PromptCache:
         """Whether there is an entry at `place`, by its own lifetime."""
         if place not in memory.entries:
             return False
-        return self._is_within(memory.entries[place], now, HOUR_SECONDS if place in memory.hours else self.rules.ttl)
-
-    @staticmethod
-    def _is_within(used: float | None, now: float | None, life: float) -> bool:
-        # A gap is only seen between two known times.
-        return now is None or used is None or now - used <= life
+        return outlives_pause(memory.entries[place], now, HOUR_SECONDS if place in memory.hours else self.rules.ttl)
 
     def is_cold(self, now: float | None, model: str = "") -> bool:
         """Whether a request at `now` (seconds; None if unknown) would find nothing of this conversation."""
@@ -98,7 +101,7 @@ class PromptCache:
             return True
         if not memory.places:
             # Nothing was marked: what the request before left is as good as there.
-            return not self._is_within(memory.used_at, now, self.rules.ttl)
+            return not outlives_pause(memory.used_at, now, self.rules.ttl)
         return not any(self._is_alive(memory, place, now) for place in reversed(memory.places))
 
     def is_warm_for_others(self, now: float | None, model: str) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+#: Kinds of parts that hold reasoning which only the provider that sealed it can read.
+SEALED_KINDS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 #: Tokens booked for an image whose size is not known. Anthropic bills (width x height) / 750, at most about 1,600;
 #: OpenAI 85 to about 1,100 (providers' vision guides). An estimate, and labelled as one wherever it is shown.
 IMAGE_TOKENS = 1_200
@@ -50,6 +52,11 @@ def make_content(text: str) -> Content:
     if text:
         return (Text(text),)
     return ()
+
+
+def has_sealed_reasoning(parts: Content) -> bool:
+    """Return whether one of `parts` is reasoning that only its provider can read."""
+    return any(isinstance(part, Opaque) and part.kind in SEALED_KINDS for part in parts)
 
 
 def join_text(parts: Content) -> str:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from elision.errors import PriceError, install
-from elision.trajectory.price_table import PriceEntry, load_price_table
+from elision.trajectory.price_table import PriceEntry, fold_model_name, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokenizer import OURS, Tokenizer
 
@@ -117,11 +117,23 @@ def find_prices(name: str, on: date | None = None) -> Prices:
     raise PriceError(_describe_unknown(name, parted, _find_entry(parted, day)[1]))
 
 
+@lru_cache(maxsize=256)
 def find_tokenizer(name: str) -> Tokenizer:
-    """Return how a model counts tokens; as we do where that is not known. `name` is as in `find_prices`."""
+    """Return how a model counts tokens; as we do where that is not known. `name` is as in `find_prices`.
+
+    A name that the table does not have may end with that of a model, or be a typing error of one.
+    """
     if len(name) > LONGEST_NAME:
         return OURS
-    return load_price_table().find_tokenizer(_parse_name(name).model)
+    table = load_price_table()
+    bare = fold_model_name(_parse_name(name).model)
+    ours = tuple(table.periods)
+    if bare not in ours:
+        parts = bare.split("-")
+        endings = ["-".join(parts[start:]) for start in range(len(parts))]
+        close = _find_close_names(bare, ours, TYPING_ERROR)[:1]
+        return next((found for each in (*endings, *close) if (found := table.find_tokenizer(each)) != OURS), OURS)
+    return table.find_tokenizer(bare)
 
 
 def count_for_model(prices: Prices, model: str) -> Prices:
@@ -132,6 +144,8 @@ def count_for_model(prices: Prices, model: str) -> Prices:
     return replace(prices, tokenizer=find_tokenizer(model))
 
 
+#: How alike two names are (`difflib`), at least, of which one may be a typing error of the other.
+TYPING_ERROR: Final = 0.8
 #: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
 LONGEST_NAME: Final = 300
 
@@ -188,14 +202,14 @@ def _list_models_on(day: date, alone: bool) -> tuple[str, ...]:
 
 def _describe_unknown(name: str, parted: _ModelName, row: PriceEntry | None) -> str:
     searched = f"our table of {load_price_table().dated}" + ("" if _load_genai() is None else " and genai-prices")
-    return "; ".join([f"no price for model {name!r} in {searched}", *_list_remedies(parted, row)])
+    return "; ".join([f"no price for model {name!r} in {searched}", *_list_remedies(name, parted, row)])
 
 
-def _list_remedies(parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
+def _list_remedies(name: str, parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
         yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
-    if close := _find_close_names(parted.undated, list_models()):
+    if close := find_close_models(name):
         yield f"close names: {', '.join(close)}"
     if _load_genai() is None:
         yield f"genai-prices, which is not installed, knows more: {install('lab')}"
@@ -203,9 +217,15 @@ def _list_remedies(parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
     yield f"or take a named set: {', '.join(load_price_table().sets)}"
 
 
+def find_close_models(name: str) -> list[str]:
+    """Return the known models whose names are most like `name`, however either is punctuated."""
+    return _find_close_names(_parse_name(name).undated, list_models())
+
+
 @lru_cache(maxsize=256)
-def _find_close_names(name: str, known: tuple[str, ...]) -> list[str]:
-    return difflib.get_close_matches(name, known, n=5)
+def _find_close_names(name: str, known: tuple[str, ...], cutoff: float = 0.6) -> list[str]:
+    folded = {fold_model_name(each): each for each in known}
+    return [folded[each] for each in difflib.get_close_matches(fold_model_name(name), folded, n=5, cutoff=cutoff)]
 
 
 @cache

@@ -99,9 +99,13 @@ class PriceTable:
         return entries[0] if entries else None
 
 
+_SEPARATORS: Final = str.maketrans("._ ", "---")
+
+
 def fold_model_name(name: str) -> str:
-    """Return a name as the table compares it: vendors and routers write claude-opus-4-5 and claude-opus-4.5."""
-    return name.lower().replace(".", "-")
+    """Return a name as the table compares it: vendors and routers write claude-opus-4-5, claude-opus-4.5 and
+    claude_opus_4_5."""
+    return name.lower().translate(_SEPARATORS)
 
 
 @cache

@@ -20,7 +20,7 @@ class Tokenizer:
     models: beginnings of the bare names of its models, lower case, with dashes for dots.
     tokens_per_counted: billed tokens for a token that we count, of what the model reads.
     output_sent_again: whether all of the reported output is a part of the next prompt. Where it is not, since it holds
-    reasoning that stays with the provider, the text of the answer is counted.
+    reasoning that stays with the provider, the text of the answer is counted. Sealed reasoning is always sent again.
     """
 
     name: str

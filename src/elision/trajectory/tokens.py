@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Protocol
 
 from elision.errors import SpecError
-from elision.trajectory.content import Content, Text
+from elision.trajectory.content import Content, Text, has_sealed_reasoning
 from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
@@ -199,13 +199,14 @@ class Sizer:
         counted = self._count_answer(turn)
         if not self.takes_output or turn.usage is None or turn.usage.output < CREDIBLE_OUTPUT * counted:
             return counted
-        if self.tokenizer.output_sent_again:
+        if self.tokenizer.output_sent_again or has_sealed_reasoning(turn.content):
             return turn.usage.output
         return min(turn.usage.output, counted)
 
     def _count_answer(self, turn: Turn) -> int:
         calls = (action for action in turn.actions if not action.implicit)
-        if turn.reasoning and self.reasoning:
+        # Where reasoning is sealed, the text beside it is a summary of it for the user, which is not billed.
+        if turn.reasoning and self.reasoning and not has_sealed_reasoning(turn.content):
             thought = self.count(turn.reasoning)
         else:
             thought = 0

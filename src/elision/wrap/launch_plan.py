@@ -74,8 +74,18 @@ def check_agent(agent: Agent, environ: Mapping[str, str]) -> None:
         if environ.get(name, "") not in ("", "0", "false"):
             raise ElisionError(f"{agent.name}: {name} is set: {why}")
     if shutil.which(agent.binary, path=environ.get("PATH")) is None:
-        close = "".join(f"; did you mean {name}?" for name in get_close_matches(agent.binary, AGENTS, n=1))
-        raise ElisionError(f"{agent.binary}: there is no such program on the PATH; install it, or name its path{close}")
+        raise ElisionError(_describe_missing_program(agent))
+
+
+def _describe_missing_program(agent: Agent) -> str:
+    """Return why `agent` cannot be started: it is not installed, or its name is mistyped."""
+    if agent.name in AGENTS:
+        return (
+            f"{agent.name} is not installed: there is no program {agent.binary} on the PATH; install it, or add the "
+            "folder that it is in to the PATH"
+        )
+    close = "".join(f"; did you mean {name}?" for name in get_close_matches(agent.binary, AGENTS, n=1))
+    return f"{agent.binary}: there is no such program on the PATH; install it, or name its path{close}"
 
 
 def bypass_proxies(environ: Mapping[str, str]) -> dict[str, str]:

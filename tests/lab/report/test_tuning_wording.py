@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from elision.lab.report import tuning_wording as wording
+from elision.lab.report.provenance import Provenance
+from elision.lab.report.settings_file import write_settings
 from tests.lab.report.tunings import RULED, make_row, tuning
+
+MADE_BY = Provenance(version="0.1.0", date="2026-11-22", command="elision tune runs")
 
 
 def test_the_headline_compares_with_the_default() -> None:
@@ -108,3 +112,21 @@ def test_a_study_says_what_changed() -> None:
     found = wording.describe_study(replace(tuning(), study="s.jsonl", reused=40, added=1, gone=2))
     assert found == "s.jsonl: 40 evaluations reused; 1 run new or changed, replayed anew; 2 runs no longer there."
     assert wording.describe_study(tuning()) is None
+
+
+def test_a_point_beyond_the_cap_is_warned_of() -> None:
+    """In any run of either part; a point that keeps the cap is not."""
+    found = tuning()
+    assert wording.describe_excess(found) is None
+    for part in ("fit", "judge"):
+        points = tuple(
+            replace(point, **{part: replace(getattr(point, part), worst_ratio=1.27)})
+            if point.text == found.recommended
+            else point
+            for point in found.points
+        )
+        beyond = replace(found, points=points)
+        text = wording.describe_excess(beyond)
+        assert text is not None
+        assert "had cost 1.27 × sending everything, beyond the 1.10 ×" in text
+        assert text in write_settings(beyond, MADE_BY)

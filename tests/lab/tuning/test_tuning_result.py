@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +60,7 @@ def test_the_recommended_point_keeps_the_facts_and_costs_no_more(rows: list[Row]
     assert keeps_evidence(best.fit, DEFAULT.fit, share)
     cheapest = min(point.fit.usd for point in [*points, DEFAULT] if keeps_evidence(point.fit, DEFAULT.fit, share))
     assert best.fit.usd <= 1.01 * cheapest + 1e-9
+    assert best.fit.missing_turns <= DEFAULT.fit.missing_turns
     most = choose_point([*points, DEFAULT], DEFAULT, "evidence", share)
     assert most.fit.usd <= DEFAULT.fit.usd + 1e-9
     assert 1.01 * most.fit.evidence_found >= DEFAULT.fit.evidence_found
@@ -70,6 +73,17 @@ def test_of_equally_cheap_points_the_simplest_is_taken() -> None:
     assert choose_point([odd, plain, DEFAULT], DEFAULT, "cost", 0.98) == plain
     dear = _point("masking(window=3)", 1.02, 99)
     assert choose_point([odd, dear, DEFAULT], DEFAULT, "cost", 0.98) == odd
+
+
+def test_a_turn_that_misses_something_counts() -> None:
+    """All facts visible at half the cost is not enough where more turns miss a fact or one of the agent's own words."""
+    missing = _point("masking(window=3)", 1.0)
+    forgetful = replace(missing, fit=replace(missing.fit, own_missing_turns=3, turns=100))
+    assert choose_point([forgetful, DEFAULT], DEFAULT, "cost", 1.0) == DEFAULT
+    assert choose_point([forgetful, DEFAULT], DEFAULT, "evidence", 1.0) == DEFAULT
+    # Three turns of a hundred.
+    assert choose_point([forgetful, DEFAULT], DEFAULT, "cost", 0.97) == forgetful
+    assert choose_point([missing, DEFAULT], DEFAULT, "cost", 1.0) == missing
 
 
 def test_without_facts_nothing_is_recommended_but_the_default() -> None:

@@ -19,11 +19,11 @@ def test_thinking_is_reasoning_only() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [{"type": "redacted_thinking", "data": "A" * 64}, {"type": "thinking", "thinking": "", "signature": "A" * 64}],
+    [{"type": "redacted_thinking", "data": "A" * 500}, {"type": "thinking", "thinking": "", "signature": "A" * 500}],
 )
 def test_hidden_thinking_is_kept(block: dict[str, str]) -> None:
     """Thinking whose text was not sent stays in the content, opaque and counted."""
-    assert anthropic.parse_assistant({"content": [block]}).content == (Opaque(block["type"], 12, block),)
+    assert anthropic.parse_assistant({"content": [block]}).content == (Opaque(block["type"], 50, block),)
 
 
 def test_server_tools_stay_in_the_content() -> None:

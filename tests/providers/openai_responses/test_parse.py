@@ -12,10 +12,10 @@ from elision.trajectory.content import Opaque, Text, join_text
 
 def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:
     """The summary is read; the encrypted reasoning stays opaque and is counted by its length."""
-    item = {"type": "reasoning", "id": "rs", "summary": [{"text": "why"}], "encrypted_content": "A" * 64}
+    item = {"type": "reasoning", "id": "rs", "summary": [{"text": "why"}], "encrypted_content": "A" * 1_620}
     said = openai_responses.parse_item(item)
     assert said.reasoning == "why"
-    assert said.content == (Opaque("reasoning", 12, item),)
+    assert said.content == (Opaque("reasoning", 100, item),)
 
 
 def test_open_reasoning_wins_over_its_summary() -> None:

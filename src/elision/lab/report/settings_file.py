@@ -20,8 +20,9 @@ def write_settings(tuning: Tuning, made_by: Provenance) -> str:
         tuning_wording.describe_scope(tuning),
         tuning_wording.write_headline(tuning),
         tuning_wording.write_verdict(tuning),
+        tuning_wording.describe_excess(tuning),
     ]
-    lines = [f"# {neutralize_text(comment)}" for comment in comments]
+    lines = [f"# {neutralize_text(comment)}" for comment in comments if comment]
     return "\n".join([*lines, f"strategy = {quote_toml(describe_fully(tuning.recommended))}"]) + "\n"
 
 

@@ -126,6 +126,8 @@ def _draw_points(
     colour = charts.encode_scaled("family", {family: ink.slots[slot] for family, (slot, _) in looks.items()})
     colour["legend"] = {"orient": "top", "title": None, "symbolType": "circle", "symbolStrokeWidth": 0}
     shape = charts.encode_scaled("family", {family: mark for family, (_, mark) in looks.items()})
+    # Colour and shape share a legend: Vega complains where one has it and the other has none.
+    shape["legend"] = colour["legend"]
     return [
         _build_layer(
             "spans",

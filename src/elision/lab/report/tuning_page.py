@@ -74,6 +74,7 @@ def _show_recommendation(tuning: Tuning) -> str:
     texts = (
         tuning_wording.describe_choice(tuning),
         tuning_wording.write_verdict(tuning),
+        tuning_wording.describe_excess(tuning),
         tuning_wording.describe_break_even(tuning),
         tuning_wording.describe_rule_of_thumb(tuning),
         tuning_wording.describe_study(tuning),
@@ -103,7 +104,7 @@ def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> st
         for row in (point.fit, point.judge):
             cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
             cells += [f"<td>{escape_text(cell)}</td>" for cell in (cost, *tuning_wording.format_cells(row))]
-        cells.append(f'<td class="word">{escape_text(describe_fully(point.text))}</td>')
+        cells.append(f'<td class="sentence">{escape_text(describe_fully(point.text))}</td>')
         body.append(f"<tr{' class=recommended' if recommended else ''}>{''.join(cells)}</tr>")
     more = len(points) - MOST_LISTED
     note = [wrap_subtitle(f"{figures.format_count(more)} more with --json.")] if more > 0 else []

@@ -41,6 +41,7 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
     console.print(build_points_table(tuning, console.width))
     print_paragraph(console, tuning_wording.describe_choice(tuning))
     print_paragraph(console, tuning_wording.write_verdict(tuning), style="bold" if tuning.is_confirmed() else "yellow")
+    print_paragraph(console, tuning_wording.describe_excess(tuning), style="yellow")
     print_paragraph(console, tuning_wording.describe_break_even(tuning))
     print_paragraph(console, tuning_wording.describe_rule_of_thumb(tuning))
     _print_texts(tuning, console)

@@ -13,7 +13,7 @@ from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.schedules import CacheAwareSchedule
+from elision.strategies.schedules import SPENDING_CAP, CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
@@ -59,7 +59,7 @@ def describe_choice(tuning: Tuning) -> str:
     if tuning.objective == "cost":
         share = figures.format_share(tuning.min_evidence)
         kept = f"{share} of the default's visible facts" if tuning.min_evidence < 1 else "the default's visible facts"
-        rule = f"within 1 % of the cheapest point that keeps {kept}, the simplest"
+        rule = f"within 1 % of the cheapest point that keeps {kept} and misses something in no more turns, the simplest"
     else:
         rule = "within 1 % of the most facts visible at no more than the default's cost, the simplest"
     facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
@@ -82,6 +82,18 @@ def write_verdict(tuning: Tuning) -> str:
     outcome = "It holds." if tuning.is_confirmed() else "It does not hold: keep the default, or give more runs."
     few = " So few runs prove little." if len(tuning.judge_runs) < FEW_RUNS else ""
     return f"{runs} it costs {costs} ({change}); {facts}. {outcome}{few}"
+
+
+def describe_excess(tuning: Tuning) -> str | None:
+    """Return by how much the recommended point may cost more than sending everything; None where it keeps the cap."""
+    ratio = tuning.excess_ratio
+    if ratio is None:
+        return None
+    return (
+        f"Warning: at its worst call this point had cost {ratio:.2f} × sending everything, beyond the "
+        f"{SPENDING_CAP:.2f} × that cache-aware never exceeds. A run that ends there pays that: "
+        "--space schedule=cache-aware finds a point that keeps the cap."
+    )
 
 
 def describe_break_even(tuning: Tuning) -> str | None:

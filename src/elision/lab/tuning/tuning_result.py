@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from elision.lab.results import Row, encode_problems, prices_json
 from elision.lab.tuning.search_space import SearchSpace
 from elision.lab.tuning.tool_rules import ToolUse
+from elision.strategies.schedules import SPENDING_CAP
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -122,6 +123,13 @@ class Tuning:
         """The points that have a name."""
         return tuple(point for point in self.points if point.names)
 
+    @property
+    def excess_ratio(self) -> float | None:
+        """The highest bill so far of the recommended point, as a multiple of sending everything, in any run; None where
+        it stays within the cap of the default's schedule."""
+        worst = max(row.worst_ratio for row in (self.best.fit, self.best.judge) if row is not None)
+        return worst if worst > SPENDING_CAP + TINY else None
+
     def is_confirmed(self) -> bool | None:
         """Return whether the recommended point keeps on the judge part what it was chosen for; None if it was not
         judged."""
@@ -173,8 +181,10 @@ TINY: Final = 1e-9
 
 
 def keeps_evidence(row: Row, default: Row, share: float) -> bool:
-    """Return whether `row` shows at least `share` of the facts that `default` shows; True where no fact was used."""
-    return row.evidence_found >= share * default.evidence_found - TINY
+    """Return whether `row` shows at least `share` of the facts that `default` shows, and misses something, a fact or
+    one of the agent's own words, in no more turns than `default` and the rest of the share of all turns."""
+    most_missing = default.missing_turns + (1 - share) * row.turns
+    return row.evidence_found >= share * default.evidence_found - TINY and row.missing_turns <= most_missing + TINY
 
 
 def find_frontier(rows: Sequence[Row]) -> list[bool]:
@@ -206,7 +216,11 @@ def choose_point(
         cheapest = min(point.fit.usd for point in [*enough, default])
         near = [point for point in [*enough, default] if point.fit.usd <= NEAR * cheapest + TINY]
         return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
-    affordable = [point for point in [*points, default] if point.fit.usd <= default.fit.usd + TINY]
+    affordable = [
+        point
+        for point in [*points, default]
+        if point.fit.usd <= default.fit.usd + TINY and point.fit.missing_turns <= default.fit.missing_turns
+    ]
     most = max(point.fit.evidence_found for point in affordable)
     near = [point for point in affordable if NEAR * point.fit.evidence_found >= most - TINY]
     return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))

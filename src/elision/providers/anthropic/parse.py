@@ -16,12 +16,12 @@ from elision.providers.shared.json_reading import (
     dump_json,
     join_contents,
     join_lines,
-    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
     text_in,
 )
+from elision.providers.shared.sealed import ANTHROPIC_SEAL, make_sealed
 from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import ModelUsage, Usage
@@ -110,13 +110,15 @@ def _keep_hidden_thinking(block: Json) -> Content:
     """Keep thinking that was sent without its text (`display: omitted`): it is part of the prompt and billed."""
     if block.get("thinking"):
         return ()
-    return (make_sealed("thinking", block, text_in(block.get("signature"))),)
+    return (make_sealed("thinking", block, text_in(block.get("signature")), ANTHROPIC_SEAL),)
 
 
 #: Block type -> reads the part of it that belongs to the content of an assistant message.
 _CONTENT_PARSERS: dict[str, Callable[[Json], Content]] = {
     "thinking": _keep_hidden_thinking,
-    "redacted_thinking": lambda block: (make_sealed("redacted_thinking", block, text_in(block.get("data"))),),
+    "redacted_thinking": lambda block: (
+        make_sealed("redacted_thinking", block, text_in(block.get("data")), ANTHROPIC_SEAL),
+    ),
     "tool_use": lambda _: (),
     "compaction": lambda block: make_content(_read_summary(block)),
 }

@@ -21,12 +21,12 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     make_opaque,
-    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
     text_in,
 )
+from elision.providers.shared.sealed import GEMINI_SEAL, make_sealed
 from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -113,7 +113,7 @@ def _keep_signature(part: Json) -> Content:
     signature = text_in(get_field(part, "thoughtSignature"))
     if not signature:
         return ()
-    return (make_sealed("thinking", {"thoughtSignature": signature}, signature),)
+    return (make_sealed("thinking", {"thoughtSignature": signature}, signature, GEMINI_SEAL),)
 
 
 def _parse_action(call: Json) -> Action:

@@ -10,10 +10,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from elision.providers.shared.base_renderer import SEALED_KINDS
 from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult
 from elision.providers.shared.message_tags import MessageTags
-from elision.trajectory.content import Content, Text
+from elision.trajectory.content import SEALED_KINDS, Content, Text
 from elision.trajectory.turn import Action, Message
 
 #: Roles of messages at OpenAI, and at Anthropic, where some of them do not occur.

@@ -21,12 +21,12 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     make_opaque,
-    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
     text_in,
 )
+from elision.providers.shared.sealed import OPENAI_SEAL, make_sealed
 from elision.trajectory.content import Content, Part, Text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -124,7 +124,7 @@ def _read_reasoning(item: Json) -> str:
 def _keep_sealed_reasoning(item: Json) -> Content:
     secret = text_in(item.get("encrypted_content"))
     if secret:
-        return (make_sealed("reasoning", item, secret),)
+        return (make_sealed("reasoning", item, secret, OPENAI_SEAL),)
     return ()
 
 

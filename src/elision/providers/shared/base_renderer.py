@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from elision.providers.shared.json_reading import MEDIA, Json, dump_json, mapping_in, text_in
-from elision.trajectory.content import Content, Opaque, make_content
+from elision.trajectory.content import SEALED_KINDS, Content, Opaque, make_content
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import Segment, View
 
@@ -254,8 +254,6 @@ def _get_content(segment: Segment) -> Content:
 
 # -- opaque parts ---------------------------------------------------------------------------------------------------
 
-#: Reasoning that only the provider that sealed it can read; other dialects leave it out.
-SEALED_KINDS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 #: Fields that hold the bytes of a media part, or say where they are.
 _PAYLOAD_FIELDS = frozenset(
     ("source", "image_url", "video_url", "data", "audio", "input_audio", "file", "file_id", "file_data", "file_url")

@@ -120,6 +120,11 @@ def number_in(value: object) -> float | None:
     return float(value)
 
 
+def cost_in(value: object) -> float | None:
+    """Return the cost that a recording states, in USD; None for 0, which agents record where they know no price."""
+    return number_in(value) or None
+
+
 def join_lines(texts: Iterable[str]) -> str:
     """Join the texts that are not empty, each on its own line."""
     return "\n".join(text for text in texts if text)
@@ -149,11 +154,6 @@ def make_opaque(kind: str, part: Json) -> Opaque:
     if kind in MEDIA and mapping_in(part.get("source")).get("type") != "text":
         return Opaque(kind, IMAGE_TOKENS, part)
     return Opaque(kind, len(dump_json(part)) // CHARS_PER_TOKEN, part)
-
-
-def make_sealed(kind: str, part: Json, secret: str) -> Opaque:
-    """Keep reasoning that only the provider can read. Its base64 is about 4/3 of the text that it stands for."""
-    return Opaque(kind, len(secret) * 3 // 4 // CHARS_PER_TOKEN, part)
 
 
 #: Type of a text part, in any dialect -> the field that holds its text.
