@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -17,7 +17,12 @@ from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST_ITEM = 80
-#: Words whose items are kept, some 10 MB of them.
+#: A text of more different numbers is a table: its numbers are data, not names that anybody writes again. No recorded
+#: result whose numbers an agent used had half as many.
+MOST_NUMBERS: Final = 1_000
+#: Different words of a text that are looked at, half of them from either end.
+MOST_WORDS: Final = 16_384
+#: Words whose items are kept, some 10 MB of them: those of several of the largest texts.
 _WORDS_KEPT: Final = 1 << 16
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
 _SHORT_TEXTS_KEPT = 256
@@ -31,6 +36,9 @@ _PIECE: Final = 128 * 1024
 _SPACE: Final = re.compile(r"\s")
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
+#: What numbers, dates and times consist of, and what may be left of one between its digits.
+_NUMERIC: Final = string.digits + ".:-#@%+$~\\"
+_EXPONENTS: Final = ("", "e", "E")
 _TRIM = "./:-\\#@%+$~"
 _SHAPE = re.compile(
     r"""
@@ -84,10 +92,11 @@ def scan_text_uncached(text: str) -> TextScan:
     words: dict[int, tuple[str, ...]] = {}
     quoted: dict[int, list[str]] = {}
     number = 0
+    keep_words = _choose_words(text)
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     for piece in _split_pieces(text):
         lines = _separate_words(piece).split("\n")
-        kept = map(tuple, map(_KEEP_WORDS_WITH_ITEMS, map(str.split, lines)))
+        kept = map(tuple, map(keep_words, map(str.split, lines)))
         # A piece may begin within a line.
         begun = words.get(number, ())
         words |= {place: found for place, found in enumerate(kept, start=number) if found}
@@ -99,6 +108,26 @@ def scan_text_uncached(text: str) -> TextScan:
     return TextScan(
         words, quoted, _collect_items(chain.from_iterable(words.values()), chain.from_iterable(quoted.values()))
     )
+
+
+def _choose_words(text: str) -> Callable[[Iterable[str]], Iterable[str]]:
+    """Return what keeps the words that hold items: of a text with a great many different words, only some.
+
+    Each new word costs some microseconds, so that a megabyte of numbers would take ten times as long as other text.
+    """
+    if len(text) < 2 * MOST_NUMBERS:
+        return _KEEP_WORDS_WITH_ITEMS
+    different: dict[str, None] = {}
+    for piece in _split_pieces(text):
+        different |= dict.fromkeys(_separate_words(piece).split())
+    chosen = [word for word in different if word.strip(_NUMERIC) not in _EXPONENTS]
+    if len(different) - len(chosen) <= MOST_NUMBERS:
+        if len(different) <= MOST_WORDS:
+            return _KEEP_WORDS_WITH_ITEMS
+        chosen = list(different)
+    if len(chosen) > MOST_WORDS:
+        chosen = chosen[: MOST_WORDS // 2] + chosen[-MOST_WORDS // 2 :]
+    return partial(filter, frozenset(_KEEP_WORDS_WITH_ITEMS(chosen)).__contains__)
 
 
 def _split_pieces(text: str) -> Iterator[str]:
