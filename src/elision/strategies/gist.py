@@ -18,6 +18,8 @@ _DEFINITION = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:export|pub|async|public|private|static) )*"
     rf"(?:{'|'.join(_KEYWORDS)})\s"
 )
+#: A line's own number in a file view or a search result.
+_LINE_NUMBER: Final = re.compile(r"^(?:[^\s:]{1,300}:|[Ll]ine |[ \t]{0,10})(\d{1,9})[:|\t\u2192-]", re.MULTILINE)
 #: Keys of a page's metadata.
 _PAGE_KEYS: Final = frozenset({"meta_tags", "viewport", "description", "keywords", "robots", "referrer"})
 #: 153ms, 10px, 4.2k: measured once, never looked up again.
@@ -74,10 +76,9 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
     """Return the unknown items of `text`, most informative first; ties in order of appearance."""
     seen_counts, written = known.seen_counts, known.written_by_agent
     worths: dict[str, float] = {}
+    left_out = shown_items | _PAGE_KEYS
     for item in find_items(text):
-        if item in _PAGE_KEYS:
-            continue
-        if item not in written and seen_counts.get(item, 0) < COMMONPLACE and item not in shown_items:
+        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE:
             worths[item] = weigh_item(item, known)
     scores: dict[str, float] = {}
     for line in _read_lines(text, worths.keys()):
@@ -127,13 +128,18 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
 
 
 def _find_margins(text: str) -> dict[int, str]:
-    """Return the line numbers that a tool put in front of lines, by the line's place from 0."""
+    """Return the line numbers that a tool put in front of lines, by the line's place from 0.
+
+    Where a tool numbers lines, what looks like a number in front of one is one, though it be alone.
+    """
+    if next(find_gutters(text), None) is None:
+        return {}
     margins = {}
     place = seen = 0
-    for match in find_gutters(text):
+    for match in _LINE_NUMBER.finditer(text):
         place += text.count("\n", seen, match.start())
         seen = match.start()
-        margins[place] = match[2]
+        margins[place] = match[1]
     return margins
 
 

@@ -42,7 +42,7 @@ _NUMERIC: Final = string.digits + ".:-#@%+$~\\"
 _EXPONENTS: Final = ("", "e", "E")
 #: Escapes that stand for white space or a character: "\\nTest", "a\\n\\tb", "\\u00ae". `src\\tests` may be a path.
 _ESCAPES: Final = re.compile(
-    r"\\+u[0-9A-Fa-f]{4}|\\+x[0-9A-Fa-f]{2}|\A(?:\\+[nrt])+|(?:\\+[nrt])+\Z|(?:\\+[nrt]){2,}|(?:\\+[nrt])+(?=[A-Z])"
+    r"\\+u[0-9A-Fa-f]{4}|\\+x[0-9A-Fa-f]{2}|\A(?:\\+[nrt])+|(?:\\+[nrt])+\Z|(?:\\+[nrt]){2,}|(?:\\+[nrt])+(?=[A-Z+/-])"
 )
 #: Names of a page's metadata, as search results and browsers list them.
 _PAGE_METADATA: Final = re.compile(r"(?:og|fb|twitter|article|al):[a-z_]+\Z")
@@ -180,7 +180,7 @@ def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
     seen = 0
     for match in _QUOTED.finditer(text):
         word = match[2]
-        if any(map(str.isalpha, word)):
+        if any(map(str.isalpha, word)) and not _PAGE_METADATA.match(word):
             line += text.count("\n", seen, match.start())
             seen = match.start()
             yield line, word
