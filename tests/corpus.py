@@ -14,3 +14,9 @@ CORPUS: Final = SHARED / "corpus"
 def needs_corpus(guarded: str) -> pytest.MarkDecorator:
     """Skip a test where the recordings are not here. guarded: what is not checked then, as the summary says it."""
     return pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no ../shared/corpus here, so not checked: {guarded}")
+
+
+def list_recordings(path: Path) -> list[Path]:
+    """Return the recordings at `path`, a file or a folder."""
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    return [file for file in files if file.is_file() and file.suffix not in (".tsv", ".md")]

@@ -67,6 +67,20 @@ def test_a_path_is_not_told_twice() -> None:
     assert found == ["src/deep/mod_a.py"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  4711\tdef run_it():\n  4712\t    pass\n",
+        "src/a.py:4711:def run_it():\n",
+        "346-    x = 1\n347-    y = 2\n--\n4711-    run_it()\n--\n",
+    ],
+)
+def test_line_numbers_are_not_told(text: str) -> None:
+    """They move with every edit; the same number elsewhere is told."""
+    assert "4711" not in told(text)
+    assert "4711" in told(f"{text}\nerror: see 4711")
+
+
 def test_ties_stay_in_order() -> None:
     """Equal items are told in order of appearance, in every process."""
     assert told("zz_1 aa_2 mm_3 bb_4") == ["zz_1", "aa_2", "mm_3", "bb_4"]

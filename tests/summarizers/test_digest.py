@@ -211,9 +211,30 @@ def test_a_conversation_has_no_code_sections() -> None:
 
 def test_facts_are_what_later_actions_need() -> None:
     """Items of the observations that nobody has written are found in the digest by the lab's own extractor."""
-    body = "def parse_header_block(stream):\n    return stream.read_exactly(4711)\n" + "plain words here\n" * 200
+    body = "def parse_header_block(stream):\n    return stream.read_exactly(size=4711)\n" + "plain words here\n" * 200
     text = write_digest(make_request(make_turn(1, "Let me look.", command="cat src/wire.py", result=body)), COUNT)
     assert {"parse_header_block", "stream.read_exactly", "4711"} <= set(find_items(text))
+
+
+def test_completed_says_what_the_agent_denied() -> None:
+    """A result that the agent's next sentence denies gives way to that sentence, also in the next digest."""
+    filler = make_filler_turn(1)
+    tried = make_turn(2, "Let me try.", command="python reproduce.py", result="Script completed, no errors.")
+    judged = make_turn(3, "It seems that our changes didn't resolve the issue.", command="cat x", result="a_b")
+    expected = "- [2] `python reproduce.py` -> It seems that our changes didn't resolve the issue."
+    assert expected in write_digest(make_request(filler, tried, judged), COUNT)
+    first = write_digest(make_request(filler, tried), COUNT)
+    assert "- [2] `python reproduce.py` -> Script completed, no errors." in first
+    assert expected in write_digest(make_request(judged, make_filler_turn(4), previous=first), COUNT)
+
+
+@pytest.mark.parametrize("said", ["Excellent, the fix works now.", "Now the tests pass as expected."])
+def test_completed_keeps_what_the_agent_confirms(said: str) -> None:
+    """A result stays unless the agent denies it."""
+    tried = make_turn(1, "Let me try.", command="python reproduce.py", result="Script completed, no errors.")
+    judged = make_turn(2, said, command="cat x", result="a_b")
+    text = write_digest(make_request(tried, judged, make_filler_turn(3)), COUNT)
+    assert "- [1] `python reproduce.py` -> Script completed, no errors." in text
 
 
 def test_a_foreign_summary_is_quoted_head_and_tail() -> None:

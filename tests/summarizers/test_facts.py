@@ -45,11 +45,25 @@ def test_a_number_stands_under_its_key() -> None:
     ]
 
 
-def test_line_numbers_in_a_margin_are_not_told() -> None:
-    """Numbers between two neighbours are a file's margin."""
+def test_a_number_without_a_key_is_no_fact() -> None:
+    """Nobody can tell what "500" was: a margin, a count, or what the agent wrote itself."""
     margin = "\n".join(f"{number}: words" for number in range(500, 520))
-    told = [fact.text for fact in collect_facts([make_turn(1, command="cat -n x", result=margin)], "")]
-    assert told == ["500", "519"]
+    seen = make_turn(1, "I look at 4711.", command="cat -n x", result=f"{margin}\ntook 1234")
+    assert collect_facts([seen], "") == []
+
+
+def test_a_number_keeps_its_key_from_digest_to_digest() -> None:
+    """The key stands before each number that is alone under it, and is read back with it."""
+    result = '{"price_usd": 1207, "name": "some_name", "count": 100, "count": 200}'
+    seen = make_turn(1, tool="get", result=result, id=4)
+    facts = collect_facts([seen], "")
+    lines = render_facts(facts)
+    assert any("price_usd=1207" in line.split(" ") for line in lines)
+    assert "count: 100 200" in lines
+    read = [fact for line in lines for fact in parse_facts(line)]
+    assert {fact for fact in facts if fact.text.isdigit()} <= set(read)
+    again = collect_facts([make_turn(2, command="x", result="other_name")], "", before=read)
+    assert {fact for fact in facts if fact.text.isdigit()} <= set(again)
 
 
 def test_what_is_seen_often_comes_first() -> None:

@@ -126,3 +126,45 @@ def test_kept_words_take_a_few_megabytes() -> None:
     finally:
         tracemalloc.stop()
     assert held < 8_000_000
+
+
+def test_a_url_has_no_parts_but_its_end() -> None:
+    """Its colon separates no path from a line."""
+    assert find_items("see https://a.org/b_c") == ("https://a.org/b_c", "b_c")
+    assert find_items("src/a.py:120: x") == ("src/a.py:120", "src/a.py", "120", "a.py:120", "a.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r'"\nTestCase"', ["TestCase"]),
+        (r"+469: \t\t\tclassName=", ["469", "className"]),
+        (r"agent_side.x_y\n", ["agent_side.x_y", "x_y"]),
+        (r"agent_side\n+404", ["agent_side", "404"]),
+        (r"Fund \u00ae x_y", ["x_y"]),
+        (r"the \"quoted\" word", ["quoted"]),
+        (r"src\tests\test_file", [r"src\tests\test_file"]),
+        ("<li>some_name</li></ul>", ["some_name"]),
+        ('"og:site_name": "twitter:title"', []),
+    ],
+)
+def test_no_debris_of_escapes_and_pages(text: str, expected: list[str]) -> None:
+    """Escapes separate words, unless they may be folders of a path; tags and keys of a page's metadata are no items."""
+    assert find_items(text) == tuple(expected)
+
+
+def test_the_numbers_of_a_table_are_no_items() -> None:
+    """A text of more different numbers than MOST_NUMBERS is a table; of fewer, each may be looked up again."""
+    few = ",".join(map(str, range(1_000, 1_000 + module.MOST_NUMBERS)))
+    assert len(find_items(few)) == module.MOST_NUMBERS
+    many = ",".join(f"{number}.5" for number in range(1_000, 3_000))
+    assert find_items(f"{many} row_id\nlast_name 4711") == ("row_id", "last_name")
+
+
+def test_of_a_great_many_words_those_at_both_ends_are_looked_at() -> None:
+    """No text takes more than MOST_WORDS entries of the cache that all texts share."""
+    module._WORD_CACHE.clear()
+    found = find_items(",".join(f"A{number:06}" for number in range(3 * module.MOST_WORDS)))
+    assert len(found) == module.MOST_WORDS
+    assert (found[0], found[-1]) == ("A000000", f"A{3 * module.MOST_WORDS - 1:06}")
+    assert len(module._WORD_CACHE) <= module.MOST_WORDS

@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.trajectory.gutters import find_gutters
 from elision.trajectory.items import find_items, find_items_by_line, scan_text_uncached
 from elision.trajectory.tokens import TokenCounter
 
@@ -18,7 +19,9 @@ _DEFINITION = re.compile(
     rf"(?:{'|'.join(_KEYWORDS)})\s"
 )
 #: A line's own number in a file view or a search result.
-_LINE_NUMBER = re.compile(r"^\s*(\d+)\s*[:|\t\u2192-]")
+_LINE_NUMBER: Final = re.compile(r"^(?:[^\s:]{1,300}:|[Ll]ine |[ \t]{0,10})(\d{1,9})[:|\t\u2192-]", re.MULTILINE)
+#: Keys of a page's metadata.
+_PAGE_KEYS: Final = frozenset({"meta_tags", "viewport", "description", "keywords", "robots", "referrer"})
 #: 153ms, 10px, 4.2k: measured once, never looked up again.
 _QUANTITY = re.compile(r"^\d+(?:\.\d+)?[A-Za-z]{1,2}$")
 #: Characters that are looked at from either end of an observation.
@@ -31,7 +34,7 @@ class _Line(NamedTuple):
     """A line with items.
 
     score: how informative it is. score_if_known: the same where it names something that the agent wrote.
-    margin: its own number in a file view; "" for none.
+    margin: its own number in a file view or a search; "" for none.
     """
 
     items: tuple[str, ...]
@@ -73,19 +76,18 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
     """Return the unknown items of `text`, most informative first; ties in order of appearance."""
     seen_counts, written = known.seen_counts, known.written_by_agent
     worths: dict[str, float] = {}
+    left_out = shown_items | _PAGE_KEYS
     for item in find_items(text):
-        if item not in written and seen_counts.get(item, 0) < COMMONPLACE and item not in shown_items:
+        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE:
             worths[item] = weigh_item(item, known)
     scores: dict[str, float] = {}
     for line in _read_lines(text, worths.keys()):
         base = line.score if written.isdisjoint(line.items) else line.score_if_known
         for item in line.items:
-            if item not in worths:
+            # A line's own number moves with every edit.
+            if item not in worths or item == line.margin:
                 continue
             score = base + worths[item]
-            # A line's number matters where the line does; in a plain file view it is a margin.
-            if item == line.margin:
-                score -= 1.0
             if score > scores.get(item, -9.0):
                 scores[item] = score
     kept = [item for item in _drop_repeated_parts(scores) if scores[item] > LEAST_SCORE]
@@ -108,9 +110,9 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
     # No other need be looked for in its lines.
     alarms = [word for word in _ALARMS if word in lower]
     defines = any(word in text for word in _KEYWORDS)
+    margins = _find_margins(text) if any(map(str.isdigit, unknown)) else {}
     read = []
     for number, line, items in find_items_by_line(text, unknown):
-        margin = _LINE_NUMBER.match(line)
         lower = line.lower() if alarms else ""
         has_alarm = any(word in lower for word in alarms)
         is_definition = defines and bool(_DEFINITION.match(line))
@@ -118,11 +120,27 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
             _weigh_line(names_known=names_known, has_alarm=has_alarm, is_definition=is_definition, is_first=number < 3)
             for names_known in (False, True)
         )
-        read.append(_Line(items, score, score_if_known, margin[1] if margin else ""))
+        read.append(_Line(items, score, score_if_known, margins.get(number, "")))
     if len(_LINES_READ) >= _TEXTS_KEPT:
         _LINES_READ.clear()
     _LINES_READ[text] = frozenset(unknown), read
     return read
+
+
+def _find_margins(text: str) -> dict[int, str]:
+    """Return the line numbers that a tool put in front of lines, by the line's place from 0.
+
+    Where a tool numbers lines, what looks like a number in front of one is one, though it be alone.
+    """
+    if next(find_gutters(text), None) is None:
+        return {}
+    margins = {}
+    place = seen = 0
+    for match in _LINE_NUMBER.finditer(text):
+        place += text.count("\n", seen, match.start())
+        seen = match.start()
+        margins[place] = match[1]
+    return margins
 
 
 def _weigh_line(*, names_known: bool, has_alarm: bool, is_definition: bool, is_first: bool) -> float:

@@ -128,6 +128,8 @@ def _merge_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, tup
         else:
             before = tuple(clip_line(line, _OLD_WIDTH) for line in old.sections.get(name, ()))
             lines = drop_duplicates(before + fresh)
+        if name == "COMPLETED":
+            lines = narrative_sections.correct_claims(lines, request.turns)
         if lines:
             merged[name] = lines
     return merged

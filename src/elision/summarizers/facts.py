@@ -159,13 +159,14 @@ def collect_facts(
         sightings.add_turn(turn, turns[-1].index - turn.index)
     sources = sightings.find_sources()
     own = _OwnWords(turns)
-    keys = _find_keys(turns)
+    # A digest names a number by its key alone.
+    keys = {fact.text: fact.label for fact in before if _is_number(fact.text)} | _find_keys(turns)
     told = _collect_told_items(turns, known)
     excluded = told.union(shown, keys.values(), _find_consecutive_numbers(sources))
     weighed = []
     for text in (sources.keys() | own.turns.keys()) - excluded:
         traits = _find_traits(text)
-        if not traits.is_telling:
+        if not traits.is_telling or (traits.kind == "numbers" and text not in keys):
             continue
         if text in own.turns:
             if not _needs_memory(text, traits):
@@ -187,15 +188,18 @@ def parse_facts(line: str) -> Iterator[Fact]:
     # Earlier versions put commas between facts.
     for quoted in rest.split():
         text = quoted.strip(',"')
-        if text:
+        key, equals, number = text.partition("=")
+        if equals and _is_number(number):
+            yield Fact(key, number)
+        elif text:
             yield Fact(label, text)
 
 
 def render_facts(chosen: Iterable[Fact]) -> list[str]:
     """Return lines that hold `chosen`, one a label, in the order of their first fact.
 
-    A label of one fact is not worth its line: such facts share the line of OTHER. Between facts is a blank, as in a
-    gist: a comma would be a fifth of their tokens.
+    A label of one fact is not worth its line: such facts share the line of OTHER, a number with its key. Between facts
+    is a blank, as in a gist: a comma would be a fifth of their tokens.
     """
     groups: dict[str, list[str]] = {}
     for fact in chosen:
@@ -204,11 +208,11 @@ def render_facts(chosen: Iterable[Fact]) -> list[str]:
     lines = []
     for label, texts in groups.items():
         if len(texts) == 1:
-            others += texts
+            others += [f"{label}={text}" if _is_number(text) else text for text in texts]
         else:
             lines.append(f"{label}: {' '.join(map(quote_fact, texts))}")
     if others:
-        lines.append(f"{OTHER}: {' '.join(map(quote_fact, others))}")
+        lines.append(f"{OTHER}: {' '.join(text if '=' in text else quote_fact(text) for text in others)}")
     return lines
 
 
@@ -225,6 +229,10 @@ def list_tails(text: str) -> Iterator[str]:
         head, found, tail = text.rpartition(separator)
         if found and head:
             yield tail
+
+
+def _is_number(text: str) -> bool:
+    return bool(_NUMBER.fullmatch(text))
 
 
 def _needs_memory(text: str, traits: _Traits) -> bool:

@@ -28,6 +28,20 @@ _SETTLES = re.compile(
     r"found that|turns out|successfully|has been|cannot|can't|not allowed)\b",
     re.IGNORECASE,
 )
+#: What a line says that the next turn may deny: the result of a call, or that something works.
+_CLAIMS = re.compile(
+    r" -> (?!failed)|\b(?:fixed|resolved|works?|working|passe[sd]|confirm(?:s|ed)|successfully|implemented)\b"
+    r"|\bcorrect(?:ly)?\b",
+    re.IGNORECASE,
+)
+_DENIES = re.compile(
+    r"(?:n't|\bnot)(?: \w+){0,3} (?:work|fix|solve|resolve|address|help|take effect|apply|succeed|correct)"
+    r"|\bnot (?:as |what )?(?:\w+ ){0,2}(?:expected|desired|want)"
+    r"|\bstill (?:not|fail|return|wrong|broken|get|see|ha[sv]|show|rais|the same|the case|an? )"
+    r"|\b(?:is|was|are|were) (?:wrong|incorrect)\b|^despite\b|\bsame (?:error|problem|issue|result)\b",
+    re.IGNORECASE,
+)
+_TURN_LINE = re.compile(r"\[(\d{1,9})\] (.*)")
 _AHEAD = re.compile(
     r"\b(?:let me|let's|I'll|I will|going to|would you like|please confirm|do you want|could you)\b", re.IGNORECASE
 )
@@ -69,6 +83,21 @@ def list_completed(turns: Sequence[Turn]) -> list[str]:
         if line:
             lines.append(f"[{turn.index}] {line}")
     return lines
+
+
+def correct_claims(lines: Sequence[str], turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Return the `lines` of COMPLETED, with what the agent said next where that denies a line's result or claim."""
+    by_index = {turn.index: turn for turn in turns}
+    corrected = []
+    for line in lines:
+        found = _TURN_LINE.match(line)
+        following = by_index.get(int(found[1]) + 1) if found and _CLAIMS.search(line) else None
+        denial = _find_denial(following) if following else ""
+        if found and denial:
+            call, arrow, _ = found[2].rpartition(" -> ")
+            line = clip_line(f"[{found[1]}] {call}{arrow}{denial}", WIDTH)
+        corrected.append(line)
+    return tuple(corrected)
 
 
 def score_conclusion(line: str) -> float:
@@ -159,6 +188,11 @@ def _describe_turn(turn: Turn) -> str:
     if sentences and not turn.observations:
         return clip_line(sentences[0], WIDTH)
     return clip_line("; ".join(describe_calls(turn)), WIDTH)
+
+
+def _find_denial(turn: Turn) -> str:
+    """Return the one of the first two sentences of `turn` that says that something did not work; "" if neither does."""
+    return next(filter(_DENIES.search, _extract_sentences(turn)[:2]), "")
 
 
 def _find_todos(turn: Turn) -> Iterator[str]:

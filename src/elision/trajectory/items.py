@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
@@ -17,8 +17,13 @@ from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST_ITEM = 80
-#: Words whose items are kept, some 3 MB of them.
-_WORDS_KEPT: Final = 1 << 14
+#: A text of more different numbers is a table: its numbers are data, not names that anybody writes again. No recorded
+#: result whose numbers an agent used had half as many.
+MOST_NUMBERS: Final = 1_000
+#: Different words of a text that are looked at, half of them from either end.
+MOST_WORDS: Final = 16_384
+#: Words whose items are kept, some 6 MB of them: those of two of the largest texts.
+_WORDS_KEPT: Final = 2 * MOST_WORDS
 #: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
 _SHORT_TEXTS_KEPT = 256
 _LONG_TEXTS_KEPT = 8
@@ -29,9 +34,21 @@ _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encod
 _SEPARATED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
 _PIECE: Final = 128 * 1024
 _SPACE: Final = re.compile(r"\s")
-_QUOTED = re.compile(r"([\"'`])([^\s\"'`<>]{3,60})\1")
+#: Quotes may be escaped. What has a backslash between them is a pattern or half a line, not a name.
+_QUOTED = re.compile(r"([\"'`])([^\s\"'`<>\\]{3,60})\\?\1")
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
+#: What numbers, dates and times consist of, and what may be left of one between its digits.
+_NUMERIC: Final = string.digits + ".:-#@%+$~\\"
+_EXPONENTS: Final = ("", "e", "E")
+#: Escapes that stand for white space or a character: "\\nTest", "a\\n\\tb", "\\u00ae". `src\\tests` may be a path.
+_ESCAPES: Final = re.compile(
+    r"\\+u[0-9A-Fa-f]{4}|\\+x[0-9A-Fa-f]{2}|\A(?:\\+[nrt])+|(?:\\+[nrt])+\Z|(?:\\+[nrt]){2,}|(?:\\+[nrt])+(?=[A-Z+/-])"
+)
+#: Names of a page's metadata, as search results and browsers list them.
+_PAGE_METADATA: Final = re.compile(r"(?:og|fb|twitter|article|al):[a-z_]+\Z")
 _TRIM = "./:-\\#@%+$~"
+#: Separates a path from its line and a host from its port, but not the parts of a URL.
+_COLON: Final = re.compile(r":(?!//)")
 _SHAPE = re.compile(
     r"""
       .*[a-z][A-Z]            # camelCase
@@ -85,10 +102,11 @@ def scan_text_uncached(text: str) -> TextScan:
     quoted: dict[int, list[str]] = {}
     items: dict[str, None] = {}
     number = 0
+    keep_words = _choose_words(text)
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     for piece in _split_pieces(text):
         lines = _separate_words(piece).split("\n")
-        kept = map(tuple, map(_KEEP_WORDS_WITH_ITEMS, map(str.split, lines)))
+        kept = map(tuple, map(keep_words, map(str.split, lines)))
         # A piece may begin within a line.
         begun = words.get(number, ())
         new = {place: found for place, found in enumerate(kept, start=number) if found}
@@ -101,6 +119,26 @@ def scan_text_uncached(text: str) -> TextScan:
         number += len(lines) - 1
     items |= dict.fromkeys(chain.from_iterable(quoted.values()))
     return TextScan(words, quoted, tuple(items))
+
+
+def _choose_words(text: str) -> Callable[[Iterable[str]], Iterable[str]]:
+    """Return what keeps the words that hold items: of a text with a great many different words, only some.
+
+    Each new word costs some microseconds, so that a megabyte of numbers would take ten times as long as other text.
+    """
+    if len(text) < 2 * MOST_NUMBERS:
+        return _KEEP_WORDS_WITH_ITEMS
+    different: dict[str, None] = {}
+    for piece in _split_pieces(text):
+        different |= dict.fromkeys(_separate_words(piece).split())
+    chosen = [word for word in different if word.strip(_NUMERIC) not in _EXPONENTS]
+    if len(different) - len(chosen) <= MOST_NUMBERS:
+        if len(different) <= MOST_WORDS:
+            return _KEEP_WORDS_WITH_ITEMS
+        chosen = list(different)
+    if len(chosen) > MOST_WORDS:
+        chosen = chosen[: MOST_WORDS // 2] + chosen[-MOST_WORDS // 2 :]
+    return partial(filter, frozenset(_KEEP_WORDS_WITH_ITEMS(chosen)).__contains__)
 
 
 def _split_pieces(text: str) -> Iterator[str]:
@@ -147,7 +185,7 @@ def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
     seen = 0
     for match in _QUOTED.finditer(text):
         word = match[2]
-        if any(map(str.isalpha, word)):
+        if any(map(str.isalpha, word)) and not _PAGE_METADATA.match(word):
             line += text.count("\n", seen, match.start())
             seen = match.start()
             yield line, word
@@ -156,14 +194,14 @@ def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
 def _separate_words(text: str) -> str:
     """Return `text` with a space for every character that is part of no word; ends of lines stay."""
     # Half the time of an expression for words: 40 ms instead of 84 for 4.5 MB. No letter beyond ASCII is part of one.
-    return text.encode("ascii", "replace").translate(_SEPARATED).decode("ascii")
+    # The slash of a closing tag begins no path.
+    return text.encode("ascii", "replace").replace(b"</", b"  ").translate(_SEPARATED).decode("ascii")
 
 
 def _split_word(word: str) -> tuple[str, ...]:
-    word = _trim_word(word)
-    if len(word) >= 3:
-        return tuple(filter(_is_item, _list_parts(word)))
-    return ()
+    pieces = _ESCAPES.split(word) if "\\" in word else [word]
+    trimmed = [piece for piece in map(_trim_word, pieces) if len(piece) >= 3 and not _PAGE_METADATA.match(piece)]
+    return tuple(filter(_is_item, chain.from_iterable(map(_list_parts, trimmed))))
 
 
 class _WordCache(dict[str, tuple[str, ...]]):
@@ -198,7 +236,7 @@ def _list_parts(word: str) -> list[str]:
         return []
     parts = [word]
     if ":" in word:
-        parts += [piece for piece in word.split(":") if len(piece) >= 3]
+        parts += [piece for piece in _COLON.split(word) if len(piece) >= 3]
     for piece in list(parts):
         if "/" in piece:
             tail = piece.rsplit("/", 1)[1].strip(_TRIM)

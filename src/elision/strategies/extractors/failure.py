@@ -6,7 +6,12 @@ import re
 
 from elision.strategies.extractors.wrappers import SLICE
 
-_TRACEBACK = "Traceback (most recent call last)"
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):?[ \t]{0,20}$", re.MULTILINE)
+#: What a member of an exception group, a log of containers or a test report puts in front of each line.
+_GROUP = "+ Exception Group "
+_FRAME = re.compile(r"\s{0,20}File \"[^\"\n]{0,400}?([^\"\n/\\]{1,60})\", line (\d{1,9})")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?::(?: .{0,300})?)?\Z")
+_CROSSES = ("❌", "✗", "✘", "✖")
 _RAISED = re.compile(
     r"(?:E\s{1,7})?(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Fault)\b(?::.{0,300})?\Z"
 )
@@ -33,17 +38,40 @@ _REFUSED = re.compile(
 
 
 def find_exception_line(text: str) -> str:
-    """The message of the last Python traceback in the last SLICE characters of `text`; "" if there is none."""
-    tail = text[-SLICE:]
-    start = tail.rfind(_TRACEBACK)
-    if start < 0:
-        return ""
-    opening = tail[tail.rfind("\n", 0, start) + 1 : start]
-    indent = len(opening) if not opening.strip() else 0
-    for line in tail[start:].split("\n")[1:]:
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            return line.strip()[:400]
-    return ""
+    """The exception of the last Python traceback in the last SLICE characters of `text`; "" if there is no traceback.
+
+    A traceback whose exception was cut off is named by the last place that it shows, unless an earlier one is whole.
+    """
+    opening, *tracebacks = _TRACEBACK.split(text[-SLICE:])
+    found = cut = ""
+    for traceback in tracebacks:
+        prefix = opening.rpartition("\n")[2].replace(_GROUP, "| ")
+        lines = [line[:400].removeprefix(prefix) for line in traceback.split("\n")[1:]]
+        frames = [(number, frame) for number, line in enumerate(lines) if (frame := _FRAME.match(line))]
+        if frames:
+            number, frame = frames[-1]
+            cut = f"Traceback, cut at {frame[1]}:{frame[2]}"
+            lines = lines[number + 1 :]
+        found = _find_raised(lines) or found
+        opening = traceback
+    return found or cut
+
+
+def _find_raised(lines: list[str]) -> str:
+    """The line that names the exception, of the `lines` after the frames; "" if it was cut off.
+
+    Buffered output of the program may stand in between.
+    """
+    outer = [line.rstrip() for line in lines if line.strip() and not line[0].isspace()]
+    if outer and _EXCEPTION.match(outer[0]):
+        return outer[0]
+    return next(filter(_RAISED.match, outer), "") or next(filter(_EXCEPTION.match, outer), "")
+
+
+def find_crossed_line(text: str) -> str:
+    """The first line of the last SLICE characters that a script marked as failed, such as "❌ not loaded"; else ""."""
+    lines = (line[:400].strip() for line in text[-SLICE:].split("\n"))
+    return next((line for line in lines if line.startswith(_CROSSES)), "")
 
 
 def find_error_line(text: str) -> str:

@@ -15,6 +15,7 @@ from elision.strategies.extractors.arguments import (
 from elision.strategies.extractors.command import Stage, find_command, find_output
 from elision.strategies.extractors.failure import find_complaint, find_informative_line, is_refusal
 from elision.strategies.extractors.outcome import Outcome, format_count, shorten_path
+from elision.strategies.extractors.truncation import qualify_count
 from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
@@ -41,6 +42,7 @@ _BELOW = re.compile(r"^\((\d{1,9}) (?:more )?lines below\)", re.MULTILINE)
 _CAT_N = re.compile(r"^[ \t]{0,10}(\d{1,7})(?:\t|→|\Z)", re.MULTILINE)
 _MORE = re.compile(r"\[(\d{1,9}) more lines in file\.")
 _NOTE = re.compile(r"\n\n?\[\d{1,9} more lines in file\.[^\n]{0,200}\]\s*\Z|<NOTE>[^\n]{0,1000}</NOTE>\s*\Z")
+_RANGED = re.compile(r":\d{1,9}-\d{0,9}(?: of \d{1,9})?\Z")
 _SCRIPT = re.compile(r"(\d{1,9})(?:,(\+?\d{1,9}|\$))?p")
 _FOLDER = re.compile(r"Here's the files and directories up to \d+ levels? deep in ([^\n]{1,300}?), excluding")
 _EDITED = ("File updated", "has been edited", "introduced new syntax error")
@@ -72,7 +74,8 @@ def describe_file_view(action: Action | None, observation: Observation, text: st
         return None
     envelope = unwrap_output(observation.text)
     problem = _find_view_problem(observation, envelope) or _find_refusal(envelope.body)
-    return Outcome(label, problem or format_count(_count_file_lines(envelope), "line"))
+    lines = format_count(_count_file_lines(envelope), "line")
+    return Outcome(label, problem or (lines if _RANGED.search(label) else qualify_count(lines, envelope.body)))
 
 
 def _is_read_call(arguments: Mapping[str, Any]) -> bool:
@@ -176,9 +179,8 @@ def describe_printed_files(action: Action | None, observation: Observation, text
         return None
     label = ", ".join(shorten_path(path) for path in _find_operand_files(first)[:3]) + _format_printed_range(last)
     envelope = find_output(action, observation)
-    return Outcome(
-        label, _find_view_problem(observation, envelope) or format_count(_count_file_lines(envelope), "line")
-    )
+    lines = qualify_count(format_count(_count_file_lines(envelope), "line"), envelope.body)
+    return Outcome(label, _find_view_problem(observation, envelope) or lines)
 
 
 def _writes_file(stage: Stage) -> bool:
@@ -242,10 +244,8 @@ def describe_listing_tool(action: Action | None, observation: Observation, text:
     if any(stage.program in ("wc", "xargs", "awk", "python", "python3") for stage in command.stages):
         return None
     envelope = find_output(action, observation)
-    return Outcome(
-        command.label,
-        _find_view_problem(observation, envelope) or format_count(_count_entries(envelope), "entry", "entries"),
-    )
+    entries = qualify_count(format_count(_count_entries(envelope), "entry", "entries"), envelope.body, command)
+    return Outcome(command.label, _find_view_problem(observation, envelope) or entries)
 
 
 def _count_entries(envelope: UnwrappedOutput) -> int:

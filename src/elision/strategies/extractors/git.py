@@ -8,6 +8,7 @@ from collections import Counter
 from elision.strategies.extractors.command import Command, Stage, find_command, find_output
 from elision.strategies.extractors.outcome import Outcome, format_count
 from elision.strategies.extractors.shell import describe_status
+from elision.strategies.extractors.truncation import qualify_count
 from elision.strategies.extractors.wrappers import UnwrappedOutput
 from elision.trajectory.turn import Action, Observation
 
@@ -41,7 +42,8 @@ def describe_git_command(action: Action | None, observation: Observation, text: 
     if command is None or stage is None or stage.redirect_target:
         return None
     envelope = find_output(action, observation)
-    return Outcome(command.label, _describe_git_result(_find_subcommand(stage), stage, envelope))
+    result = _describe_git_result(_find_subcommand(stage), stage, envelope)
+    return Outcome(command.label, qualify_count(result, envelope.body, command))
 
 
 def describe_diff(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -50,7 +52,7 @@ def describe_diff(action: Action | None, observation: Observation, text: str) ->
     body = find_output(action, observation).body
     if command is None or not body[:1_000].lstrip().startswith(("diff --git ", "--- a/", "Index: ")):
         return None
-    return Outcome(command.label, _count_diff_changes(body))
+    return Outcome(command.label, qualify_count(_count_diff_changes(body), body, command))
 
 
 def _find_last_git(command: Command) -> Stage | None:

@@ -9,6 +9,7 @@ from typing import Any
 from elision.strategies.extractors.arguments import describe_arguments, find_tool_name, matches_tool
 from elision.strategies.extractors.command import SHELLS, find_command
 from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.truncation import qualify_count
 from elision.strategies.extractors.wrappers import UnwrappedOutput, decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
@@ -59,6 +60,9 @@ def describe_table(action: Action | None, observation: Observation, text: str) -
     rows, columns = found
     names = [name.strip().strip("\"'") for name in columns]
     shape = f"{format_count(rows, 'row')} x {format_count(len(names), 'column')}: {', '.join(names)}"
+    command = find_command(action, observation)
+    if not _PSQL.search(envelope.tail[-200:]):
+        shape = qualify_count(shape, envelope.body, command)
     return Outcome(_label_data(action, observation), _prefix_exit_code(envelope, shape))
 
 

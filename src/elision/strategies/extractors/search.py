@@ -10,6 +10,7 @@ from elision.strategies.extractors.arguments import decode_arguments, describe_a
 from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output
 from elision.strategies.extractors.failure import find_complaint
 from elision.strategies.extractors.outcome import Outcome, format_count, shorten_path, shorten_to_line
+from elision.strategies.extractors.truncation import qualify_count
 from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
@@ -68,18 +69,18 @@ def describe_grep_tool(action: Action | None, observation: Observation, text: st
     if not label:
         return None
     names_only = arguments.get("output_mode") == "files_with_matches"
-    return Outcome(
-        label, _describe_matches(unwrap_output(observation.text), names_only=names_only, prefixed=False, context=False)
-    )
+    envelope = unwrap_output(observation.text)
+    matches = _describe_matches(envelope, names_only=names_only, prefixed=False, context=False)
+    return Outcome(label, qualify_count(matches, envelope.body))
 
 
 def describe_glob_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """Names searched through a tool made for it."""
     label = _label_search(decode_arguments(action))
     if label:
-        return Outcome(
-            label, _describe_matches(unwrap_output(observation.text), names_only=True, prefixed=False, context=False)
-        )
+        envelope = unwrap_output(observation.text)
+        matches = _describe_matches(envelope, names_only=True, prefixed=False, context=False)
+        return Outcome(label, qualify_count(matches, envelope.body))
     return None
 
 
@@ -99,10 +100,9 @@ def describe_shell_search(action: Action | None, observation: Observation, text:
     prefixed = stage.has_option("-r", "-R", "-H", "--recursive") or len(stage.operands) > 2 or stage.program == "git"
     if stage.has_option("-c", "--count") and stage.program not in _FINDS:
         return None
-    return Outcome(
-        command.label,
-        _describe_matches(find_output(action, observation), names_only=names_only, prefixed=prefixed, context=context),
-    )
+    envelope = find_output(action, observation)
+    matches = _describe_matches(envelope, names_only=names_only, prefixed=prefixed, context=context)
+    return Outcome(command.label, qualify_count(matches, envelope.body, command))
 
 
 def _find_search_stage(stages: tuple[Stage, ...]) -> Stage | None:

@@ -6,7 +6,7 @@ import re
 
 from elision.strategies.extractors.arguments import decode_arguments, find_text_argument
 from elision.strategies.extractors.command import find_command, find_output
-from elision.strategies.extractors.failure import find_error_line, find_exception_line
+from elision.strategies.extractors.failure import find_crossed_line, find_error_line, find_exception_line
 from elision.strategies.extractors.outcome import Outcome, shorten_to_line
 from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
@@ -52,12 +52,13 @@ def describe_status(envelope: UnwrappedOutput) -> str:
 def _find_last_words(envelope: UnwrappedOutput) -> str:
     if not envelope.body.strip():
         return "no output"
-    # With exit 0 a traceback still tells (`cmd | head` hides the code); other error words may be harmless.
+    # With exit 0 a traceback still tells, since `cmd | head` hides the code, and so does a cross. Other
+    # error words may be harmless.
     if envelope.exit_code == 0:
         error = find_exception_line(envelope.body)
     else:
         error = find_error_line(envelope.body)
-    return error or _find_last_line(envelope)
+    return error or find_crossed_line(envelope.body) or _find_last_line(envelope)
 
 
 def _is_chatter(line: str) -> bool:
