@@ -31,6 +31,7 @@ from benchmarks import (
     summaries,
     transcripts,
     trims,
+    turn_lists,
     which,
 )
 
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
     "trims": trims.main,
+    "turn-lists": turn_lists.main,
     "which": which.main,
 }
 
