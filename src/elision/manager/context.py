@@ -121,10 +121,14 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
 
         options: settings or options, which override those. Raises SettingError, which names the place and the remedy.
         """
-        from elision.config import KEYS, load_settings  # other callers need none of it
+        from elision.config import KEYS, load_settings, resolve_name  # other callers need none of it
 
         surroundings = os.environ if environment is None else environment
-        known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING_TYPES)}
+        known = {
+            name: value
+            for name, value in options.items()
+            if resolve_name(name) in KEYS and isinstance(value, _SETTING_TYPES)
+        }
         rest = {name: value for name, value in options.items() if name not in known}
         return cls.from_settings(load_settings(surroundings, None, **known), surroundings, **rest)
 
