@@ -177,7 +177,9 @@ def test_knobs_by_from_env(knob: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_two_spellings_of_a_knob_must_agree(tmp_path: Path) -> None:
     """Both places are named."""
-    with pytest.raises(SettingError, match="argument summary_turns says 20, but argument summarizationTurnThreshold says 18"):
+    with pytest.raises(
+        SettingError, match="argument summary_turns says 20, but argument summarizationTurnThreshold says 18"
+    ):
         load_settings({}, tmp_path, summarizationTurnThreshold=18, summary_turns=20)
 
 

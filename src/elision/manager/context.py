@@ -140,11 +140,13 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
 
         environment: variables in which the summarizer's key is looked up; the process's own if None.
         """
-        writer = make_summarizer(
-            found.summarizer,
-            environment=os.environ if environment is None else environment,
-            **found.summarizer_options(),
-        )
+        writer = None
+        if found.is_given("summarizer"):
+            writer = make_summarizer(
+                found.summarizer,
+                environment=os.environ if environment is None else environment,
+                **found.summarizer_options(),
+            )
         values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(values.pop("strategy"), **values)
 
