@@ -228,7 +228,7 @@ def show_turns(found: Sequence[Any]) -> list[tuple[str, str]]:
     ("preset", "function"),
     [
         ("paper-masking", mask),
-        ("paper-summarization", partial(summarize, summarizer=write_brief, summary_max_tokens=200, task=TASK)),
+        ("paper-summarization", partial(summarize, summarizer=write_brief, summary_max_tokens=250, task=TASK)),
         ("paper-hybrid", partial(hybrid, summarizer=write_brief, task=TASK)),
         ("paper-two-tier", partial(two_tier, summarizer=write_brief, task=TASK)),
     ],
