@@ -32,6 +32,7 @@ from benchmarks import (
     tables,
     transcripts,
     trims,
+    turn_lists,
     which,
 )
 
@@ -58,6 +59,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
     "trims": trims.main,
+    "turn-lists": turn_lists.main,
     "which": which.main,
 }
 

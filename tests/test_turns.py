@@ -1,4 +1,4 @@
-"""Masking, summarization and hybrid over a list of turns: equal to what a context manager decides."""
+"""The strategies of the papers over a list of turns: equal to what a context manager decides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from elision.errors import SettingError, SpecError
 from elision.manager import ContextManager
 from elision.testing.builders import call, result, step, turn, user
 from elision.trajectory.plan import SummaryRequest
-from elision.turns import HYBRID_TEXT, TurnsSummary, hybrid, mask, summarize
+from elision.trajectory.tokens import make_counter
+from elision.turns import HYBRID_TEXT, TurnsSummary, _make_length_test, hybrid, mask, summarize, two_tier
 from tests.published_managers import apply_observation_masking, mask_observations
 
 TASK = "Find the slow module."
@@ -160,7 +162,7 @@ TURN = st.tuples(st.integers(0, 30), st.sampled_from([None, "look"]), st.boolean
 
 @given(
     sizes=st.lists(TURN, max_size=14),
-    strategy=st.sampled_from(["masking", "summarization", "hybrid"]),
+    strategy=st.sampled_from(["masking", "summarization", "hybrid", "two-tier"]),
     window=st.integers(1, 4),
     tail=st.integers(1, 3),
     more=st.integers(1, 3),
@@ -173,6 +175,13 @@ def test_the_result_is_what_a_context_manager_decides(
         "masking": {"window": window},
         "summarization": {"every": more, "tail": tail},
         "hybrid": {"window": window, "summarize_at": tail + more, "tail": tail},
+        "two-tier": {
+            "keep_recent": window,
+            "soft": 200 * more,
+            "hard": 400 * more,
+            "after_steps": 5,
+            "summarize_min_turns": tail,
+        },
     }
     shared = "schedule=every-turn, gist=0, summary_max_tokens=50" + (
         f", placeholder='{OMITTED}'" if strategy != "summarization" else ""
@@ -196,6 +205,8 @@ def run_function(strategy: str, turns: Sequence[Any], options: dict[str, Any]) -
         return mask(turns, placeholder=OMITTED, **options)
     if strategy == "summarization":
         return summarize(turns, summarizer=write_brief, summary_max_tokens=50, task=TASK, **options)
+    if strategy == "two-tier":
+        return two_tier(turns, placeholder=OMITTED, summarizer=write_brief, summary_max_tokens=50, task=TASK, **options)
     return hybrid(turns, placeholder=OMITTED, summarizer=write_brief, summary_max_tokens=50, task=TASK, **options)
 
 
@@ -217,8 +228,9 @@ def show_turns(found: Sequence[Any]) -> list[tuple[str, str]]:
     ("preset", "function"),
     [
         ("paper-masking", mask),
-        ("paper-summarization", partial(summarize, summarizer=write_brief, summary_max_tokens=200, task=TASK)),
+        ("paper-summarization", partial(summarize, summarizer=write_brief, summary_max_tokens=250, task=TASK)),
         ("paper-hybrid", partial(hybrid, summarizer=write_brief, task=TASK)),
+        ("paper-two-tier", partial(two_tier, summarizer=write_brief, task=TASK)),
     ],
 )
 def test_the_defaults_are_the_published_presets(preset: str, function: Callable[..., list[Any]]) -> None:
@@ -233,6 +245,33 @@ def test_the_defaults_are_the_published_presets(preset: str, function: Callable[
             assert [text for _, text in show_turns(function(turns[:count]))] == expected
 
 
+def test_two_tier_masks_by_results_and_summarizes_by_size() -> None:
+    """The document's loop: masked first; a summary above `hard`, or above `soft` after the steps."""
+    turns = make_turns(40)
+    assert two_tier(turns, placeholder=OMITTED) == mask(turns, placeholder=OMITTED)
+    small = partial(two_tier, turns, soft=900, summarizer=write_brief, summary_max_tokens=50)
+    assert not isinstance(small(after_steps=40)[0], TurnsSummary)
+    summary, *kept = small(after_steps=39)
+    assert isinstance(summary, TurnsSummary)
+    assert (summary.covers, len(kept)) == (30, 10)
+    summary, *_ = small(hard=1_000, after_steps=99)
+    assert isinstance(summary, TurnsSummary)
+
+
+def test_two_tier_continues_from_the_last_summary() -> None:
+    """In a loop each summary is requested once, and the result is that of the whole list at once."""
+    turns = make_turns(60)
+    writer = Writer()
+    options: dict[str, Any] = {"soft": 900, "hard": 1_500, "after_steps": 20, "summary_max_tokens": 50}
+    previous = None
+    for count in range(1, len(turns) + 1):
+        found = two_tier(turns[:count], summarizer=writer, previous=previous, **options)
+        previous = found[0] if isinstance(found[0], TurnsSummary) else None
+    whole = Writer()
+    assert found == two_tier(turns, summarizer=whole, **options)
+    assert [request.turns for request in writer.requests] == [request.turns for request in whole.requests] != []
+
+
 def test_a_template_has_the_published_turn_number() -> None:
     """`[Turn {i} observation omitted for brevity]` there; turns are counted from 1 here."""
     template = "[Turn {turn} observation omitted for brevity]"
@@ -243,6 +282,59 @@ def test_a_template_has_the_published_turn_number() -> None:
     assert theirs[3][2] == "[Turn 3 observation omitted for brevity]"
     with pytest.raises(SpecError, match="colour"):
         mask(turns, placeholder="[{colour}]")
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+
+def count_function_calls(run: Callable[[], object], module: str = "") -> int:
+    """Return how many Python functions `run` calls; only those of the file `module`, if it is given."""
+    calls = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename.endswith(module)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_mask_calls_two_functions_a_turn() -> None:
+    """Turns that are three texts are neither read as Turns nor counted in tokens; their length is tested, no more."""
+    turns = make_turns(1_000)
+    mask(turns)
+    assert count_function_calls(lambda: mask(turns)) <= 2 * 1_000 + 100
+
+
+def test_without_a_gist_no_word_is_indexed() -> None:
+    """What the agent knows matters to gists only: masking without any looks at no turn's words."""
+
+    def run(gist: int) -> None:
+        with ContextManager(f"paper-masking(gist={gist})", store="memory:", prices="uncached") as context:
+            context.begin(TASK)
+            for each in make_turns(15):
+                context.add_turn(*each)
+            context.view()
+
+    assert count_function_calls(lambda: run(gist=20), "known_identifiers.py") > 10
+    # The table itself is made, and stays empty.
+    assert count_function_calls(lambda: run(gist=0), "known_identifiers.py") <= 1
+
+
+@given(
+    text=st.lists(st.sampled_from(["word", "/", "//a", "!", "{}", " ", "\n", "\t", "\x1c", "\x0b", "é", "7"])).map(
+        "".join
+    ),
+    placeholder=st.sampled_from(["[omitted]", "x", "[Observation omitted for brevity]"]),
+)
+def test_the_quick_test_of_length_is_exact(text: str, placeholder: str) -> None:
+    """It says what counting the tokens says, for white space and slashes of every kind."""
+    count = make_counter("o200k").count
+    assert _make_length_test(placeholder)(text) == (count(text) > count(placeholder))
 
 
 # -- shapes --------------------------------------------------------------------------------------------------------

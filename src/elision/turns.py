@@ -1,4 +1,4 @@
-"""Masking, summarization and hybrid as pure functions over a list of turns: no store, no session, no messages.
+"""The strategies of the papers as pure functions over a list of turns: no store, no session, no messages.
 
     from elision.turns import mask
 
@@ -7,8 +7,8 @@
 A turn is a tuple or list of (reasoning, action, observation), a mapping with those keys, or a
 `elision.trajectory.turn.Turn`; each comes back in the shape that it was given in. Nothing is changed in place.
 
-The functions run the engine of `ContextManager` with the schedule `every-turn`, and decide what it decides: the context
-of the call that follows the given turns. A context manager does more: it knows the prompt cache, keeps what is hidden
+The functions decide what `ContextManager` decides with the schedule `every-turn`: the context of the call that follows
+the given turns. A context manager does more: it knows the prompt cache, keeps what is hidden
 for recall, and reports what was saved.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
@@ -27,11 +28,14 @@ from elision.errors import SettingError
 from elision.manager.manual_turns import make_head, make_turn
 from elision.providers.shared.render_text import format_text_summary
 from elision.strategies.hybrid import Hybrid
+from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.masking import Masking
-from elision.strategies.placeholder import PUBLISHED_TEXT
+from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
+from elision.strategies.rules import RuleTable
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
+from elision.strategies.two_tier import TwoTier
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.content import make_content
@@ -39,9 +43,10 @@ from elision.trajectory.events import PassDecided, RequestSent, SummaryFailed
 from elision.trajectory.plan import Summary, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.summary_block import format_summary_block
+from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Turn
 
-__all__ = ["TurnsSummary", "hybrid", "mask", "summarize"]
+__all__ = ["TurnsSummary", "hybrid", "mask", "summarize", "two_tier"]
 
 #: A turn in any of the shapes that the functions take.
 TurnShape = TypeVar("TurnShape")
@@ -50,7 +55,14 @@ SummaryWriter: TypeAlias = str | Callable[[SummaryRequest], "str | SummaryResult
 
 #: The placeholder of the published hybrid, which is shorter than that of masking.
 HYBRID_TEXT: Final = "[Observation omitted]"
+#: The placeholder of the published two tiers: what each result was, in short.
+TWO_TIER_TEXT: Final = "[Masked: {outcome}]"
 _KEYS: Final = ("reasoning", "action", "observation")
+#: Pins and tags of results that are given as a `Turn`.
+_TAG_RULES: Final = RuleTable()
+#: Without a gist no placeholder depends on what the agent knows.
+_NOTHING_KNOWN: Final = KnownIdentifiers()
+_SIZER: Final = Sizer(make_counter("o200k"))
 _log: Final = logging.getLogger("elision.turns")
 
 
@@ -90,14 +102,20 @@ def mask(turns: Iterable[TurnShape], *, window: int = 10, placeholder: str = PUB
 
     Raises SpecError for options without a meaning, SettingError for what is no turn.
     """
-    given = list(turns)
-    strategy = Masking(window=window, placeholder=placeholder, gist=0, handles=False, schedule=EveryTurnSchedule())
-    session = _begin_session(strategy, "")
-    for turn in _read_turns(given):
-        session.add_turn(turn)
-    # Whatever an earlier call would have masked, the newest one may mask too, with the same text.
-    run_pass(decide(session, make_plain_terms()), _refuse_summary)
-    return _collect_turns(given, session)
+    given: list[Any] = list(turns)
+    placeholders = Masking(window=window, placeholder=placeholder, gist=0, handles=False).placeholders
+    fixed_text = placeholders.fixed_text
+    is_longer = _make_length_test(fixed_text)
+    shown: list[Any] = []
+    for index, turn in enumerate(given, start=1):
+        # Most lists hold texts only, and one placeholder for all: nothing of them has to be read as a Turn.
+        if not (fixed_text and _has_texts_only(turn)):
+            shown.append(_mask_turn(turn, index, len(given), window, placeholders))
+        elif index + window <= len(given) and is_longer(turn[2]):
+            shown.append((turn[0], turn[1], fixed_text))
+        else:
+            shown.append(turn)
+    return shown
 
 
 def summarize(
@@ -159,6 +177,72 @@ def hybrid(
     return _run_strategy(strategy, list(turns), summarizer, task, previous)
 
 
+def two_tier(
+    turns: Iterable[TurnShape],
+    *,
+    keep_recent: int = 10,
+    soft: int = 32_000,
+    hard: int = 64_000,
+    after_steps: int = 50,
+    summarize_min_turns: int = 10,
+    placeholder: str = TWO_TIER_TEXT,
+    summarizer: SummaryWriter = "digest",
+    summary_max_tokens: int = 1_000,
+    task: str = "",
+    previous: TurnsSummary | None = None,
+) -> list[TurnsSummary | TurnShape]:
+    """Return `turns` with all but the newest `keep_recent` results masked, and begun by a summary if still too large.
+
+    It is made above `hard` tokens, and above `soft` after more than `after_steps` turns; not again before
+    `summarize_min_turns` new turns. Both count `task` and the turns: take off what else your prompt holds. The other
+    arguments and the result are those of `mask` and `summarize`. Give the turns unmasked at every call.
+    """
+    strategy = TwoTier(
+        keep_recent=keep_recent,
+        soft=soft,
+        hard=hard,
+        after_steps=after_steps,
+        summarize_min_turns=summarize_min_turns,
+        placeholder=placeholder,
+        gist=0,
+        summary_max_tokens=summary_max_tokens,
+        handles=False,
+        schedule=EveryTurnSchedule(),
+    )
+    return _run_strategy(strategy, list(turns), summarizer, task, previous)
+
+
+def _make_length_test(text: str) -> Callable[[str], bool]:
+    """Return what says whether an observation has more tokens than `text`."""
+    count = make_counter("o200k").count
+    limit = count(text)
+    # Each word that follows white space has a token of its own, but for slashes, which end the token before them.
+    has_enough_words = re.compile(rf"(?:[^\s/]\S*[ \t\r\n]+){{{limit}}}[^\s/]").match
+    return lambda observation: has_enough_words(observation) is not None or count(observation) > limit
+
+
+def _has_texts_only(turn: Any) -> bool:
+    """Return whether `turn` is a plain tuple of reasoning, action and observation, each a text."""
+    return type(turn) is tuple and len(turn) == len(_KEYS) and type(turn[0]) is type(turn[1]) is type(turn[2]) is str
+
+
+def _mask_turn(turn: Any, index: int, turns: int, window: int, placeholders: Placeholders) -> Any:
+    """Return `turn`, number `index` of `turns`, in its own shape with the placeholders of what is older than `window`.
+
+    Raises SettingError for what is no turn.
+    """
+    read = _read_turn(turn, index)
+    texts = {}
+    for position, observation in enumerate(read.observations, start=1):
+        outcome = _TAG_RULES.apply_rules(read, observation)
+        if outcome.keep or index + (outcome.after or window) > turns:
+            continue
+        text = placeholders.write_placeholder((index, position), read, observation, _NOTHING_KNOWN)
+        if _SIZER.count_observation(observation) > _SIZER.count_text(text):
+            texts[position] = text
+    return _replace_results(turn, texts) if texts else turn
+
+
 def _begin_session(strategy: Strategy, task: str) -> Log:
     session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
     session.set_head(make_head(task, "", ()))
@@ -199,10 +283,6 @@ def _run_strategy(
     if live is None:
         return [*kept]
     return [_make_entry(session, live), *kept]
-
-
-def _refuse_summary(request: SummaryRequest) -> str:
-    raise AssertionError("masking asks for no summary")
 
 
 def _count_covered(previous: TurnsSummary | None, turns: int) -> int:

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from elision import ContextManager
 from elision.cli.app import app
 from elision.config import load_settings
+from elision.errors import SettingError
 from elision.gateway.settings import gateway_settings
+from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.spec import parse_strategy
@@ -119,6 +121,66 @@ def test_the_placeholder_of_the_specification(tmp_path: Path, monkeypatch: pytes
             context.add(step(number))
         sent = [message.get("content") for message in context.view().messages]
     assert sent.count(text) == 4
+
+
+#: The tuning knobs of the specification, each with a value and with the setting that it is here.
+KNOBS = {
+    "tokenBudget": (90_000, "token_budget"),
+    "reservedForResponse": (1_500, "reserved"),
+    "maxContextPct": (0.5, "max_context_pct"),
+    "maskingWindow": (7, "masking_window"),
+    "summarizationTurnThreshold": (18, "summary_turns"),
+    "summarizationTokenThreshold": (9_000, "summary_tokens"),
+    "summaryMaxTokens": (300, "summary_max_tokens"),
+    "maxTurns": (77, "max_turns"),
+    "maxCostUsd": (2.5, "max_cost_usd"),
+    "plateauWindow": (4, "plateau_window"),
+}
+HYBRID = {"AGENT_CONTEXT_STRATEGY": "hybrid"}
+
+knobs = pytest.mark.parametrize("knob", KNOBS)
+
+
+def write_in_snake_case(knob: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", knob)
+
+
+@knobs
+def test_knobs_by_environment_and_file(knob: str, tmp_path: Path) -> None:
+    """Each is the setting that it means, in the specification's spelling and in that of variables and files."""
+    value, setting = KNOBS[knob]
+    snake = write_in_snake_case(knob)
+    expected = load_settings(HYBRID, tmp_path, **{setting: value})
+    assert (
+        load_settings({**HYBRID, f"AGENT_CONTEXT_{snake.upper()}": str(value)}, tmp_path).strategy == expected.strategy
+    )
+    for name in (knob, snake):
+        (tmp_path / "elision.toml").write_text(f"{name} = {value}\n")
+        found = load_settings(HYBRID, tmp_path)
+        assert (found.strategy, found.guards) == (expected.strategy, expected.guards) != (Hybrid(), Guards())
+        gateway = gateway_settings(HYBRID, tmp_path).library
+        assert (gateway.strategy, gateway.guards) == (expected.strategy, expected.guards)
+
+
+@knobs
+def test_knobs_by_from_env(knob: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As arguments they do what the settings do: they override the environment, and nothing is refused."""
+    monkeypatch.chdir(tmp_path)
+    value, setting = KNOBS[knob]
+    given = {**HYBRID, f"AGENT_CONTEXT_{setting.upper()}": str(type(value)(value * 0.9))}
+    shown = []
+    for name in (setting, knob, write_in_snake_case(knob)):
+        with ContextManager.from_env(given, store="memory:", **{name: value}) as context:
+            shown.append((context._calls.options.strategy, context._calls.options.guards))
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_two_spellings_of_a_knob_must_agree(tmp_path: Path) -> None:
+    """Both places are named."""
+    with pytest.raises(
+        SettingError, match="argument summary_turns says 20, but argument summarizationTurnThreshold says 18"
+    ):
+        load_settings({}, tmp_path, summarizationTurnThreshold=18, summary_turns=20)
 
 
 def test_metrics_by_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

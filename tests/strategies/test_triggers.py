@@ -15,14 +15,17 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import PassDecided, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 from tests.properties.builders import (
     CACHED,
     PLAIN,
     begin_session,
+    call,
     find_mask_calls,
     head,
     list_summaries,
+    result,
     run_session,
     steps,
     turn,
@@ -301,6 +304,39 @@ def test_a_summary_above_hard_is_urgent() -> None:
     urgent.clear()
     run_session(f"hybrid(window=4, summarize_at=9, tail=4, {AT_ONCE})", steps(40), summarizer=note)
     assert set(urgent) == {False}
+
+
+def make_large_steps(count: int) -> list[Turn]:
+    """Turns whose newest two results exceed 4,000 tokens from turn 5 on, and with one of which 24 do not."""
+    pairs = [(call(command=f"make part-{index}"), result("word " * 1_800)) for index in range(1, count + 1)]
+    return [turn(index, pair, text="so " * 30) for index, pair in enumerate(pairs, start=1)]
+
+
+#: Every result but the newest is masked: what brings each view below `hard`.
+SOFT = "two-tier(keep_recent=1, soft=2000, hard=4000, after_steps=20, gist=0, summary_max_tokens=50)"
+
+
+@pytest.mark.parametrize("schedule", ["every-turn", "batched(30)"])
+def test_a_due_soft_summary_is_made_where_masking_is_enough_for_hard(schedule: str) -> None:
+    """The first call after the steps summarizes: the document's loop masks, and then compares with both thresholds."""
+    strategy = SOFT.replace("gist=0", f"gist=0, schedule={schedule}")
+    session = run_session(strategy, make_large_steps(24), PLAIN)
+    assert list_summaries(session) == [(22, 20)]
+
+
+def test_a_failed_soft_summary_leaves_no_view_above_hard() -> None:
+    """The view exceeded `hard` as well: what the summary would have covered is masked."""
+    sizes: list[int] = []
+
+    def watch(session: Log) -> None:
+        assert session.newest_call is not None
+        sizes.append(session.newest_call.view.tokens)
+
+    def refuse(request: SummaryRequest) -> str:
+        raise SummaryError("no")
+
+    run_session(never_acting(SOFT), make_large_steps(40), PLAIN, summarizer=refuse, watch=watch)
+    assert max(sizes[:24]) <= 4_000
 
 
 def test_pipeline_asks_its_parts_in_order() -> None:

@@ -91,7 +91,7 @@ def test_a_summary_with_its_bill() -> None:
     assert found.usd == pytest.approx((600 * 1 + 300 * 0.1 + 60 * 5) / 1e6 * PRICES.find_rates(900).input)
     (body,) = server.bodies
     assert find_problems("openai", body) == []
-    assert (body["temperature"], body["max_tokens"]) == (0, 1125)
+    assert (body["temperature"], body["max_tokens"]) == (0, 900)
     assert server.requests[0][1]["authorization"] == "Bearer hunter22"
 
 
@@ -208,14 +208,14 @@ def test_temperature_and_limit_are_learned() -> None:
         (False, False),
         (False, False),
     ]
-    assert server.bodies[-1]["max_completion_tokens"] == 1125
+    assert server.bodies[-1]["max_completion_tokens"] == 900
 
 
 def test_a_model_that_only_thinks_gets_room() -> None:
     """An answer that was all reasoning is asked for with more room, now and later."""
     found, server, _ = written(reply_chat("", stop="length"), reply_chat(GOOD))
     assert found.text == GOOD
-    assert [body["max_tokens"] for body in server.bodies] == [1125, 9125]
+    assert [body["max_tokens"] for body in server.bodies] == [900, 8900]
 
 
 class Answering:
@@ -260,7 +260,7 @@ def summarized(model: Answering, times: int, window: int = 128_000) -> ModelSumm
 def test_room_for_reasoning_has_a_ceiling(window: int) -> None:
     """It takes no more than a share of the window and leaves the prompt its own, however often answers are cut off."""
     writer = summarized(model := Answering(CUT), 8, window)
-    assert max(model.rooms) == 1125 + window // 4
+    assert max(model.rooms) == 900 + window // 4
     assert min(len(question.text) for question in model.asked) > 0.2 * len(model.asked[0].text)
     assert writer.thinking_tokens <= window // 4
 
@@ -268,25 +268,25 @@ def test_room_for_reasoning_has_a_ceiling(window: int) -> None:
 def test_room_that_was_of_no_use_is_given_up() -> None:
     """A model that fills even the most with reasoning is left as little as at first again."""
     summarized(model := Answering(CUT), 5)
-    first = model.rooms.index(33125)
+    first = model.rooms.index(32900)
     assert model.rooms[:first] == sorted(model.rooms[:first])
-    assert 1125 in model.rooms[first:]
+    assert 900 in model.rooms[first:]
 
 
 def test_room_comes_down_again() -> None:
     """What was needed once is not asked for ever: answers that reason less are left less, by half at a time."""
     writer = summarized(model := Answering(CUT, done(5_000), done(100)), 20)
-    assert model.rooms[:3] == [1125, 9125, 9125]
+    assert model.rooms[:3] == [900, 8900, 8900]
     assert model.rooms[2:] == sorted(model.rooms[2:], reverse=True)
     assert model.rooms[-1] < 1300
     assert writer.thinking_tokens < 200
 
 
 REFUSED = {
-    "Anthropic": ("max_tokens: 9125 > 4096, which is the maximum allowed number of output tokens for m", 4096),
-    "OpenAI": ("max_tokens is too large: 9125. This model supports at most 8192 completion tokens", 8192),
+    "Anthropic": ("max_tokens: 8900 > 4096, which is the maximum allowed number of output tokens for m", 4096),
+    "OpenAI": ("max_tokens is too large: 8900. This model supports at most 8192 completion tokens", 8192),
     "Gemini": (
-        "Unable to submit request because it has a maxOutputTokens value of 9125 but the supported range is from 1 "
+        "Unable to submit request because it has a maxOutputTokens value of 8900 but the supported range is from 1 "
         "(inclusive) to 8193 (exclusive). Update the value and try again.",
         8192,
     ),
@@ -298,13 +298,13 @@ def test_the_longest_answer_of_a_model_is_learned(message: str, most: int) -> No
     """A request for more is made again with as much as the model writes, and no later one asks for more."""
     model = Answering(CUT, parse_refusal(400, message, {}), done(5_000), CUT, done(5_000))
     summarized(model, 2)
-    assert model.rooms == [1125, 9125, most, most, most]
+    assert model.rooms == [900, 8900, most, most, most]
 
 
 def test_room_that_is_refused_without_a_number_is_given_up() -> None:
     """The summary fails, and the next one asks for as little as at first."""
     summarized(model := Answering(CUT, parse_refusal(400, "max_tokens: no", {}), done(100)), 2)
-    assert model.rooms == [1125, 9125, 1125]
+    assert model.rooms == [900, 8900, 900]
 
 
 def test_it_is_safe_to_use_from_several_threads() -> None:
@@ -324,7 +324,7 @@ def test_it_is_safe_to_use_from_several_threads() -> None:
 
         def ask(self, question: EndpointRequest) -> EndpointAnswer:
             self.asked.append(question.max_tokens)
-            if question.max_tokens == 1125:
+            if question.max_tokens == 900:
                 barrier.wait(10)
                 return EndpointAnswer(text="", stop="length")
             return EndpointAnswer(text=GOOD)
@@ -334,7 +334,7 @@ def test_it_is_safe_to_use_from_several_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(writer, [turns()] * 8))
     assert {each.text for each in found} == {GOOD}
-    assert sorted(endpoint.asked) == [1125] * 8 + [9125] * 8
+    assert sorted(endpoint.asked) == [900] * 8 + [8900] * 8
     assert writer.thinking_tokens == THINKING
 
 

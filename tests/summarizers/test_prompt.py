@@ -14,7 +14,7 @@ def test_it_holds_instructions_limit_task_and_turns() -> None:
     )
     assert text.startswith(INSTRUCTIONS)
     for part in (
-        "At most 777 tokens",
+        "At most 621 tokens",
         "<task>\nMend it",
         "[turn 4: assistant]\nI look.",
         "command: ls src",

@@ -60,7 +60,7 @@ def test_the_published_prompt_works_as_it_is(tmp_path: Path) -> None:
     assert text.startswith("You are maintaining a context-aware state summary\n")
     assert "Previous context:\nMend it\n" in text
     assert "Recent turns to summarize:\n[turn 4: assistant]\nI look." in text
-    assert text.endswith("Keep it under 200 tokens.\n\nAt most 250 tokens. Answer with the summary alone.")
+    assert text.endswith("Keep it under 200 tokens.\n\nAt most 200 tokens. Answer with the summary alone.")
     assert INSTRUCTIONS not in text
 
 
@@ -69,7 +69,7 @@ def test_every_marker_is_filled(tmp_path: Path) -> None:
     prompt = load_prompt(write_file(tmp_path, own), "on")
     asked = make_request(make_turn(3, "Hi.", command="ls", result="a.py"), previous="Before.", task="Do", max_tokens=99)
     text = build_prompt(asked, prompt=prompt)
-    assert text.startswith(f"P<Before.> K<Do> M<99> E<{EXAMPLE.strip()}>")
+    assert text.startswith(f"P<Before.> K<Do> M<79> E<{EXAMPLE.strip()}>")
     assert "<TURN-3>\n[turn 3: assistant]\nHi." in text
     assert text.endswith("</TURN-3>")
     assert "At most" not in text
@@ -89,7 +89,7 @@ def test_markers_in_the_turns_are_never_filled(noise: str, name: str) -> None:
     prompt = SummaryPrompt(template="{previous}|{turns}|{max_tokens}")
     text = build_prompt(make_request(make_turn(1, said), task=said, max_tokens=77), prompt=prompt)
     task, rest = said.strip(), f"[turn 1: assistant]\n{said}"
-    assert text == f"{task}|{rest}|77"
+    assert text == f"{task}|{rest}|61"
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_an_extension_uses_the_own_prompt_too() -> None:
     text = build_extension(make_request(seen, hidden, max_tokens=120), live, prompt=prompt)
     assert "OWN\n(in the conversation above)\nTo be recorded: the conversation above" in text
     assert "print('{turns}')" in text
-    assert text.endswith("At most 120 tokens. Answer with the summary alone.")
+    assert text.endswith("At most 96 tokens. Answer with the summary alone.")
     assert INSTRUCTIONS not in text

@@ -6,6 +6,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -149,9 +150,25 @@ def test_longer_than_its_input() -> None:
     """A summary that saves nothing is none."""
     short = make_request(make_turn(1, "Hi.", command="ls", result="a.py"))
     assert (
-        cause("The agent listed the directory and saw one file, a.py, in it; nothing else happened.", short)
+        cause(
+            "The agent listed the directory and saw one file in it, a.py; it did nothing else, and now it waits.", short
+        )
         == "too-long"
     )
+
+
+@pytest.mark.parametrize("limit", [50, 250, 1_000])
+def test_a_summary_has_at_most_its_limit(limit: int) -> None:
+    """In o200k tokens, whatever else counts: a text of the limit passes, and one token more is too long."""
+    asked = make_request(*(make_turn(number, "word " * 900) for number in range(1, 4)), max_tokens=limit)
+    some = ["alpha", "beta", "gamma", "result", "module", "passed", "because", "then"]
+    words = " ".join(Random(1).choices(some, k=limit))
+    assert COUNT(words) == limit
+    assert find_problem(words, asked, lambda text: 2 * COUNT(text)) is None
+    found = find_problem(f"{words} more", asked, COUNT)
+    assert found is not None
+    assert found.reason == f"it is {limit + 1:,} tokens long where {limit:,} are allowed"
+    assert found.correction.startswith(f"Write at most {limit * 4 // 5} tokens")
 
 
 def test_other_languages_pass() -> None:

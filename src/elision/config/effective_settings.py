@@ -85,6 +85,10 @@ class Settings:
     gateway: Mapping[str, Any] = field(repr=False)
     entries: tuple[SettingEntry, ...] = field(repr=False)
 
+    def is_given(self, name: str) -> bool:
+        """Return whether anybody gave the setting `name`, so that it is no default."""
+        return any(entry.key.name == name and entry.place != NOWHERE for entry in self.entries)
+
     def options(self) -> dict[str, Any]:
         """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
         is sent, are not among them: they are the summarizer's. Raises MissingExtra for metrics without their extra."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.gateway_keys import TABLE as GATEWAY
-from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, Key
+from elision.config.setting_keys import CONFIG, KEYS, PREFIX, Key, resolve_name
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
 from elision.strategies.masking import Masking
@@ -103,7 +103,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
 
 def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: Any) -> GivenSetting:
     """The setting `name`, its value read. spelled: how names are written there. Raises SettingError."""
-    key = ALL_KEYS.get(ALIASES.get(name, name))
+    key = ALL_KEYS.get(resolve_name(name))
     if key is None:
         unknown = "no such setting" if place == spelled(name) else f"no setting {spelled(name)!r}"
         if isinstance(value, Mapping):

@@ -135,9 +135,7 @@ class _Pass:
         elif plan.summarize_to and self._keeps_probation(plan):
             plan = Plan(reason=ON_PROBATION)
         elif plan.summarize_to:
-            # The digest says as much as a model in so few tokens.
-            is_long = self._summary_limit(plan) >= min(SHORT_SUMMARY_TOKENS, self.log.strategy.summary_max_tokens)
-            if is_long and not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
+            if not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
                 answer = yield self._request_summary(plan)
                 summary, plan = self._settle_summary(plan, answer)
                 if summary is not None and self.log.strategy.probation and not self._is_pressed(plan):

@@ -75,6 +75,8 @@ class ReplyWriter:
             own.append((b"x-elision-session", record.session.encode("ascii", "backslashreplace")))
         if record.reached_limit:
             own.append((b"x-elision-stop", record.reached_limit.encode("ascii", "backslashreplace")))
+        if record.hint:
+            own.append((b"x-elision-hint", record.hint.encode("ascii", "backslashreplace")))
         if note := record.budget_note:
             own.append((b"x-elision-budget", note.encode("ascii", "backslashreplace")))
         await self._reply.start(response.status, [*headers, *own])

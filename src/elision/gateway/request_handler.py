@@ -175,6 +175,8 @@ class RequestHandler:
         newest = self._session.newest_diagnostics
         if newest is not None:
             self._record.session = newest.branch or self._session.name
+            # The response does not wait for the hint of its own call.
+            self._record.hint = str(newest.hint or "")
         self._prepare_task = asyncio.ensure_future(self._prepare_alongside(messages))
 
     async def _prepare_alongside(self, messages: Sequence[ParsedMessage]) -> None:
@@ -226,6 +228,7 @@ class RequestHandler:
             await run_off_loop(view.deferred.read, choose_executor(0))
         session.newest_diagnostics = view.diagnostics
         self._record.add_step(view.diagnostics)
+        self._record.hint = str(view.diagnostics.hint or "")
         self._record.session = view.diagnostics.branch or session.name
         self._recorder.note_prepared()
         return view

@@ -27,6 +27,7 @@ class RequestRecord:
     cause:              one word for what went wrong, "" where nothing did. why: a sentence without secrets.
     is_complete:        whether the response reached its end.
     reached_limit:      the limit that the session or its key has reached, "" for none; the response's headers name it.
+    hint:               that the agent makes no progress, as known before the response, whose headers have it.
     recalls:            recall calls that the gateway answered. rounds: requests to the provider.
     step_diagnostics:   one entry a step: a recall needs one more, and so does a prompt that was too long.
     """
@@ -49,6 +50,7 @@ class RequestRecord:
     why: str = field(default="", repr=False)
     is_complete: bool = False
     reached_limit: str = field(default="", repr=False)
+    hint: str = field(default="", repr=False)
     recalls: int = 0
     rounds: int = 0
     cache_miss: str = ""

@@ -121,10 +121,14 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
 
         options: settings or options, which override those. Raises SettingError, which names the place and the remedy.
         """
-        from elision.config import KEYS, load_settings  # other callers need none of it
+        from elision.config import KEYS, load_settings, resolve_name  # other callers need none of it
 
         surroundings = os.environ if environment is None else environment
-        known = {name: value for name, value in options.items() if name in KEYS and isinstance(value, _SETTING_TYPES)}
+        known = {
+            name: value
+            for name, value in options.items()
+            if resolve_name(name) in KEYS and isinstance(value, _SETTING_TYPES)
+        }
         rest = {name: value for name, value in options.items() if name not in known}
         return cls.from_settings(load_settings(surroundings, None, **known), surroundings, **rest)
 
@@ -136,11 +140,13 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
 
         environment: variables in which the summarizer's key is looked up; the process's own if None.
         """
-        writer = make_summarizer(
-            found.summarizer,
-            environment=os.environ if environment is None else environment,
-            **found.summarizer_options(),
-        )
+        writer = None
+        if found.is_given("summarizer"):
+            writer = make_summarizer(
+                found.summarizer,
+                environment=os.environ if environment is None else environment,
+                **found.summarizer_options(),
+            )
         values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
         return cls(values.pop("strategy"), **values)
 

@@ -47,6 +47,12 @@ from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
 
+#: The note of the first summary of a session for which nobody chose a summarizer.
+NOTE_DEFAULT_WRITER: Final = (
+    "no model wrote this summary: it is a digest of lines quoted from the run. Give a summarizer such as "
+    '"anthropic:MODEL", or summarizer="digest" if that is what you want'
+)
+
 
 class PreparedCalls:
     """The calls of one session, in their order.
@@ -215,6 +221,7 @@ class PreparedCalls:
         self.newest_call = branch.log.state.calls
         self._report_odd_usage(branch.log)
         self._note_unknown_model(model)
+        self._report_default_writer(branch.log)
         notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
         newest = branch.log.newest_call
         if newest is not None and newest.summary_obstacle:
@@ -288,6 +295,15 @@ class PreparedCalls:
         )
         if self.add_note_once(note):
             _log.warning("session %s: %s", self.session, note)
+
+    def _report_default_writer(self, log: Log) -> None:
+        """Say once, in the log and in the diagnostics, that no model writes the summaries, if nobody chose who does."""
+        newest = log.newest_call
+        if self.options.summarizer is not None or newest is None or newest.decided.summary is None:
+            return
+        # Where the strategy makes none of its own, a digest is what a budget needs, and no model would be asked.
+        if log.policy.trigger is not None and self.add_note_once(NOTE_DEFAULT_WRITER):
+            _log.warning("session %s: %s", self.session, NOTE_DEFAULT_WRITER)
 
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""

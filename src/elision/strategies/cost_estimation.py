@@ -43,6 +43,7 @@ def estimate_costs(
         fresh_turns=len(candidates.fresh_turns),
         can_mask=bool(candidates.pending),
         can_summarize=summary is not None,
+        is_summary_shortened=summary is not None and summary.shortened_to > 0,
         cost_hold=hold,
         cost_mask_now=mask_now,
         cost_if_masked_before=masked_before,

@@ -81,7 +81,8 @@ class MaskCandidates:
     # -- the fold ------------------------------------------------------------------------------------------------
 
     def set_head(self, head: Head) -> None:
-        self._known.add_head(head)
+        if self.placeholders.writes_gists:
+            self._known.add_head(head)
 
     def add_turn(self, turn: Turn) -> list[Key]:
         """Take note when each observation of `turn` becomes due. Return those that a rule keeps."""
@@ -274,7 +275,12 @@ class MaskCandidates:
                 yield
 
     def _known_before(self, state: State, call: int) -> KnownIdentifiers:
-        """Return the identifiers known before call `call`. Calls ascend; nothing is read until something is masked."""
+        """Return the identifiers known before call `call`. Calls ascend; nothing is read until something is masked.
+
+        Without gists nothing is read at all.
+        """
+        if not self.placeholders.writes_gists:
+            return self._known
         while self._identified_turns < min(call - 1, len(state.turns)):
             self._known.add_turn(state.turns[self._identified_turns])
             self._identified_turns += 1

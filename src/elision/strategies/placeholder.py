@@ -64,6 +64,19 @@ class Placeholders:
         """Whether placeholders name the handle by which the hidden result is recalled."""
         return self.handles and (not self.text or "handle" in parse_template(self.text).fields)
 
+    @property
+    def writes_gists(self) -> bool:
+        """Whether any placeholder has a gist, and so depends on what the agent knows already."""
+        return self.gist > 0 or bool(self.gist_reads)
+
+    @property
+    def fixed_text(self) -> str:
+        """The placeholder of every result where the template has no fields, and no gist follows it; "" otherwise."""
+        template = parse_template(self.text)
+        if not self.text or template.fields or self.writes_gists:
+            return ""
+        return make_encodable(self.redaction.redact_text(template.fill_fields(str)))
+
     def write_placeholder(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
         """Return the placeholder of `observation`, of `turn`. known: the identifiers of the log so far."""
         # The placeholder may outlive the observation: it must not name a secret.

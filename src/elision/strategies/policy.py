@@ -171,7 +171,7 @@ class Policy:
             reason = FORCED
         if verdict == "summarize" and summary is not None:
             masks = self.candidates.make_masks_after(summary.covers)
-            return Plan(masks=masks, summarize_to=summary.covers, reason=reason)
+            return Plan(masks=masks, summarize_to=summary.covers, summary_tokens=summary.shortened_to, reason=reason)
         if verdict == "mask" and self.candidates.pending:
             return Plan(masks=self.candidates.make_masks_after(0), reason=reason)
         return Plan(reason=reason)
@@ -191,10 +191,12 @@ class Policy:
         """Return the plan for the first exceeded threshold that can be acted on; None if there is none."""
         if self.trigger is None:
             return None
-        for threshold in self.trigger.find_crossed_thresholds(state, context, self.candidates.count_tokens_within):
+        crossed = self.trigger.find_crossed_thresholds(state, context, self.candidates.count_tokens_within)
+        is_urgent = any(threshold.is_strict for threshold in crossed)
+        for threshold in crossed:
             plan = self._plan_for_threshold(state, context, threshold)
             if plan is not None:
-                return plan
+                return replace(plan, is_urgent=is_urgent and plan.summarize_to > 0)
         return None
 
     def _plan_for_threshold(self, state: State, context: DecisionContext, threshold: Threshold) -> Plan | None:
@@ -216,7 +218,7 @@ class Policy:
         offer = self._choose_summary(state, context, threshold, masked)
         if offer is not None:
             masks = self.candidates.make_masks_after(offer.covers)
-            return Plan(masks=masks, summarize_to=offer.covers, is_urgent=threshold.is_strict, reason=reason)
+            return Plan(masks=masks, summarize_to=offer.covers, reason=reason)
         if is_masking_worthwhile:
             return masking
         return None
@@ -261,13 +263,21 @@ class Policy:
         return 0
 
     def _find_summary_offer(self, state: State, context: DecisionContext) -> SummaryOffer | None:
+        """Return the summary that is due; None if none is, or not even a short one would make the view smaller."""
         if self.trigger is None or not context.may_ask_for_summary:
             return None
         due = self.trigger.find_due_turn(state, context, self.candidates.count_tokens_within)
         covers = self.server_calls.limit_summary(due)
-        if covers > state.covered_turns:
-            return self.estimate_summary(state, context, covers)
-        return None
+        if covers <= state.covered_turns:
+            return None
+        offer = self.estimate_summary(state, context, covers)
+        if offer is None:
+            # Terse turns: the summary has to be shorter than its limit.
+            smaller = self._count_unsummarized(state, context) + context.count_entering_tokens(hides=True) - 1
+            limit = self.limit_summary_tokens(state, context, covers, smaller)
+            if limit > 0:
+                offer = self.estimate_summary(state, context, covers, limit)
+        return offer
 
     def estimate_summary(
         self, state: State, context: DecisionContext, covers: int, limit: int = 0
@@ -276,10 +286,10 @@ class Policy:
 
         limit: most tokens of the summary; 0 for the strategy's own limit.
         """
+        shortened_to = limit
         limit = limit or self.options.summary_max_tokens
         tokens = self._count_with_summary(state, context, covers, limit)
-        unmasked = state.track.tokens - self.candidates.count_tokens_after(context.editable_from - 1)
-        if tokens - context.count_entering_tokens(hides=True) >= unmasked:
+        if tokens - context.count_entering_tokens(hides=True) >= self._count_unsummarized(state, context):
             return None
         if state.last_view is None:
             sent_length = len(state.track.segments)
@@ -295,7 +305,11 @@ class Policy:
             hidden=self.candidates.hidden_tokens,
             output=limit,
         )
-        return SummaryOffer(covers=covers, view_tokens=tokens, call=call)
+        return SummaryOffer(covers=covers, view_tokens=tokens, call=call, shortened_to=shortened_to)
+
+    def _count_unsummarized(self, state: State, context: DecisionContext) -> int:
+        """Return the tokens of the view without a new summary, everything pending masked."""
+        return state.track.tokens - self.candidates.count_tokens_after(context.editable_from - 1)
 
     def find_next_summary(self, state: State) -> int:
         """Return the newest turn of the summary that turns alone make due at the call after the next turn, and not

@@ -26,10 +26,10 @@ _AGENTS: Final[dict[str, str]] = {
     "keep-facts": "masking(window=9, which=reuse, gist=30, gist_reads=150)",
 }
 
-#: As their documents describe them. A summary asks its model for 1.25 times its limit: 250 tokens.
+#: As their documents describe them. A summary of at most 250 tokens is asked for in "under 200 tokens".
 _DOCUMENTS: Final[dict[str, str]] = {
     "paper-masking": f'masking(window=10, {_PUBLISHED}, placeholder="[Observation omitted for brevity]")',
-    "paper-summarization": f"summarization(every=21, tail=10, {_PUBLISHED}, summary_max_tokens=200)",
+    "paper-summarization": f"summarization(every=21, tail=10, {_PUBLISHED}, summary_max_tokens=250)",
     "paper-hybrid": f'hybrid(window=10, summarize_at=43, tail=10, {_PUBLISHED}, placeholder="[Observation omitted]")',
     "paper-two-tier": f'two-tier(keep_recent=10, {_PUBLISHED}, placeholder="[Masked: {{outcome}}]")',
 }

@@ -20,6 +20,8 @@ class CostEstimates:
     fresh_turns:    turns that became eligible since the last mask or summary.
     can_mask:       whether anything can be masked.
     can_summarize:  whether a summary may be made.
+    is_summary_shortened: whether it has to be shorter than its limit, or the view would not shrink. Then it saves next
+                    to nothing, and only a schedule that acts at once makes it.
     cost_hold:      this call if nothing is done.
     cost_mask_now:  this call if everything pending is masked now.
     cost_if_masked_before: this call if that had been masked before. `cost_hold` minus this is what holding loses.
@@ -42,6 +44,7 @@ class CostEstimates:
     fresh_turns: int = 0
     can_mask: bool = False
     can_summarize: bool = False
+    is_summary_shortened: bool = False
     cost_hold: float = 0.0
     cost_mask_now: float = 0.0
     cost_if_masked_before: float = 0.0
@@ -195,7 +198,7 @@ class _Accrual:
         self.folded_with_call = self.folded_usd + max(0.0, costs.raw_usd - self.raw_usd) * costs.folded_share
         if costs.can_mask:
             self.lost_with_call += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
-        if costs.can_summarize and self._is_summary_worthwhile(costs):
+        if costs.can_summarize and not costs.is_summary_shortened and self._is_summary_worthwhile(costs):
             return "summarize", "summary pays"
         if not costs.can_mask:
             return "hold", "nothing eligible"
@@ -242,7 +245,7 @@ class _Accrual:
     def _estimate_future_calls(self, costs: CostEstimates) -> float:
         """Return how many calls a masking made now is expected to serve."""
         horizon = self._estimate_horizon(costs.call)
-        if costs.can_summarize:
+        if costs.can_summarize and not costs.is_summary_shortened:
             return CLOSING_SHARE * horizon
         if costs.calls_until_summary:
             return min(horizon, costs.calls_until_summary)

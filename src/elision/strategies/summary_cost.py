@@ -29,11 +29,16 @@ class SummaryCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOffer:
-    """A summary that may be made now: the newest turn that it covers, the tokens of the view with it, and its cost."""
+    """A summary that may be made now: the newest turn that it covers, the tokens of the view with it, and its cost.
+
+    shortened_to: its most tokens, where one as long as the strategy's limit would not make the view smaller; 0 for that
+    limit.
+    """
 
     covers: int
     view_tokens: int
     call: SummaryCall
+    shortened_to: int = 0
 
 
 def limit_user_words(user_tokens: int, keep: int, limit: int) -> int:

@@ -127,24 +127,25 @@ class ViewSizeTrigger:
     def find_crossed_thresholds(
         self, state: State, context: DecisionContext, count_saved: CountSavedTokens
     ) -> tuple[Threshold, ...]:
-        crossed = self._find_crossed(state.track.tokens, context)
-        if crossed is None:
-            return ()
-        name, tokens = crossed
+        # What the view exceeds once everything pending is masked comes first: masking alone does not help there.
+        masked = self._find_crossed(state.track.tokens - count_saved(len(state.turns)), context)
+        shown = self._find_crossed(state.track.tokens, context)
+        crossed = dict.fromkeys(found for found in (masked, shown) if found is not None)
+        return tuple(self._make_threshold(state, context, name, tokens) for name, tokens in crossed)
+
+    def _make_threshold(self, state: State, context: DecisionContext, name: str, tokens: int) -> Threshold:
         covers = [self.find_last_outside_tail(state, context.call)]
         is_strict = name == "hard"
         if is_strict:
             # Turns of text alone have no results to count. A conversation full of them would grow without end.
             covers.append(context.call - 1 - self.keep)
-        return (
-            Threshold(
-                name=name,
-                tokens=tokens,
-                covers=tuple(covers),
-                least_turns=self.fewest,
-                limits_view=True,
-                is_strict=is_strict,
-            ),
+        return Threshold(
+            name=name,
+            tokens=tokens,
+            covers=tuple(covers),
+            least_turns=self.fewest,
+            limits_view=True,
+            is_strict=is_strict,
         )
 
     def find_last_outside_tail(self, state: State, call: int) -> int:

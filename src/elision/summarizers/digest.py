@@ -19,6 +19,7 @@ from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, st
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import DIGEST_FACTS, SummaryRequest
+from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE
 from elision.trajectory.turn import Turn
 
 #: Characters of a line that an earlier digest brought along.
@@ -55,10 +56,15 @@ def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
 
 
 def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], enough: int) -> int:
-    """Return the tokens of what the digest replaces, counted no further than `enough`."""
-    total = 0
-    for text in _list_source_texts(request):
-        total += count(text)
+    """Return the tokens of what the digest replaces, the frames of messages and calls included, as a provider counts.
+
+    It is counted no further than `enough`.
+    """
+    total = count(request.previous) if request.previous else 0
+    for turn in request.turns:
+        texts = (join_assistant_text(turn), *(observation.text for observation in turn.observations))
+        calls = sum(not action.implicit for action in turn.actions)
+        total += TOKENS_PER_CALL * calls + sum(TOKENS_PER_MESSAGE + count(text) for text in texts)
         if total >= enough:
             break
     return total
@@ -94,14 +100,6 @@ def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int], fac
     selection.take_lines(_fit_facts(whole, selection, count))
     selection.take_lines(lines)
     return _render_within(whole.title, selection.lines, limit, count)
-
-
-def _list_source_texts(request: SummaryRequest) -> Iterator[str]:
-    """Yield what the digest replaces, text by text."""
-    if request.previous:
-        yield request.previous
-    for turn in request.turns:
-        yield from filter(None, (join_assistant_text(turn), *(observation.text for observation in turn.observations)))
 
 
 def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord:

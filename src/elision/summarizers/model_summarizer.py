@@ -36,8 +36,6 @@ from elision.trajectory.tokens import make_counter
 WINDOW: Final = 128_000
 #: Share of the window that a prompt may fill by our count: other models count up to a third more tokens.
 _SHARE: Final = 0.75
-#: Room for the answer, as a multiple of the summary's limit.
-_ROOM: Final = 1.25
 #: Share of the window that may be left for reasoning at most.
 _REASONING: Final = 0.25
 #: Tokens left for reasoning where a model is known to think first.
@@ -198,8 +196,8 @@ class _SummaryAttempt:
         return live
 
     def _compute_answer_limit(self) -> int:
-        """Return the tokens that an answer may take."""
-        return self.summarizer.cap_answer(int(_ROOM * self.clean.max_tokens) + self.thinking_tokens)
+        """Return the tokens that an answer may take: the summary's limit, and what reasoning needs."""
+        return self.summarizer.cap_answer(self.clean.max_tokens + self.thinking_tokens)
 
     def _compute_prompt_limit(self) -> int:
         """Return the tokens that a prompt may take, by our count."""

@@ -79,7 +79,7 @@ def _fill_own_prompt(request: SummaryRequest, window: int, note: str, prompt: Su
         "task": task,
         "turns": "",
         "tagged_turns": "",
-        "max_tokens": str(request.max_tokens),
+        "max_tokens": str(request.asked_tokens),
         "example": prompt.example.strip(),
     }
     if prompt.has_marker("tagged_turns"):
@@ -140,7 +140,7 @@ def build_extension(request: SummaryRequest, live: LivePrefix, note: str = "", p
             "task": _ABOVE,
             "turns": turns,
             "tagged_turns": turns,
-            "max_tokens": str(request.max_tokens),
+            "max_tokens": str(request.asked_tokens),
             "example": prompt.example.strip(),
         }
         return f"{_STOP}\n\n{_join_own_prompt(prompt, values, request, note)}"
@@ -168,7 +168,7 @@ def _write_instructions(request: SummaryRequest, prompt: SummaryPrompt) -> str:
 
 
 def _write_limit(request: SummaryRequest) -> str:
-    return f"At most {request.max_tokens} tokens. Answer with the summary alone."
+    return f"At most {request.asked_tokens} tokens. Answer with the summary alone."
 
 
 def _describe_covered_part(request: SummaryRequest, live: LivePrefix) -> str:

@@ -20,7 +20,7 @@ MARKERS: Final[Mapping[str, str]] = {
     "turns": "the turns to summarize, each part with its label",
     "tagged_turns": "the same, each turn between <TURN-n> and </TURN-n>",
     "task": "the task, cut to beginning and end where it is long",
-    "max_tokens": "the most tokens that the summary may have",
+    "max_tokens": "the tokens that the summary should have at most: four fifths of its limit",
     "example": "the example of `summary_example`; nothing where that is off",
 }
 #: Other names of markers, as they are in published prompts.

@@ -18,6 +18,7 @@ from elision.summarizers import phrases
 from elision.summarizers.digest import count_source_tokens
 from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokens import make_counter
 
 #: Counts the tokens of a text.
 Count = Callable[[str], int]
@@ -37,8 +38,6 @@ class SummaryProblem:
 
 #: Tokens that a summary has at least: "ok", "Done." and "null" are none.
 LEAST = 3
-#: Longer than its limit by this factor: providers count tokens differently, by up to a third.
-SLACK = 1.5
 #: Characters from which on an answer is no summary; counting its tokens would take seconds.
 LONGEST = 200_000
 _BEGINNING = 200
@@ -50,7 +49,7 @@ def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryPro
     if not text:
         return SummaryProblem(cause="empty", reason="it is empty", correction="Write the summary as plain text.")
     if len(text) > LONGEST:
-        correction = f"Write at most {request.max_tokens} tokens."
+        correction = f"Write at most {request.asked_tokens} tokens."
         return SummaryProblem(cause="too-long", reason=f"it has {len(text):,} characters", correction=correction)
     return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
 
@@ -128,11 +127,13 @@ def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryPr
             reason=f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
             correction=f"Write at most {max(1, replaced // 3)} tokens.",
         )
-    if size > SLACK * request.max_tokens:
+    # Whatever the model: other tokenizers count as many or more, so what a model was allowed to write is accepted.
+    length = make_counter("o200k").count(text)
+    if length > request.max_tokens:
         return SummaryProblem(
             cause="too-long",
-            reason=f"it is {size:,} tokens long where {request.max_tokens:,} are allowed",
-            correction=f"Write at most {request.max_tokens} tokens: shorten the oldest first.",
+            reason=f"it is {length:,} tokens long where {request.max_tokens:,} are allowed",
+            correction=f"Write at most {request.asked_tokens} tokens: shorten the oldest first.",
         )
     return None
 

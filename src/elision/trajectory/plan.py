@@ -118,7 +118,7 @@ class SummaryRequest:
     previous:   text of the previous summary, "" if there is none.
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
-    max_tokens: the summary's limit, in tokens.
+    max_tokens: the summary's limit: what the model may write by its own count, and what is accepted, in o200k tokens.
     facts_pct:  percentage of it that the digest reserves for facts; a model is not told.
     shown:      items that the view shows after these turns, so that the digest need not.
     route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
@@ -143,6 +143,11 @@ class SummaryRequest:
     is_urgent: bool = field(default=False, compare=False, repr=False)
     can_wait: bool = field(default=False, compare=False, repr=False)
     call: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def asked_tokens(self) -> int:
+        """The tokens that a prompt asks for: four fifths of the limit, since models count badly and would be cut."""
+        return self.max_tokens * 4 // 5
 
 
 class Summary(
