@@ -10,28 +10,22 @@ import logging
 import signal
 import socket
 import sys
-from asyncio.events import TimerHandle
 from collections.abc import Callable, Iterator
 from multiprocessing import parent_process
-from typing import Any, Final
+from typing import Final
 
 from elision.errors import ElisionError, MissingExtra, describe_error
+from elision.gateway.http_protocol import KEEP_ALIVE_SECONDS, HttpProtocol
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.worker import Worker
 
 try:
     import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
 _log: Final = logging.getLogger("elision.gateway")
 
-#: Seconds that a client's idle connection is kept: longer than clients keep theirs, so that none meets it closing.
-KEEP_ALIVE_SECONDS: Final = 75
-#: Seconds and bytes in which the head of a request must be complete.
-HEAD_SECONDS: Final = 20.0
-HEAD_BYTES: Final = 256 * 1024
 #: New objects between two looks for garbage among the newest, how many of these lie between two at older ones, and how
 #: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at older ones,
 #: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
@@ -92,7 +86,7 @@ class GatewayServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 worker.app,
-                http=_BoundedHttpProtocol,
+                http=HttpProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -193,62 +187,6 @@ class GatewayServer(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.transport.close()
         await self._worker.close()
-
-
-class _BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a limit on the time and size of a request's head."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._in_head = False
-        self._head_bytes = 0
-        self._head_timer: TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        # Whoever connects and says nothing is not waited for any longer than whoever has said something before.
-        self._head_timer = self.loop.call_later(KEEP_ALIVE_SECONDS, self._handle_timeout)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_head_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._in_head:
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES:
-            self._refuse_head(b"431 Request Header Fields Too Large")
-        elif self._head_bytes == len(data):
-            self._cancel_head_timer()
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._handle_timeout)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-        self._head_bytes = 0
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._cancel_head_timer()
-        super().on_headers_complete()
-
-    def _handle_timeout(self) -> None:
-        if self._in_head:
-            self._refuse_head(b"408 Request Timeout")
-        elif not self.transport.is_closing():
-            self.transport.close()
-
-    def _refuse_head(self, status: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
-
-    def _cancel_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
 
 
 def serve_worker(
