@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.events import TimerHandle
+from collections.abc import Callable
 from typing import Any, Final
 
 from elision.errors import MissingExtra
@@ -28,10 +29,11 @@ _VERSIONS: Final = ("1.0", "1.1")
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """Serves one connection; uvicorn makes one for each."""
+    """Serves one connection. on_close: called when it is closed."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, on_close: Callable[[], None] = lambda: None, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._on_close = on_close
         self._in_head = False
         self._head_bytes = 0
         self._head_timer: TimerHandle | None = None
@@ -44,6 +46,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()
         super().connection_lost(exc)
+        self._on_close()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()

@@ -21,7 +21,7 @@ from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
 from elision.gateway.cache_pinger import CachePinger
-from elision.gateway.decompression import decompress_body
+from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
@@ -58,8 +58,12 @@ _WHOLE_HISTORY: Final = {"thread": "with thread=False the client sends its whole
 _BACKGROUND_FIELD: Final = "background"
 
 
-#: How often a compressed request's size it mostly is when decompressed.
-_DECOMPRESSION_FACTOR: Final = 8
+#: How many times its size a compressed request mostly has when it is decompressed: so much is made in a first step.
+_USUAL_GROWTH: Final = 8
+#: Bytes that a further step makes: some milliseconds of work.
+_STEP_BYTES: Final = 4 * 1024 * 1024
+#: Memory that a decompressed body takes while it is served, in its own size: its messages and their text are copies.
+_READING_FACTOR: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,8 @@ class Proxy:
         url = build_url(base, route)
         try:
             session: LiveSession | None = None
-            model_request = await self._parse_request(route, request, headers, record)
+            plain = await self._decompress_request(route, request, headers, record)
+            model_request = await self._parse_request(route, request, plain, headers, record)
             if model_request is not None:
                 session = self._claim_session(model_request, record)
                 if session is not None and self._pinger is not None:
@@ -158,7 +163,7 @@ class Proxy:
             record.cause = "limit"
             await _refuse(writer, record, 429, str(error))
             return
-        request = await self._remove_tags(request, route, headers, record)
+        request = await self._remove_tags(request, route, plain, record)
         await self._forward_unmodified(request, writer, url, api, record)
 
     async def _serve_session(
@@ -243,16 +248,17 @@ class Proxy:
             return ""
 
     async def _parse_request(
-        self, route: Route, request: ClientRequest, headers: Mapping[str, str], record: RequestRecord
+        self,
+        route: Route,
+        request: ClientRequest,
+        raw: bytes | None,
+        headers: Mapping[str, str],
+        record: RequestRecord,
     ) -> _ModelRequest | None:
-        """Parse the request; None where it passes unread."""
-        if route.api is None or route.kind != "complete" or request.rest is not None or self._is_off(request):
+        """Parse the request; None where it passes unread. raw: its body without content codings."""
+        if route.api is None or route.kind != "complete" or raw is None or self._is_off(request):
             return None
         try:
-            raw = request.body
-            coding = headers.get("content-encoding", "")
-            if coding:
-                raw = await self._decompress_body(raw, coding)
             namespace = derive_namespace(headers, self._secret)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
@@ -280,19 +286,15 @@ class Proxy:
         return None
 
     async def _remove_tags(
-        self, request: ClientRequest, route: Route, headers: Mapping[str, str], record: RequestRecord
+        self, request: ClientRequest, route: Route, raw: bytes | None, record: RequestRecord
     ) -> ClientRequest:
-        """Return a request that no session takes without tags; the very request where it has none."""
-        coding = headers.get("content-encoding", "")
-        if route.api is None or request.rest is not None:
-            return request
-        # Switched off, the gateway decompresses nothing.
-        if self._is_off(request) if coding else not may_have_tags(request.body):
+        """Return a request that no session takes without tags; the very request where it has none.
+
+        raw: its body without content codings.
+        """
+        if route.api is None or raw is None or (raw is request.body and not may_have_tags(raw)):
             return request
         try:
-            raw = request.body
-            if coding:
-                raw = await self._decompress_body(raw, coding)
             bare = await run_off_loop(partial(remove_body_tags, raw, route.api), choose_executor(len(raw)))
         except UnreadableBody:
             return request
@@ -305,12 +307,47 @@ class Proxy:
             request, body=bare, headers=[pair for pair in request.headers if pair[0].lower() not in BODY_FIELDS]
         )
 
-    async def _decompress_body(self, raw: bytes, coding: str) -> bytes:
-        """Decompress a body, beside the event loop. Raises UnreadableBody."""
-        # Several times as large when it is decompressed.
-        size = _DECOMPRESSION_FACTOR * len(raw)
-        decompress = partial(decompress_body, raw, coding, self.settings.max_read_bytes)
-        return await run_off_loop(decompress, choose_executor(size))
+    async def _decompress_request(
+        self, route: Route, request: ClientRequest, headers: Mapping[str, str], record: RequestRecord
+    ) -> bytes | None:
+        """Return a request's body without content codings; None if nothing of it is read."""
+        coding = headers.get("content-encoding", "")
+        if route.api is None or request.rest is not None:
+            return None
+        if not coding:
+            return request.body
+        if self._is_off(request):
+            # Switched off, the gateway decompresses nothing.
+            return None
+        try:
+            return await self._decompress_body(request, coding)
+        except UnreadableBody as error:
+            record.cause = "unreadable"
+            record.why = str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._log_fault("decompressing a request", error, record)
+        return None
+
+    async def _decompress_body(self, request: ClientRequest, coding: str) -> bytes:
+        """Decompress a body off the event loop, and reserve memory as it grows. Raises UnreadableBody."""
+        decompressor = BodyDecompressor(request.body, coding, self.settings.max_read_bytes)
+        step = min(_USUAL_GROWTH * len(request.body), _STEP_BYTES)
+        raw: bytes | None = None
+        held = 0
+        try:
+            while True:
+                needed = _READING_FACTOR * (decompressor.made_bytes + (step if raw is None else 0))
+                if not request.reserve_decompressed(needed - held):
+                    raise UnreadableBody("there is no room for it when it is decompressed (memory_bytes)")
+                held = needed
+                if raw is not None:
+                    return raw
+                make = partial(decompressor.make_more, step)
+                raw = await run_off_loop(make, choose_executor(decompressor.made_bytes + step))
+                step = _STEP_BYTES
+        except BaseException:
+            request.reserve_decompressed(-held)
+            raise
 
     def _is_off(self, request: ClientRequest) -> bool:
         return self.settings.off or (request.header(OFF_HEADER) or b"").strip().lower() == b"off"

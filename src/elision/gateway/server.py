@@ -15,6 +15,7 @@ from multiprocessing import parent_process
 from typing import Final
 
 from elision.errors import ElisionError, MissingExtra, describe_error
+from elision.gateway.connection_sharing import ConnectionReceiver
 from elision.gateway.http_protocol import KEEP_ALIVE_SECONDS, HttpProtocol
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.worker import Worker
@@ -73,6 +74,7 @@ class GatewayServer(uvicorn.Server):
     """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
 
     on_listening: called when it listens. on_warm: called when what the first requests need is loaded.
+    channel: over which a supervisor gives it connections, if there is one.
     A second signal ends it at once.
     """
 
@@ -82,6 +84,7 @@ class GatewayServer(uvicorn.Server):
         settings: GatewaySettings,
         on_listening: Callable[[], None] = lambda: None,
         on_warm: Callable[[], None] = lambda: None,
+        channel: socket.socket | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -104,6 +107,8 @@ class GatewayServer(uvicorn.Server):
         self._settings = settings
         self._on_listening = on_listening
         self._on_warm = on_warm
+        self._channel = channel
+        self._receiver: ConnectionReceiver | None = None
         self._stop_requested = asyncio.Event()
         self._hurry_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,9 +147,16 @@ class GatewayServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         await self.on_tick(0)
+        if self._channel is not None:
+            self._receiver = ConnectionReceiver(self._channel, self._make_protocol)
         self._on_listening()
         self._warm_up = asyncio.get_running_loop().run_in_executor(None, self._worker.warm_up)
         self._warm_up.add_done_callback(self._note_warm)
+
+    def _make_protocol(self, on_close: Callable[[], None]) -> HttpProtocol:
+        return HttpProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, on_close=on_close
+        )
 
     def _note_warm(self, ended: asyncio.Future[None]) -> None:
         if not ended.cancelled() and (error := ended.exception()) is not None:
@@ -163,6 +175,8 @@ class GatewayServer(uvicorn.Server):
         """Accept no connections; open responses are completed, or cut with an error when time is over."""
         app = self._worker.app
         app.is_draining = True
+        if self._receiver is not None:
+            self._receiver.close()
         for server in self.servers:
             server.close()
         for each in sockets or []:
@@ -189,16 +203,24 @@ class GatewayServer(uvicorn.Server):
         await self._worker.close()
 
 
-def serve_worker(
-    settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None] = lambda: None
+def serve_worker(settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None]) -> None:
+    """Run the only worker in this process until it is stopped."""
+    asyncio.run(_serve(settings, on_listening, [listening_socket]))
+
+
+def serve_shared_worker(settings: GatewaySettings, channel: socket.socket, on_listening: Callable[[], None]) -> None:
+    """Run one of several workers in this process until it is stopped. channel: over which it gets its connections."""
+    asyncio.run(_serve(settings, on_listening, [], channel))
+
+
+async def _serve(
+    settings: GatewaySettings,
+    on_listening: Callable[[], None],
+    sockets: list[socket.socket],
+    channel: socket.socket | None = None,
 ) -> None:
-    """Run one worker in this process until it is stopped."""
-
-    async def run() -> None:
-        worker = Worker(settings)
-        gc.set_threshold(*GC_THRESHOLDS)
-        sys.setswitchinterval(SWITCH_SECONDS)
-        # What is there by then stays, and need not be looked through for garbage again and again.
-        await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze).serve([listening_socket])
-
-    asyncio.run(run())
+    worker = Worker(settings)
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # What is there by then stays, and need not be looked through for garbage again and again.
+    await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze, channel=channel).serve(sockets)
