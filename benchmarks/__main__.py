@@ -11,6 +11,7 @@ from collections.abc import Callable
 from inspect import signature
 
 from benchmarks import (
+    bombs,
     callbacks,
     choice,
     expectations,
@@ -37,6 +38,7 @@ from benchmarks import (
 
 PEERS, SMALL = "--peers", "--small"
 BENCHMARKS: dict[str, Callable[..., None]] = {
+    "bombs": bombs.main,
     "callbacks": callbacks.main,
     "choice": choice.main,
     "expectations": expectations.main,

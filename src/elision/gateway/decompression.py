@@ -29,8 +29,8 @@ _PIECE_BYTES: Final = 64 * 1024
 #: RFC 9659: the window that a sender of zstd may expect of a reader.
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
 #: A block of zstd has at least 4 bytes and becomes at most 128 KB, and its decompressor takes no limit on its output.
-#: So its input is cut: one step makes at most 16 MB.
-_ZSTD_STEP_BYTES: Final = 512
+#: So its input is cut: one step makes at most 4 MB.
+_ZSTD_STEP_BYTES: Final = 128
 #: Window bits of zlib: with a gzip header, with a zlib header, without one.
 _GZIP: Final = 31
 _ZLIB: Final = 15

@@ -58,10 +58,10 @@ _WHOLE_HISTORY: Final = {"thread": "with thread=False the client sends its whole
 _BACKGROUND_FIELD: Final = "background"
 
 
-#: How many times its size a compressed request mostly has when it is decompressed: so much is made in a first step.
-_USUAL_GROWTH: Final = 8
-#: Bytes that a further step makes: some milliseconds of work.
-_STEP_BYTES: Final = 4 * 1024 * 1024
+#: What a compressed request mostly becomes at most: times its size, and in bytes. So much is made in a
+#: first step. For more, there must be room for the largest body that is read: an attack ends before it costs much.
+_USUAL_GROWTH: Final = 32
+_USUAL_BYTES: Final = 16 * 1024 * 1024
 #: Memory that a decompressed body takes while it is served, in its own size: its messages and their text are copies.
 _READING_FACTOR: Final = 4
 
@@ -100,6 +100,8 @@ class Proxy:
         self.budgets = budgets
         self._listener = listener
         self._pinger = pinger
+        #: One body at a time is decompressed: they share a thread, and each has buffers of some MB meanwhile.
+        self._decompressing = asyncio.Lock()
 
     async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
         """Serve `request`. Raises CancelledError where the client disconnects.
@@ -320,7 +322,8 @@ class Proxy:
             # Switched off, the gateway decompresses nothing.
             return None
         try:
-            return await self._decompress_body(request, coding)
+            async with self._decompressing:
+                return await self._decompress_body(request, coding)
         except UnreadableBody as error:
             record.cause = "unreadable"
             record.why = str(error)
@@ -330,8 +333,9 @@ class Proxy:
 
     async def _decompress_body(self, request: ClientRequest, coding: str) -> bytes:
         """Decompress a body off the event loop, and reserve memory as it grows. Raises UnreadableBody."""
-        decompressor = BodyDecompressor(request.body, coding, self.settings.max_read_bytes)
-        step = min(_USUAL_GROWTH * len(request.body), _STEP_BYTES)
+        limit = self.settings.max_read_bytes
+        decompressor = BodyDecompressor(request.body, coding, limit)
+        step = min(_USUAL_GROWTH * len(request.body), _USUAL_BYTES, limit)
         raw: bytes | None = None
         held = 0
         try:
@@ -344,7 +348,7 @@ class Proxy:
                     return raw
                 make = partial(decompressor.make_more, step)
                 raw = await run_off_loop(make, choose_executor(decompressor.made_bytes + step))
-                step = _STEP_BYTES
+                step = max(limit - decompressor.made_bytes, 1)
         except BaseException:
             request.reserve_decompressed(-held)
             raise
