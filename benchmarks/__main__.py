@@ -11,6 +11,7 @@ from collections.abc import Callable
 from inspect import signature
 
 from benchmarks import (
+    bombs,
     callbacks,
     choice,
     expectations,
@@ -25,6 +26,7 @@ from benchmarks import (
     repeated_lines,
     replay_time,
     schedules,
+    spread,
     stall,
     standstill,
     stores,
@@ -38,6 +40,7 @@ from benchmarks import (
 
 PEERS, SMALL = "--peers", "--small"
 BENCHMARKS: dict[str, Callable[..., None]] = {
+    "bombs": bombs.main,
     "callbacks": callbacks.main,
     "choice": choice.main,
     "expectations": expectations.main,
@@ -50,6 +53,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "repeated-lines": repeated_lines.main,
     "replay-time": replay_time.main,
     "schedules": schedules.main,
+    "spread": spread.main,
     "stall": stall.main,
     "standstill": standstill.main,
     "stores": stores.main,

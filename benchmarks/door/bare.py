@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from elision.gateway.server import BACKLOG, KEEP_ALIVE_SECONDS, bind_socket
+from elision.gateway.http_protocol import KEEP_ALIVE_SECONDS
+from elision.gateway.server import BACKLOG, bind_socket
 
 _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "upgrade"})
 

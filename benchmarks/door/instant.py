@@ -3,7 +3,7 @@
     python -m benchmarks.door.instant        prints the port that it listens at
 
 It says how long a prompt was (a token for every four bytes of the request), and streams where the request asks for
-that: `CHUNKS` events, one a millisecond, as a quick model does.
+that: `CHUNKS` events, one a millisecond, as a quick model does. A request with the query `hold` is never answered.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ PACE: Final = 0.001
 #: In a request, at either end: it is answered with so many bytes of text.
 _HUGE: Final = b'"user":"huge answer"'
 HUGE_BYTES: Final = 8_000_000
+#: What a request's address ends with that is never answered.
+HOLD: Final = "?hold"
 _STREAMS: Final = (b'"stream":true', b'"stream": true')
 _COMMON: Final = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "gpt-4.1-2025-04-14"}
 _STREAM: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -62,6 +64,10 @@ class Provider(asyncio.Protocol):
         self._transport = transport
         self._parser = httptools.HttpRequestParser(self)
         self._parts: list[bytes] = []
+        self._is_held = False
+
+    def on_url(self, url: bytes) -> None:
+        self._is_held = url.endswith(HOLD.encode())
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -74,6 +80,8 @@ class Provider(asyncio.Protocol):
         # The switch stands at either end of what clients and proxies write.
         edges = self._parts[:1] + self._parts[-2:]
         self._parts = []
+        if self._is_held:
+            return
         if any(mark in part for part in edges for mark in _STREAMS):
             self._transport.write(_STREAM)
             self._next(iter(events(size)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.environments import AGENTS, OPENHANDS, PYTHON, LiteLLM
+from tests.clients.environments import AGENTS, HERE, OPENHANDS, PYTHON, LiteLLM
 
 _skipped: list[str] = []
 
@@ -60,6 +60,14 @@ def openhands() -> Path:
     if not OPENHANDS.exists():
         _skip("the OpenHands SDK is not installed: make openhands, with Python 3.12 or newer")
     return OPENHANDS
+
+
+@pytest.fixture(scope="session")
+def java() -> list[str | Path]:
+    """The command of a client over Java's own HttpClient; its arguments are a URL and a framing."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        _skip("Java's client: no JDK (Debian: default-jdk-headless)")
+    return ["java", HERE / "java" / "Client.java"]
 
 
 def _agent(name: str) -> Path:

@@ -13,10 +13,18 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.decompression import decompress_body
+from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.json_spans import UnreadableBody
 
 LIMIT = 1_000_000
+
+
+def decompress_body(raw: bytes, encoding: str, limit: int, step: int = 1 << 30) -> bytes:
+    """Decompress a whole body, in steps of so many bytes."""
+    decompressor = BodyDecompressor(raw, encoding, limit)
+    while (body := decompressor.make_more(step)) is None:
+        pass
+    return body
 
 
 def _bare(raw: bytes) -> bytes:
@@ -47,6 +55,28 @@ def test_what_was_compressed_comes_out(kind: str, raw: bytes) -> None:
     name, write = WRITERS[kind]
     assert decompress_body(write(raw), name, LIMIT) == raw
     assert decompress_body(zstandard.compress(write(raw)), f"identity, {name},zstd", LIMIT) == raw
+
+
+@kinds
+@given(raw=st.binary(max_size=5_000), step=st.integers(1, 6_000))
+def test_a_body_is_made_in_steps(kind: str, raw: bytes, step: int) -> None:
+    """Whatever the size of a step, the same bytes come out, and all of them are counted."""
+    name, write = WRITERS[kind]
+    assert decompress_body(write(raw), name, LIMIT, step) == raw
+    decompressor = BodyDecompressor(write(raw), name, LIMIT)
+    assert (decompressor.make_more(step) is None) <= (decompressor.made_bytes >= step)
+    while decompressor.make_more(step) is None:
+        pass
+    assert decompressor.made_bytes == len(raw)
+
+
+@kinds
+def test_a_step_makes_little_more_than_asked_for(kind: str) -> None:
+    """What is made beyond a reservation is bounded: 4 MB, of one body at a time."""
+    name, write = WRITERS[kind]
+    decompressor = BodyDecompressor(write(bytes(50_000_000)), name, 64_000_000)
+    assert decompressor.make_more(1_000) is None
+    assert decompressor.made_bytes <= 1_000 + (4 << 20)
 
 
 def test_a_plain_body_is_the_very_one() -> None:

@@ -116,15 +116,21 @@ def test_room_is_held_while_a_body_is() -> None:
     asyncio.run(run())
 
 
-def test_a_compressed_body_is_held_as_what_it_may_become() -> None:
-    """Room for what it is decompressed to is taken in advance."""
+def test_memory_for_a_decompressed_body_is_reserved_and_released() -> None:
+    """It may take three quarters of the memory, does not wait, and is released with the body."""
 
     async def run() -> None:
-        headers = {b"content-length": b"5", b"content-encoding": b"gzip"}
-        body, limits = arriving([part(b"abcde", more=False)], headers)
+        found = {"gateway_memory_bytes": 100, "gateway_max_read_bytes": 100}
+        body, limits = arriving([part(b"abcde", more=False)], {b"content-length": b"5"}, **found)
         await body.read()
-        assert limits.memory_gate.in_use == 40
+        assert body.reserve_decompressed(40)
+        assert not body.reserve_decompressed(31)
+        assert body.reserve_decompressed(30)
+        assert limits.memory_gate.in_use == 75
+        assert body.reserve_decompressed(-60)
+        assert limits.memory_gate.in_use == 15
         body.close()
+        assert limits.memory_gate.in_use == 0
 
     asyncio.run(run())
 

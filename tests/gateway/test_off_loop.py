@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from elision.gateway import incoming_messages, json_spans, proxy, response_observer, tag_removal
+from elision.gateway import incoming_messages, json_spans, response_observer, tag_removal
+from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_encoding import MAX_INLINE_BYTES
@@ -75,7 +76,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
     )
-    watch(proxy, "decompress_body", lambda raw, *_: 8 * len(raw))
+    watch(BodyDecompressor, "make_more", lambda self, size: size)
     monkeypatch.setattr(tag_removal, "_FIELD_NAME", SearchedPattern(tag_removal._FIELD_NAME))
     watch(SearchedPattern, "search", lambda self, raw, start, end: min(end, len(raw)) - start)
     watch(response_observer, "parse_object", len)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elision.errors import ElisionError
-from elision.gateway import server as sockets
+from elision.gateway import http_protocol
 from elision.gateway.server import bind_socket, format_url
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, RunningGateway, make_settings, run_gateway
 from tests.gateway.scripted_upstream import (
@@ -353,8 +353,8 @@ def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("said", [b"", b"POST /v1/chat", b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: "])
 def test_a_head_that_does_not_come(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever connects and does not get to the end of a head is not waited for: a slow loris holds nothing."""
-    monkeypatch.setattr(sockets, "HEAD_SECONDS", 0.05)
-    monkeypatch.setattr(sockets, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(http_protocol, "KEEP_ALIVE_SECONDS", 0.05)
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
         client = await gateway.connect()

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import psutil
 import pytest
 
 from elision.errors import ElisionError
 from elision.gateway import supervisor
+from elision.gateway.server import bind_socket
 from elision.gateway.supervisor import _WorkerPool
 from tests.gateway.loopback_gateway import HttpClient, make_settings
 from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
-from tests.gateway.serve_process import TIMEOUT_SECONDS, start_serve
+from tests.gateway.serve_process import TIMEOUT_SECONDS, ServeProcess, start_serve
 
 CHAT = "/v1/chat/completions"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -84,6 +86,58 @@ def test_a_stop_closes_the_port(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_workers_share_connections(tmp_path: Path) -> None:
+    """Three workers have a third of 42 connections each, and one that is killed takes no more than these with it."""
+    options = ["--off", "--upstream-openai", "none", "--upstream-anthropic", "none", "--upstream-gemini", "none"]
+
+    async def run() -> None:
+        with start_serve(tmp_path, *options, "--workers", "3") as gateway:
+            await wait_for_workers(gateway, 3)
+            clients = [await connect(gateway.url) for _ in range(42)]
+            for client in clients:
+                assert (await client.request("GET", "/healthz")).status == 200
+            counts = {worker: count_connections(worker, gateway.url) for worker in gateway.list_workers()}
+            assert list(counts.values()) == [14, 14, 14]
+            os.kill(min(counts), signal.SIGKILL)
+            answered = [await is_answered(client) for client in clients]
+            assert answered.count(True) == 28
+            for client in clients:
+                client.close()
+
+    asyncio.run(run())
+
+
+async def wait_for_workers(gateway: ServeProcess, count: int) -> None:
+    """Wait until so many workers serve: connections that come one by one go to each of them."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        clients = [await connect(gateway.url) for _ in range(count)]
+        for client in clients:
+            assert (await client.request("GET", "/healthz")).status == 200
+        counts = [count_connections(worker, gateway.url) for worker in gateway.list_workers()]
+        for client in clients:
+            client.close()
+        while any(count_connections(worker, gateway.url) for worker in gateway.list_workers()):
+            await asyncio.sleep(0.01)
+        if counts == [1] * count:
+            return
+        assert time.monotonic() < deadline
+
+
+def count_connections(worker: int, url: str) -> int:
+    """Return how many connections of clients a worker has."""
+    port = int(url.rpartition(":")[2])
+    found = psutil.Process(worker).net_connections("tcp")
+    return sum(each.status == psutil.CONN_ESTABLISHED and each.laddr.port == port for each in found)
+
+
+async def is_answered(client: HttpClient) -> bool:
+    try:
+        return (await client.request("GET", "/healthz")).status == 200
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+
+
 # -- workers that do not come up, played ------------------------------------------------------------------------------
 
 
@@ -123,7 +177,8 @@ class Stage:
     def __init__(self, folder: Path, *parts: Callable[[Played], None]) -> None:
         self.parts, self.started = parts, list[Played]()
         self.ours, self.theirs = socket.socketpair()
-        self.crew = _WorkerPool(make_settings(), self.ours, str(folder), lambda: None)
+        self.listening = bind_socket("127.0.0.1", 0)
+        self.crew = _WorkerPool(make_settings(), self.listening, str(folder), lambda: None)
         self.crew._context = self  # type: ignore[assignment]
 
     Pipe = staticmethod(multiprocessing.Pipe)
@@ -136,7 +191,7 @@ class Stage:
             self.crew.run(count, self.ours)
         finally:
             self.crew.stop_all(0)
-            self.ours.close(), self.theirs.close()
+            self.ours.close(), self.theirs.close(), self.listening.close()
             for each in self.started:
                 os.close(each.sentinel)
 

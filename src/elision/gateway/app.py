@@ -177,6 +177,7 @@ class _ClientExchange:
             client=scope["client"][0] if scope.get("client") else "",
             received_at=time.perf_counter(),
             disconnected=self._disconnected,
+            reserve_decompressed=body.reserve_decompressed,
         )
 
     async def _watch_client(self) -> None:

@@ -29,8 +29,8 @@ _PIECE_BYTES: Final = 64 * 1024
 #: RFC 9659: the window that a sender of zstd may expect of a reader.
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
 #: A block of zstd has at least 4 bytes and becomes at most 128 KB, and its decompressor takes no limit on its output.
-#: So its input is cut: one step makes at most 16 MB.
-_ZSTD_STEP_BYTES: Final = 512
+#: So its input is cut: one step makes at most 4 MB.
+_ZSTD_STEP_BYTES: Final = 128
 #: Window bits of zlib: with a gzip header, with a zlib header, without one.
 _GZIP: Final = 31
 _ZLIB: Final = 15
@@ -102,28 +102,49 @@ class StreamDecompressor:
                 return
 
 
-def decompress_body(raw: bytes, encoding: str, limit: int) -> bytes:
-    """Return a body without its content codings (`Content-Encoding`, the first applied first); `raw` if it has none.
+class BodyDecompressor:
+    """Takes the content codings from a whole body (`Content-Encoding`, the first applied first), step by step.
 
-    Raises UnreadableBody where a coding is unknown, its bytes are broken or cut short, or more than `limit` bytes come
-    out.
+    made_bytes: the bytes that it has made so far, of all codings. limit: decompressed bytes of one coding. Raises
+    UnreadableBody for too many codings.
     """
-    names = [name.strip().lower() for name in encoding.split(",")]
-    codings = [name for name in names if name not in ("", "identity")]
-    if len(codings) > MAX_CODINGS:
-        raise UnreadableBody(f"content-encoding: {len(codings)} codings are one upon the other")
-    for coding in reversed(codings):
-        pieces: list[bytes] = []
-        try:
-            decompressor = StreamDecompressor(coding, most=limit)
-            for start in range(0, len(raw), _STEP_BYTES):
-                pieces += decompressor.feed(raw[start : start + _STEP_BYTES])
-        except ValueError as error:
-            raise UnreadableBody(str(error)) from error
-        if not decompressor.is_complete:
-            raise UnreadableBody(f"the body is no whole {coding}: it is cut short")
-        raw = b"".join(pieces)
-    return raw
+
+    def __init__(self, raw: bytes, encoding: str, limit: int) -> None:
+        names = [name.strip().lower() for name in encoding.split(",")]
+        self._codings = [name for name in names if name not in ("", "identity")]
+        if len(self._codings) > MAX_CODINGS:
+            raise UnreadableBody(f"content-encoding: {len(self._codings)} codings are one upon the other")
+        self._raw = raw
+        self._limit = limit
+        self.made_bytes = 0
+        self._pieces = self._decompress()
+
+    def make_more(self, size: int) -> bytes | None:
+        """Make `size` bytes more, or a little more than that. Return the body if it is complete, else None.
+
+        Raises UnreadableBody where bytes are broken or cut short, or more than the limit come out.
+        """
+        end = self.made_bytes + size
+        for piece in self._pieces:
+            self.made_bytes += len(piece)
+            if self.made_bytes >= end:
+                return None
+        return self._raw
+
+    def _decompress(self) -> Iterator[bytes]:
+        for coding in reversed(self._codings):
+            pieces: list[bytes] = []
+            try:
+                decompressor = StreamDecompressor(coding, most=self._limit)
+                for start in range(0, len(self._raw), _STEP_BYTES):
+                    for piece in decompressor.feed(self._raw[start : start + _STEP_BYTES]):
+                        pieces.append(piece)
+                        yield piece
+            except ValueError as error:
+                raise UnreadableBody(str(error)) from error
+            if not decompressor.is_complete:
+                raise UnreadableBody(f"the body is no whole {coding}: it is cut short")
+            self._raw = b"".join(pieces)
 
 
 class _ZstdMember:

@@ -15,8 +15,8 @@ from elision.gateway.settings import GatewaySettings
 
 #: Seconds after which whoever was refused for want of room may come again.
 RETRY_AFTER_SECONDS: Final = 1.0
-#: What a compressed request may grow to, times its size, as far as room is held for it.
-_DECOMPRESSION_FACTOR: Final = 8
+#: The part of the memory for requests that bodies may take while they are decompressed: others find room meanwhile.
+_DECOMPRESSION_SHARE: Final = 0.75
 
 
 class RequestRefused(Exception):  # noqa: N818 - reads as what it is at the call site
@@ -116,13 +116,12 @@ class AdmissionLimits:
             raise self.make_too_large()
         return int(length_field)
 
-    def estimate_memory(self, length: int | None, headers: Mapping[bytes, bytes]) -> int:
-        """Return the bytes of memory to reserve for a request of that length."""
-        if headers.get(b"content-encoding", b"identity") != b"identity":
-            growth = _DECOMPRESSION_FACTOR
-        else:
-            growth = 1
-        return min((length or 0) * growth, self.settings.max_read_bytes)
+    def try_acquire_decompressed(self, amount: int) -> bool:
+        """Reserve memory for what a body is decompressed to, without waiting; return whether there was room."""
+        gate = self.memory_gate
+        if gate.in_use + amount > gate.capacity * _DECOMPRESSION_SHARE:
+            return False
+        return gate.try_acquire(amount) > 0
 
     def make_too_large(self) -> RequestRefused:
         return RequestRefused(413, "too-large", f"the request is larger than {self.settings.max_body_bytes:,} bytes")

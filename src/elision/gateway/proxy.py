@@ -21,7 +21,7 @@ from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
 from elision.gateway.cache_pinger import CachePinger
-from elision.gateway.decompression import decompress_body
+from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
@@ -58,8 +58,12 @@ _WHOLE_HISTORY: Final = {"thread": "with thread=False the client sends its whole
 _BACKGROUND_FIELD: Final = "background"
 
 
-#: How often a compressed request's size it mostly is when decompressed.
-_DECOMPRESSION_FACTOR: Final = 8
+#: What a compressed request mostly becomes at most: times its size, and in bytes. So much is made in a
+#: first step. For more, there must be room for the largest body that is read: an attack ends before it costs much.
+_USUAL_GROWTH: Final = 32
+_USUAL_BYTES: Final = 16 * 1024 * 1024
+#: Memory that a decompressed body takes while it is served, in its own size: its messages and their text are copies.
+_READING_FACTOR: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class Proxy:
         self.budgets = budgets
         self._listener = listener
         self._pinger = pinger
+        #: One body at a time is decompressed: they share a thread, and each has buffers of some MB meanwhile.
+        self._decompressing = asyncio.Lock()
 
     async def serve(self, request: ClientRequest, reply: ClientReply) -> None:
         """Serve `request`. Raises CancelledError where the client disconnects.
@@ -138,7 +144,8 @@ class Proxy:
         url = build_url(base, route)
         try:
             session: LiveSession | None = None
-            model_request = await self._parse_request(route, request, headers, record)
+            plain = await self._decompress_request(route, request, headers, record)
+            model_request = await self._parse_request(route, request, plain, headers, record)
             if model_request is not None:
                 session = self._claim_session(model_request, record)
                 if session is not None and self._pinger is not None:
@@ -158,7 +165,7 @@ class Proxy:
             record.cause = "limit"
             await _refuse(writer, record, 429, str(error))
             return
-        request = await self._remove_tags(request, route, headers, record)
+        request = await self._remove_tags(request, route, plain, record)
         await self._forward_unmodified(request, writer, url, api, record)
 
     async def _serve_session(
@@ -243,16 +250,17 @@ class Proxy:
             return ""
 
     async def _parse_request(
-        self, route: Route, request: ClientRequest, headers: Mapping[str, str], record: RequestRecord
+        self,
+        route: Route,
+        request: ClientRequest,
+        raw: bytes | None,
+        headers: Mapping[str, str],
+        record: RequestRecord,
     ) -> _ModelRequest | None:
-        """Parse the request; None where it passes unread."""
-        if route.api is None or route.kind != "complete" or request.rest is not None or self._is_off(request):
+        """Parse the request; None where it passes unread. raw: its body without content codings."""
+        if route.api is None or route.kind != "complete" or raw is None or self._is_off(request):
             return None
         try:
-            raw = request.body
-            coding = headers.get("content-encoding", "")
-            if coding:
-                raw = await self._decompress_body(raw, coding)
             namespace = derive_namespace(headers, request.query, self._secret)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
@@ -280,19 +288,15 @@ class Proxy:
         return None
 
     async def _remove_tags(
-        self, request: ClientRequest, route: Route, headers: Mapping[str, str], record: RequestRecord
+        self, request: ClientRequest, route: Route, raw: bytes | None, record: RequestRecord
     ) -> ClientRequest:
-        """Return a request that no session takes without tags; the very request where it has none."""
-        coding = headers.get("content-encoding", "")
-        if route.api is None or request.rest is not None:
-            return request
-        # Switched off, the gateway decompresses nothing.
-        if coding and self._is_off(request):
+        """Return a request that no session takes without tags; the very request where it has none.
+
+        raw: its body without content codings.
+        """
+        if route.api is None or raw is None:
             return request
         try:
-            raw = request.body
-            if coding:
-                raw = await self._decompress_body(raw, coding)
             remove_tags = partial(remove_body_tags, raw, route.api)
             if len(raw) <= INLINE_BYTES:
                 bare = remove_tags()
@@ -309,12 +313,49 @@ class Proxy:
             request, body=bare, headers=[pair for pair in request.headers if pair[0].lower() not in BODY_FIELDS]
         )
 
-    async def _decompress_body(self, raw: bytes, coding: str) -> bytes:
-        """Decompress a body, beside the event loop. Raises UnreadableBody."""
-        # Several times as large when it is decompressed.
-        size = _DECOMPRESSION_FACTOR * len(raw)
-        decompress = partial(decompress_body, raw, coding, self.settings.max_read_bytes)
-        return await run_off_loop(decompress, choose_executor(size))
+    async def _decompress_request(
+        self, route: Route, request: ClientRequest, headers: Mapping[str, str], record: RequestRecord
+    ) -> bytes | None:
+        """Return a request's body without content codings; None if nothing of it is read."""
+        coding = headers.get("content-encoding", "")
+        if route.api is None or request.rest is not None:
+            return None
+        if not coding:
+            return request.body
+        if self._is_off(request):
+            # Switched off, the gateway decompresses nothing.
+            return None
+        try:
+            async with self._decompressing:
+                return await self._decompress_body(request, coding)
+        except UnreadableBody as error:
+            record.cause = "unreadable"
+            record.why = str(error)
+        except Exception as error:  # noqa: BLE001 - the boundary of I9
+            self._log_fault("decompressing a request", error, record)
+        return None
+
+    async def _decompress_body(self, request: ClientRequest, coding: str) -> bytes:
+        """Decompress a body off the event loop, and reserve memory as it grows. Raises UnreadableBody."""
+        limit = self.settings.max_read_bytes
+        decompressor = BodyDecompressor(request.body, coding, limit)
+        step = min(_USUAL_GROWTH * len(request.body), _USUAL_BYTES, limit)
+        raw: bytes | None = None
+        held = 0
+        try:
+            while True:
+                needed = _READING_FACTOR * (decompressor.made_bytes + (step if raw is None else 0))
+                if not request.reserve_decompressed(needed - held):
+                    raise UnreadableBody("there is no room for it when it is decompressed (memory_bytes)")
+                held = needed
+                if raw is not None:
+                    return raw
+                make = partial(decompressor.make_more, step)
+                raw = await run_off_loop(make, choose_executor(decompressor.made_bytes + step))
+                step = max(limit - decompressor.made_bytes, 1)
+        except BaseException:
+            request.reserve_decompressed(-held)
+            raise
 
     def _is_off(self, request: ClientRequest) -> bool:
         return self.settings.off or (request.header(OFF_HEADER) or b"").strip().lower() == b"off"

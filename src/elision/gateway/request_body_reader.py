@@ -31,7 +31,7 @@ class RequestBodyReader:
         self._receive = receive
         self._limits = limits
         self.length = limits.read_content_length(headers)
-        self._reserved_bytes = limits.estimate_memory(self.length, headers)
+        self._reserved_bytes = min(self.length or 0, limits.settings.max_read_bytes)
         self._held_bytes = 0
         self._size = 0
         self.is_complete = False
@@ -72,6 +72,18 @@ class RequestBodyReader:
             taken = await memory.acquire(more)
         self._held_bytes += taken
         return taken > 0
+
+    def reserve_decompressed(self, amount: int) -> bool:
+        """Reserve memory for bytes that the body is decompressed to; release it where `amount` is negative.
+
+        Return whether there was room.
+        """
+        if amount < 0:
+            self._limits.memory_gate.release(-amount)
+        elif not self._limits.try_acquire_decompressed(amount):
+            return False
+        self._held_bytes += amount
+        return True
 
     async def iterate_rest(self) -> AsyncIterator[bytes]:
         """Yield the rest of the body chunk by chunk."""

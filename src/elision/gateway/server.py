@@ -10,28 +10,23 @@ import logging
 import signal
 import socket
 import sys
-from asyncio.events import TimerHandle
 from collections.abc import Callable, Iterator
 from multiprocessing import parent_process
-from typing import Any, Final
+from typing import Final
 
 from elision.errors import ElisionError, MissingExtra, describe_error
+from elision.gateway.connection_sharing import ConnectionReceiver
+from elision.gateway.http_protocol import KEEP_ALIVE_SECONDS, HttpProtocol
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.worker import Worker
 
 try:
     import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
 _log: Final = logging.getLogger("elision.gateway")
 
-#: Seconds that a client's idle connection is kept: longer than clients keep theirs, so that none meets it closing.
-KEEP_ALIVE_SECONDS: Final = 75
-#: Seconds and bytes in which the head of a request must be complete.
-HEAD_SECONDS: Final = 20.0
-HEAD_BYTES: Final = 256 * 1024
 #: New objects between two looks for garbage among the newest, how many of these lie between two at older ones, and how
 #: many of those between two at everything. Nobody is served during a look: 1 ms at the newest, 4-8 ms at older ones,
 #: 100-300 ms at everything where a thousand sessions are kept. So the last kind is rare: what a request leaves is found
@@ -79,6 +74,7 @@ class GatewayServer(uvicorn.Server):
     """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
 
     on_listening: called when it listens. on_warm: called when what the first requests need is loaded.
+    channel: over which a supervisor gives it connections, if there is one.
     A second signal ends it at once.
     """
 
@@ -88,11 +84,12 @@ class GatewayServer(uvicorn.Server):
         settings: GatewaySettings,
         on_listening: Callable[[], None] = lambda: None,
         on_warm: Callable[[], None] = lambda: None,
+        channel: socket.socket | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 worker.app,
-                http=_BoundedHttpProtocol,
+                http=HttpProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -110,6 +107,8 @@ class GatewayServer(uvicorn.Server):
         self._settings = settings
         self._on_listening = on_listening
         self._on_warm = on_warm
+        self._channel = channel
+        self._receiver: ConnectionReceiver | None = None
         self._stop_requested = asyncio.Event()
         self._hurry_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,9 +147,16 @@ class GatewayServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         await self.on_tick(0)
+        if self._channel is not None:
+            self._receiver = ConnectionReceiver(self._channel, self._make_protocol)
         self._on_listening()
         self._warm_up = asyncio.get_running_loop().run_in_executor(None, self._worker.warm_up)
         self._warm_up.add_done_callback(self._note_warm)
+
+    def _make_protocol(self, on_close: Callable[[], None]) -> HttpProtocol:
+        return HttpProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, on_close=on_close
+        )
 
     def _note_warm(self, ended: asyncio.Future[None]) -> None:
         if not ended.cancelled() and (error := ended.exception()) is not None:
@@ -170,6 +176,8 @@ class GatewayServer(uvicorn.Server):
         """Accept no connections; open responses are completed, or cut with an error when time is over."""
         app = self._worker.app
         app.is_draining = True
+        if self._receiver is not None:
+            self._receiver.close()
         for server in self.servers:
             server.close()
         for each in sockets or []:
@@ -196,72 +204,24 @@ class GatewayServer(uvicorn.Server):
         await self._worker.close()
 
 
-class _BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a limit on the time and size of a request's head."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._in_head = False
-        self._head_bytes = 0
-        self._head_timer: TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        # Whoever connects and says nothing is not waited for any longer than whoever has said something before.
-        self._head_timer = self.loop.call_later(KEEP_ALIVE_SECONDS, self._handle_timeout)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_head_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._in_head:
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES:
-            self._refuse_head(b"431 Request Header Fields Too Large")
-        elif self._head_bytes == len(data):
-            self._cancel_head_timer()
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._handle_timeout)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-        self._head_bytes = 0
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._cancel_head_timer()
-        super().on_headers_complete()
-
-    def _handle_timeout(self) -> None:
-        if self._in_head:
-            self._refuse_head(b"408 Request Timeout")
-        elif not self.transport.is_closing():
-            self.transport.close()
-
-    def _refuse_head(self, status: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
-
-    def _cancel_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+def serve_worker(settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None]) -> None:
+    """Run the only worker in this process until it is stopped."""
+    asyncio.run(_serve(settings, on_listening, [listening_socket]))
 
 
-def serve_worker(
-    settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None] = lambda: None
+def serve_shared_worker(settings: GatewaySettings, channel: socket.socket, on_listening: Callable[[], None]) -> None:
+    """Run one of several workers in this process until it is stopped. channel: over which it gets its connections."""
+    asyncio.run(_serve(settings, on_listening, [], channel))
+
+
+async def _serve(
+    settings: GatewaySettings,
+    on_listening: Callable[[], None],
+    sockets: list[socket.socket],
+    channel: socket.socket | None = None,
 ) -> None:
-    """Run one worker in this process until it is stopped."""
-
-    async def run() -> None:
-        worker = Worker(settings)
-        gc.set_threshold(*GC_THRESHOLDS)
-        sys.setswitchinterval(SWITCH_SECONDS)
-        # What is there by then stays, and need not be looked through for garbage again and again.
-        await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze).serve([listening_socket])
-
-    asyncio.run(run())
+    worker = Worker(settings)
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # What is there by then stays, and need not be looked through for garbage again and again.
+    await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze, channel=channel).serve(sockets)

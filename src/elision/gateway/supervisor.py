@@ -1,4 +1,4 @@
-"""Run several worker processes behind one socket. A dead one is replaced; all stop together and finish their work."""
+"""Run several workers that share one socket. A dead one is replaced; all stop together and finish their work."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from types import FrameType
 from typing import Final
 
 from elision.errors import ElisionError
+from elision.gateway.connection_sharing import ConnectionBalancer, WorkerChannel
 from elision.gateway.request_log import choose_form, log_to_stderr
-from elision.gateway.server import serve_worker
+from elision.gateway.server import BACKLOG, serve_shared_worker
 from elision.gateway.settings import GatewaySettings
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -46,15 +47,16 @@ def supervise(
     """Run `settings.workers` processes until SIGTERM or SIGINT; return the exit code.
 
     listening_socket: closed when they stop. on_serving: called when the first worker serves. Raises ElisionError where
-    no worker starts.
+    no worker starts, and where the system cannot give connections to other processes.
     """
+    if not hasattr(socket, "send_fds"):
+        raise ElisionError("several workers need Unix sockets, which this system does not have: use --workers 1")
     with _share_metrics_folder() as folder, _watch_signals() as told:
         crew = _WorkerPool(_strip_entries(settings), listening_socket, folder, on_serving)
         try:
             crew.run(settings.workers, told)
         finally:
-            # Workers have copies and close them. With one left open here, whoever connects would wait for nobody until
-            # the last answer is through.
+            # A socket left open here would accept connections that no worker serves.
             listening_socket.close()
             crew.stop_all(settings.drain_seconds + GRACE_SECONDS)
     return 0
@@ -65,6 +67,7 @@ class _WorkerProcess:
     """pipe: on which the worker reports that it serves; None after that, or when it will not."""
 
     process: SpawnProcess
+    channel: WorkerChannel
     pipe: Connection | None
     is_serving: bool = False
 
@@ -87,7 +90,7 @@ class _WorkerPool:
         # Not forked: threads and event loops do not survive that.
         self._context = multiprocessing.get_context("spawn")
         self._settings = settings
-        self._listening_socket = listening_socket
+        self._balancer = ConnectionBalancer(listening_socket, BACKLOG)
         self._metrics_folder = metrics_folder
         self._on_serving = on_serving
         self._workers: list[_WorkerProcess] = []
@@ -106,13 +109,14 @@ class _WorkerPool:
                     self._schedule_restart(f"a worker could not be started: {error}")
             pipes = [each.pipe for each in self._workers if each.pipe is not None]
             # Not slept through: those who serve are looked after, and a word to stop is heard.
+            pause = self._balancer.find_pause()
             if len(self._workers) < count:
-                pause = max(0.0, self._next_start - time.monotonic())
-            else:
-                pause = None
-            found = wait([stop_signal, *pipes, *(each.process.sentinel for each in self._workers)], pause)
+                pause = min(max(0.0, self._next_start - time.monotonic()), pause or MAX_PAUSE_SECONDS)
+            sentinels = [each.process.sentinel for each in self._workers]
+            found = wait([stop_signal, *pipes, *sentinels, *self._balancer.list_sockets()], pause)
             if stop_signal in found:
                 return
+            self._balancer.handle(found)
             # Who serves is known before it is asked whether anybody does.
             for worker in [each for each in self._workers if each.pipe in found]:
                 self._handle_message(worker)
@@ -121,8 +125,10 @@ class _WorkerPool:
 
     def stop_all(self, seconds: float) -> None:
         """Stop all workers; kill those that have not stopped in time."""
+        self._balancer.close()
         for worker in self._workers:
             worker.close_pipe()
+            worker.channel.close()
             worker.process.terminate()
         deadline = time.monotonic() + seconds
         for process in (worker.process for worker in self._workers):
@@ -135,11 +141,16 @@ class _WorkerPool:
     def _start_worker(self) -> None:
         self._ensure_folder()
         ours, theirs = self._context.Pipe(duplex=False)
-        arguments = (self._settings, self._listening_socket, theirs)
+        channel, their_channel = socket.socketpair()
+        arguments = (self._settings, their_channel, theirs)
         process = self._context.Process(target=_run_worker, args=arguments, name="elision-gateway-worker")
-        process.start()
-        theirs.close()
-        self._workers.append(_WorkerProcess(process, ours))
+        with theirs, their_channel:
+            try:
+                process.start()
+            except OSError:
+                channel.close()
+                raise
+        self._workers.append(_WorkerProcess(process, WorkerChannel(channel), ours))
 
     def _handle_message(self, worker: _WorkerProcess) -> None:
         assert worker.pipe is not None
@@ -151,6 +162,7 @@ class _WorkerPool:
             return
         worker.close_pipe()
         worker.is_serving = True
+        self._balancer.add(worker.channel)
         self._failures = 0
         if not self._has_served:
             self._has_served = True
@@ -158,6 +170,8 @@ class _WorkerPool:
 
     def _handle_exit(self, worker: _WorkerProcess) -> None:
         worker.close_pipe()
+        self._balancer.remove(worker.channel)
+        worker.channel.close()
         self._workers.remove(worker)
         process = worker.process
         process.join()
@@ -196,7 +210,7 @@ class _WorkerPool:
             mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]
 
 
-def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe: Connection) -> None:
+def _run_worker(settings: GatewaySettings, channel: socket.socket, pipe: Connection) -> None:
     """Run in a worker's process."""
 
     def up() -> None:
@@ -205,7 +219,7 @@ def _run_worker(settings: GatewaySettings, listening_socket: socket.socket, pipe
 
     log_to_stderr(choose_form(settings.log))
     try:
-        serve_worker(settings, listening_socket, up)
+        serve_shared_worker(settings, channel, up)
     except ElisionError as error:
         print(f"elision: {error}", file=sys.stderr)
         raise SystemExit(EXIT_REFUSED) from None

@@ -26,6 +26,8 @@ class ClientRequest:
     client:       the client's address, "" where there is none.
     received_at:  `time.perf_counter()` when the last byte of `body` arrived.
     disconnected: set when the client disconnects; its handler is cancelled then.
+    reserve_decompressed: reserves memory for so many bytes of the decompressed body, and returns whether there was
+        room; a negative number releases it.
     """
 
     method: str
@@ -37,6 +39,7 @@ class ClientRequest:
     client: str = ""
     received_at: float = field(default_factory=time.perf_counter)
     disconnected: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    reserve_decompressed: Callable[[int], bool] = field(default=lambda amount: True, repr=False)
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first field of that name, which is in lower case."""
