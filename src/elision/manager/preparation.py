@@ -65,7 +65,7 @@ class CallPreparer:
     def _use_options(self, options: Options) -> None:
         self.options = self.next_options = self.reports.options = options
         self.logs = LogFactory(options)
-        self.writer = LogWriter(self._store, self.logs)
+        self.writer = LogWriter(self._store, self.logs, self.reports)
         self.follower = HistoryFollower(self.writer, self.session, self.reports)
 
     def begin_call(self) -> None:
