@@ -52,9 +52,13 @@ def write_session(url: str, session: str = "s") -> None:
 
 
 class DamagedStore:
-    """A store with one session, which can be brought back to how it was. url: its address. session: its name."""
+    """A store with one session, which can be brought back to how it was.
+
+    url: its address. place: how errors name it. session: the session's name.
+    """
 
     url = ""
+    place = ""
     session = "s"
 
     def restore(self) -> None:
@@ -79,6 +83,7 @@ class DamagedSqlite(DamagedStore):
     def __init__(self, folder: Path) -> None:
         self._file = folder / "store.db"
         self.url = f"sqlite:///{self._file}"
+        self.place = str(self._file)
         write_session(self.url)
         self._whole = self._file.read_bytes()
 
@@ -178,6 +183,7 @@ class DamagedLinearHash(DamagedStore):
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "store"
         self.url = f"linear-hash:///{self._folder}"
+        self.place = "the log"
         write_session(self.url)
         self._whole = {file.name: file.read_bytes() for file in self._folder.iterdir()}
         with closing(OsFile(self._folder / "values", writable=False)) as file:
@@ -245,14 +251,14 @@ def _make_write(file: Path, data: bytes) -> Callable[[], bool]:
 
 # -- PostgreSQL -------------------------------------------------------------------------------------------------------
 
-#: Tables of a session, and how its rows are found in each.
+#: Tables of a session, and how its rows are found in each, in an order that is the same for each session.
 _OF_SESSION: Final = {
     "sessions": "id = %(id)s",
-    "log": "session_id = %(id)s",
-    "uses": "session_id = %(id)s",
-    "turns": "session_id = %(id)s",
-    "words": "session_id = %(id)s",
-    "texts": "address in (select address from agent_context_uses where session_id = %(id)s)",
+    "log": "session_id = %(id)s order by position",
+    "uses": "session_id = %(id)s order by address",
+    "turns": "session_id = %(id)s order by turn",
+    "words": "session_id = %(id)s order by turn, position",
+    "texts": "address in (select address from agent_context_uses where session_id = %(id)s) order by address",
 }
 
 
@@ -261,6 +267,7 @@ class DamagedPostgres(DamagedStore):
 
     def __init__(self) -> None:
         self.url = make_fresh_url()
+        self.place = "PostgreSQL database"
         (schema,) = parse_qs(urlsplit(self.url).query)["schema"]
         self._admin = shared_server().connect_as_admin()
         self._admin.execute(sql.SQL("set search_path = {}").format(sql.Identifier(schema)))
@@ -295,7 +302,8 @@ class DamagedPostgres(DamagedStore):
                 place = f"{table}[{number}]"
                 yield Damage(f"{place} removed", partial(self._remove, table, number))
                 for column, value in row.items():
-                    if column == "ctid":
+                    # A row under another session's id is one that is removed.
+                    if column in ("ctid", "id", "session_id"):
                         continue
                     for index, (how, _) in enumerate(list_wrong_values(value)):
                         apply = partial(self._change, table, number, column, index)
@@ -303,7 +311,7 @@ class DamagedPostgres(DamagedStore):
 
     def _read_rows(self, table: str) -> list[dict[str, Any]]:
         (id,) = self._admin.execute("select id from agent_context_sessions where session = %s", [self.session])
-        query = f"select ctid, * from agent_context_{table} where {_OF_SESSION[table]} order by ctid"
+        query = f"select ctid, * from agent_context_{table} where {_OF_SESSION[table]}"
         cursor = self._admin.cursor(row_factory=dict_row)
         return cursor.execute(query, {"id": id[0]}).fetchall()  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from elision.errors import ElisionError, UnknownHandle
+from elision.errors import CorruptError, ElisionError, UnknownHandle
 from elision.manager import recall_definitions
 from elision.manager.branch import SessionBranch
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
@@ -137,7 +137,11 @@ class Recall(OpenedSession):
 
         session: whose; if "" this one's, or else that of the nearest it came from. Raises UnknownHandle, StoreError.
         """
-        branch = self._find_branch()
+        try:
+            branch = self._find_branch()
+        except CorruptError:
+            # What can be read of it is found turn by turn.
+            return self._read_stored_text(self._preparer.session, key)
         if session and session != branch.key:
             if session not in self._list_ancestors(branch):
                 raise UnknownHandle(f"this session did not come from {session[:60]!r}")

@@ -85,7 +85,9 @@ class LogWriter:
         """
         if not branch.needs_stored_log:
             raise error
-        self._faults.add_fault("store", error)
+        named = CorruptError(f"session {branch.key!r}: {error}")
+        named.__cause__ = error
+        self._faults.add_fault("store", named)
         branch.leave_stored_log()
 
     def try_write(
@@ -207,8 +209,7 @@ def _read_others(store: Store, branch: SessionBranch) -> list[Event]:
     """Return the records that others wrote after the saved ones. Raises CorruptError where saved ones are gone."""
     records = store.length(branch.key)
     if records < branch.saved_events:
-        what = f"session {branch.key!r}: {records} of {branch.saved_events} records are left"
-        raise CorruptError(name_check_command(what))
+        raise CorruptError(name_check_command(f"{records} of {branch.saved_events} records are left"))
     return list(store.events(branch.key, branch.saved_events))
 
 
