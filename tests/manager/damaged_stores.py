@@ -313,11 +313,11 @@ class DamagedPostgres(DamagedStore):
         (id,) = self._admin.execute("select id from agent_context_sessions where session = %s", [self.session])
         query = f"select ctid, * from agent_context_{table} where {_OF_SESSION[table]}"
         cursor = self._admin.cursor(row_factory=dict_row)
-        return cursor.execute(query, {"id": id[0]}).fetchall()  # type: ignore[arg-type]
+        return cursor.execute(query, {"id": id[0]}).fetchall()
 
     def _remove(self, table: str, number: int) -> bool:
         row = self._read_rows(table)[number]
-        self._admin.execute(f"delete from agent_context_{table} where ctid = %s", [row["ctid"]])  # type: ignore[arg-type]
+        self._admin.execute(f"delete from agent_context_{table} where ctid = %s", [row["ctid"]])
         return True
 
     def _change(self, table: str, number: int, column: str, index: int) -> bool:
@@ -325,7 +325,7 @@ class DamagedPostgres(DamagedStore):
         _, wrong = list(list_wrong_values(row[column]))[index]
         statement = f"update agent_context_{table} set {column} = %s where ctid = %s"
         try:
-            return bool(self._admin.execute(statement, [wrong, row["ctid"]]).rowcount)  # type: ignore[arg-type]
+            return bool(self._admin.execute(statement, [wrong, row["ctid"]]).rowcount)
         except psycopg.Error:
             # No row can have this value.
             return False
