@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from elision.adapters.mirror import Mirror
 from elision.errors import SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
+from elision.stores.store_errors import CHECK_COMMAND
 from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history
 
@@ -237,3 +240,19 @@ def test_what_the_user_can_mend_is_one_line(caplog: pytest.LogCaptureFixture) ->
     assert len(long_name.getMessage()) < 700
     assert closed.exc_info is None
     assert "closed: run the agent inside the `with` block" in closed.getMessage()
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_damaged_session_continues_behind_an_adapter(dialect: str, tmp_path: Path) -> None:
+    """Every adapter makes its calls here: the request is prepared, and hides what it hid before the damage."""
+    file = tmp_path / "store.db"
+    for turns, hidden in ((6, 4), (7, 5), (8, 6)):
+        with Sessions(STRATEGY, store=f"sqlite:///{file}", model="gpt-5") as sessions:
+            call = GuardedCalls(sessions).begin("s", make_history(dialect, turns), tools=None)
+            assert call.view is not None
+            assert count_hidden(call.messages) == hidden
+            faults = [fault.what for fault in call.view.diagnostics.faults]
+            assert [CHECK_COMMAND in what for what in faults] == ([True] if turns == 7 else [])
+        if turns == 6:
+            with closing(sqlite3.connect(file)) as connection, connection:
+                connection.execute("UPDATE records SET body = substr(body, 1, 9)")

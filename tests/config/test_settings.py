@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from elision.config import Settings, effective_settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
-from elision.config.setting_keys import KEYS, PREFIX
+from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX
 from elision.config.setting_readers import STORES, SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.context_options import Options
@@ -667,6 +668,15 @@ def test_a_setting_under_the_product_s_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="begin with AGENT_CONTEXT_; AGENT_CONTEXT_STRATEGY is"):
         load_settings({"ELISION_STRATEGY": "raw"}, tmp_path)
     assert load_settings({"ELISION_HOME": "x"}, tmp_path).strategy == load_settings({}, tmp_path).strategy
+
+
+@pytest.mark.parametrize("spelled", [str.upper, str.lower])
+@pytest.mark.parametrize("name", [*ALL_KEYS, *ALIASES, CONFIG])
+def test_a_variable_without_our_prefix_has_no_effect(name: str, spelled: Callable[[str], str], tmp_path: Path) -> None:
+    """MODEL, STORE, LOG and the like are other programs' variables: they are not read, whatever they hold."""
+    variable = spelled(name)
+    assert shown(load_settings({variable: "gpt-4"}, tmp_path)) == shown(load_settings({}, tmp_path))
+    assert places(load_settings({variable: "gpt-4"}, tmp_path)) == places(load_settings({}, tmp_path))
 
 
 # -- prompts for summaries ---------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ PROJECT: Final = "pyproject.toml"
 OPTION: Final = "--"
 #: The table of `pyproject.toml`.
 TABLE: Final = ("tool", "elision")
+#: The prefix under which people look for settings; other variables that begin so are no settings.
+_PRODUCT: Final = "ELISION_"
 _CREDENTIAL: Final = re.compile(r"api|key|secret|password|credential|auth", re.IGNORECASE)
 
 
@@ -87,10 +89,10 @@ def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
     for variable in sorted(environ):
-        name = variable.removeprefix(PREFIX)
-        guessed = variable.removeprefix("ELISION_").lower()
-        if guessed in ALL_KEYS:
+        guessed = variable.removeprefix(_PRODUCT).lower()
+        if variable.startswith(_PRODUCT) and guessed in ALL_KEYS:
             raise SettingError(f"{variable}: settings begin with {PREFIX}; {PREFIX}{guessed.upper()} is meant")
+        name = variable.removeprefix(PREFIX)
         # An empty variable is how a compose file says that it has nothing to say.
         if name == variable or name == CONFIG.upper() or not environ[variable].strip():
             continue

@@ -169,6 +169,23 @@ class SessionBranch:
         self.pending_attempts.append(attempt)
         return attempt
 
+    def leave_stored_log(self) -> None:
+        """Have the next write store the whole log under the next free key: what the store has of it is damaged.
+
+        Nothing of the damaged session is changed.
+        """
+        if self.exists:
+            self.new = replace(self.new, key=next_branch_key(self.key), parent=self.key, relation="fork")
+        self.new = replace(self.new, shared=0)
+        self.saved_events = 0
+        self.exists = False
+        self.pending_attempts.clear()
+
+    @property
+    def needs_stored_log(self) -> bool:
+        """Whether a write continues, or copies, what the store has already."""
+        return self.exists or self.saved_events > 0
+
     def count_same_unsaved(self, events: Sequence[Event]) -> int:
         """Return how many leading records of `events` the unsaved ones begin with."""
         unsaved = self.unsaved
@@ -228,7 +245,7 @@ def make_branch(new: NewSession, log: Log, guards: Guards) -> SessionBranch:
 def has_session(store: Store, key: str) -> bool:
     """Return whether the store has a session of that key. Raises StoreError."""
     try:
-        store.info(key)
+        store.length(key)
     except UnknownHandle:
         return False
     return True

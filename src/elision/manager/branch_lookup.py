@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elision.errors import ConflictError, StoreError, UnknownHandle
+from elision.errors import ConflictError, CorruptError, StoreError, UnknownHandle, words_of_error
 from elision.manager.branch import (
     HistoryChange,
     SessionBranch,
@@ -23,6 +23,7 @@ from elision.manager.history import History
 from elision.manager.lineage import count_replaced_turns
 from elision.manager.log_factory import LogFactory
 from elision.stores.store import NewSession, Relation, Store
+from elision.stores.store_errors import name_check_command
 from elision.trajectory.events import Event, HistoryReplaced, SessionOpened
 
 
@@ -55,15 +56,29 @@ class BranchLookup:
         branch.may_rename = bool(options.family)
         return branch
 
+    def begin_beside_damage(self) -> SessionBranch:
+        """Return a branch that begins anew, under the next free key, where the stored one cannot be read."""
+        branch = self.begin_session()
+        branch.may_rename = True
+        return self._find_free_key(branch)
+
     def load_branch(self, key: str) -> SessionBranch:
-        """Return a whole branch of the store. Raises UnknownHandle, StoreError."""
+        """Return a whole branch of the store. Raises UnknownHandle, StoreError.
+
+        CorruptError too where its records are no session's: reading them must not fail at every call.
+        """
         info = self.store.info(key)
-        events = list(self.store.events(key))
+        try:
+            events = list(self.store.events(key))
+            # A session without events was created, and nothing was written to it.
+            log = self.logs.make_log(events or [self.opened])
+        except Exception as error:
+            if isinstance(error, UnknownHandle | StoreError) and not isinstance(error, CorruptError):
+                raise
+            raise CorruptError(name_check_command(f"session {key!r}: {words_of_error(error)}")) from error
         new = NewSession(
             key=key, family=info.family, at=info.begun, parent=info.parent, relation=info.relation, shared=0
         )
-        # A session without events was created, and nothing was written to it.
-        log = self.logs.make_log(events or [self.opened])
         branch = make_branch(new, log, self.logs.options.effective_guards)
         branch.saved_events = len(events)
         branch.exists = True
@@ -126,7 +141,7 @@ class BranchLookup:
             # What is in memory is enough to continue; the next write reports that the store fails.
             found = None
         if found is None or found[1] <= intact:
-            return self._continue_from(current, intact, history, current)
+            return self.continue_known(current, history, intact)
         # Another branch has more turns of it, or this one has: prompts differ then, which are no part of a name.
         key, turns = found
         if key != current.key:
@@ -134,6 +149,12 @@ class BranchLookup:
         if turns > len(current.log.state.turns):
             raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
         return self._continue_from(current, turns, history, current)
+
+    def continue_known(
+        self, current: SessionBranch, history: History, intact: int
+    ) -> tuple[SessionBranch, HistoryChange]:
+        """Do as `follow_divergence`, with nothing but what is in memory."""
+        return self._continue_from(current, intact, history, current)
 
     def _continue_from(
         self, found: SessionBranch, turns: int, history: History, current: SessionBranch | None = None
@@ -169,15 +190,17 @@ class BranchLookup:
 
     def _take_free_key(self, branch: SessionBranch) -> SessionBranch:
         """Give a new branch a key that no session has, so that the key stays true however late it is written."""
-        if not self.logs.options.is_shared:
-            return branch
-        if branch.takes_free_key:
-            try:
-                while has_session(self.store, branch.key):
-                    branch.new = replace(branch.new, key=next_branch_key(branch.key))
-            except StoreError:
-                # A free key is searched for again when the branch is written.
-                pass
+        if self.logs.options.is_shared and branch.takes_free_key:
+            return self._find_free_key(branch)
+        return branch
+
+    def _find_free_key(self, branch: SessionBranch) -> SessionBranch:
+        try:
+            while has_session(self.store, branch.key):
+                branch.new = replace(branch.new, key=next_branch_key(branch.key))
+        except StoreError:
+            # A free key is searched for again when the branch is written.
+            pass
         return branch
 
     def fork_branch(self, found: SessionBranch, turns: int, relation: Relation, last: str = "") -> SessionBranch:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from elision.errors import CallbackError, words_of_error
+from elision.errors import CallbackError, CorruptError, words_of_error
 from elision.manager.context_options import Options
+from elision.stores.store_errors import name_check_command
 from elision.telemetry.diagnostics import Fault, FaultKind
 
 _log: Final = logging.getLogger("elision.manager")
@@ -22,6 +23,10 @@ class FaultReports:
 
     def add_fault(self, kind: FaultKind, error: Exception, then: str = "") -> None:
         """Report a failure that does not end the call. then: what was done. Raises it with `on_fault="raise"`."""
+        if isinstance(error, CorruptError):
+            cause = error
+            error = CorruptError(name_check_command(str(cause)))
+            error.__cause__ = cause
         if self.options.on_fault == "raise" and kind != "budget":
             raise error
         fault = self._make_fault(kind, error, then)

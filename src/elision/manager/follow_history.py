@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.errors import CallbackError, ConflictError, ElisionError, StoreError, UnknownHandle, describe_error
+from elision.errors import (
+    CallbackError,
+    ConflictError,
+    CorruptError,
+    ElisionError,
+    StoreError,
+    UnknownHandle,
+    describe_error,
+)
 from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
@@ -267,6 +275,11 @@ class HistoryFollower:
             branch, change = found
         except ConflictError:
             raise
+        except CorruptError as error:
+            # The messages have all that the damaged branch was to remember.
+            self._faults.add_fault("store", error)
+            branch = yield StoreCall(lookup.begin_beside_damage)
+            change = HistoryChange.CONTINUE
         except StoreError as error:
             self._faults.add_fault("store", error)
             change = HistoryChange.CONTINUE
@@ -311,9 +324,16 @@ class HistoryFollower:
             if failed is not None:
                 self._faults.add_fault("store", failed)
         lookup = self._make_lookup_for(call, history)
-        found: tuple[SessionBranch, HistoryChange] = yield StoreCall(
-            lambda: lookup.follow_divergence(current, history, intact)
-        )
+        try:
+            found: tuple[SessionBranch, HistoryChange] = yield StoreCall(
+                lambda: lookup.follow_divergence(current, history, intact)
+            )
+        except ConflictError:
+            raise
+        except StoreError as error:
+            # The branch that has more of the messages cannot be read.
+            self._faults.add_fault("store", error)
+            found = yield StoreCall(lambda: lookup.continue_known(current, history, intact))
         branch, change = found
         if change is HistoryChange.CONTINUE and branch is not current and branch.log.state.turns:
             change = HistoryChange.FORK

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from elision.errors import ElisionError, UnknownHandle
+from elision.errors import CorruptError, ElisionError, UnknownHandle
 from elision.manager import recall_definitions
 from elision.manager.branch import SessionBranch
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
@@ -140,7 +140,16 @@ class Recall(OpenedSession):
         session: whose; if "" this one's, or else that of the nearest it came from. Of those only what they handed on.
         Raises UnknownHandle, StoreError.
         """
-        branch = self._find_branch()
+        try:
+            branch = self._find_branch()
+        except CorruptError:
+            # What can be read of it is found turn by turn.
+            turns = self._store.turns(self._preparer.session, key[0], key[0])
+            if not turns:
+                raise UnknownHandle(
+                    f"session {self._preparer.session!r} keeps nothing under {format_handle(key)}"
+                ) from None
+            return _extract_text(turns[0], key)
         turns = branch.log.state.turns
         own = turns[key[0] - 1] if key[0] <= len(turns) else None
         if session in ("", branch.key) and own is not None:

@@ -65,7 +65,7 @@ class CallPreparer:
     def _use_options(self, options: Options) -> None:
         self.options = self.next_options = self.reports.options = options
         self.logs = LogFactory(options)
-        self.writer = LogWriter(self._store, self.logs)
+        self.writer = LogWriter(self._store, self.logs, self.reports)
         self.follower = HistoryFollower(self.writer, self.session, self.reports)
 
     def begin_call(self) -> None:
@@ -159,7 +159,13 @@ class CallPreparer:
         wrote. Raises BudgetError, ConflictError.
         """
         if failed is None and (branch.unverified or branch.pending_attempts):
-            failed = yield from self.writer.try_write(branch, terms.now)
+            try:
+                failed = yield from self.writer.try_write(branch, terms.now)
+            except ConflictError as error:
+                if not branch.unverified:
+                    raise
+                # The store answers again, and has the session: the next call looks for it.
+                failed = error
         if failed is not None:
             return self._hold_view(branch, terms, failed)
         # Which summaries were paid for in vain: the next one is asked for later.

@@ -4,6 +4,8 @@ Their records come before our unsaved ones. Our unsaved turns and decisions are 
 client's messages, and the decision is made again. Notes (usage, recalls, learned windows) are kept and written after.
 
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
+
+Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from elision.errors import ConflictError, StoreError
+from elision.errors import ConflictError, CorruptError, StoreError
 from elision.manager.branch import SessionBranch, TurnTotals, has_session, map_nodes
 from elision.manager.drivers import Steps, StoreCall
+from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History
 from elision.manager.log_factory import LogFactory
 from elision.stores.store import NonBlockingLength, Store
+from elision.stores.store_errors import name_check_command
 from elision.trajectory.events import (
     CachePinged,
     Event,
@@ -38,11 +42,15 @@ _NOTE_EVENTS: Final = (UsageReported, CachePinged, ObservationRecalled, WindowLe
 
 
 class LogWriter:
-    """Writes the logs of one context manager, and reads what others wrote. All times are seconds since the epoch."""
+    """Writes the logs of one context manager, and reads what others wrote. All times are seconds since the epoch.
 
-    def __init__(self, store: Store, logs: LogFactory) -> None:
+    faults: of the calls, to which damage is added.
+    """
+
+    def __init__(self, store: Store, logs: LogFactory, faults: FaultReports) -> None:
         self.store = store
         self.logs = logs
+        self._faults = faults
         # The class is asked: a store that fails may raise at every access to the object.
         self.nonblocking_store: NonBlockingLength | None = None
         if issubclass(type(store), NonBlockingLength):
@@ -54,8 +62,33 @@ class LogWriter:
         now: the clock's time if None. Raises StoreError, ConflictError where others wrote.
         """
         at = self.logs.options.clock() if now is None else now
+        try:
+            yield from self._write_unsaved(branch, at)
+        except CorruptError as error:
+            self.leave_damage(branch, error)
+            yield from self._write_unsaved(branch, at)
+
+    def _write_unsaved(self, branch: SessionBranch, at: float) -> Generator[StoreCall, Any, None]:
         yield from self._settle_attempts(branch, at)
-        yield StoreCall(lambda: branch.save(self.store, at))
+        try:
+            yield StoreCall(lambda: branch.save(self.store, at))
+        except ConflictError:
+            if branch.exists:
+                # What looks like another writer may be a damaged count.
+                yield StoreCall(lambda: _read_others(self.store, branch))
+            raise
+
+    def leave_damage(self, branch: SessionBranch, error: CorruptError) -> None:
+        """Report damage to the stored log of `branch`, which a new session continues with the next write.
+
+        Raises `error` where `branch` has none: then the damage is to the store itself.
+        """
+        if not branch.needs_stored_log:
+            raise error
+        named = CorruptError(f"session {branch.key!r}: {error}")
+        named.__cause__ = error
+        self._faults.add_fault("store", named)
+        branch.leave_stored_log()
 
     def try_write(
         self, branch: SessionBranch, now: float | None = None
@@ -74,6 +107,13 @@ class LogWriter:
 
         Raises ConflictError where others write faster, StoreError, UnknownHandle.
         """
+        try:
+            yield from self._catch_up(branch)
+        except CorruptError as error:
+            self.leave_damage(branch, error)
+            yield from self._catch_up(branch)
+
+    def _catch_up(self, branch: SessionBranch) -> Steps[None]:
         now = self.logs.options.clock()
         yield from self._settle_attempts(branch, now)
         store = self.nonblocking_store
@@ -102,7 +142,7 @@ class LogWriter:
         except ConflictError:
             if not has_session(self.store, branch.key):
                 raise
-        return list(self.store.events(branch.key, branch.saved_events))
+        return _read_others(self.store, branch)
 
     def _continue_after_others(self, branch: SessionBranch, theirs: Sequence[Event]) -> None:
         """Continue `branch` after `theirs`, the records that others wrote.
@@ -163,6 +203,14 @@ class LogWriter:
             branch.log = self.logs.make_log([*saved, *written, *left])
             branch.ledger = None
         branch.saved_events += len(written)
+
+
+def _read_others(store: Store, branch: SessionBranch) -> list[Event]:
+    """Return the records that others wrote after the saved ones. Raises CorruptError where saved ones are gone."""
+    records = store.length(branch.key)
+    if records < branch.saved_events:
+        raise CorruptError(name_check_command(f"{records} of {branch.saved_events} records are left"))
+    return list(store.events(branch.key, branch.saved_events))
 
 
 def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[Event]:

@@ -217,6 +217,14 @@ def hash_text(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
+def is_text(packed: Any, address: bytes) -> bool:
+    """Return whether `packed` is the text of that address, as `Packer.compress` packs it."""
+    try:
+        return hash_text(get_packer().decompress(packed)) == address
+    except (CorruptError, TypeError):
+        return False
+
+
 def make_address(data: bytes) -> str:
     """Return the address of a text as JSON has it."""
     return hash_text(data).hex()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -82,8 +83,10 @@ class SqliteStore(StoreBase):
     def events(self, session: str, after: int = 0) -> Iterator[Event]:
         with self._file.read_transaction() as connection:
             identity, records, _ = rows.find_session(connection, session)
-        first = rows.record_id(identity, max(after, 0) + 1)
-        return self._records.iterate_events(session, first, rows.record_id(identity, records))
+            first = rows.record_id(identity, max(after, 0) + 1)
+            # A damaged row may have anything else there.
+            last = rows.record_id(identity, operator.index(records))
+        return self._records.iterate_events(session, first, last)
 
     # --- turns ---------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from elision.stores.disk_checks import check_disk
 from elision.stores.store_errors import (
     closed_store_error,
     missing_store_error,
+    name_check_command,
     old_store_error,
     read_only_store_error,
     vanished_store_error,
@@ -53,6 +54,10 @@ _SETTINGS: Final = (
     f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}",
 )
 
+#: Beginnings of SQLite's names of errors that no undamaged file leads to. One without a name is of a text that is none.
+_DAMAGED: Final = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
+#: What is raised within a transaction by a value of another type or size than was written.
+_WRONG_VALUES: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 #: SQLite's name of an error (or its beginning) -> what it is and what to do about it.
 _ERROR_HINTS: Final = (
     ("SQLITE_BUSY", "another process {locked}; nothing was written, try again"),
@@ -202,7 +207,7 @@ class SqliteFile:
         )
 
     def make_corrupt_error(self, what: str) -> CorruptError:
-        return CorruptError(f"{self.path}: {what}; `elision store fsck` reads everything and lists what is wrong")
+        return CorruptError(name_check_command(f"{self.path}: {what}"))
 
     @contextmanager
     def _run_transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
@@ -262,12 +267,14 @@ class SqliteFile:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate SQLite's errors into ours."""
+        """Translate SQLite's errors into ours, and what values raise that no row of ours has."""
         try:
             yield
+        except _WRONG_VALUES as error:
+            raise self.make_corrupt_error(f"a row has a value that was not written ({error})") from error
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
-            if name.startswith("SQLITE_CORRUPT"):
+            if name.startswith(_DAMAGED) or (not name and isinstance(error, sqlite3.OperationalError)):
                 raise self.make_corrupt_error(f"the file is damaged ({error})") from error
             hint = str(error)
             for beginning, text in _ERROR_HINTS:

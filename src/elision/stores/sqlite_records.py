@@ -82,7 +82,10 @@ class SqliteRecords:
         """Return the events of a row, or one of them. Raises CorruptError, StoreError."""
 
         def fetch(address: bytes) -> bytes:
-            text: bytes = connection.execute(rows.FETCH, (address,)).fetchone()[0]
+            found = connection.execute(rows.FETCH, (address,)).fetchone()
+            if found is None:
+                raise CorruptError(f"the text {address.hex()[:16]} is missing")
+            text: bytes = found[0]
             return text
 
         try:

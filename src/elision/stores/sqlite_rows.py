@@ -8,6 +8,7 @@ SQLite's own text ends at a NUL in places, and has no lone surrogates.
 
 from __future__ import annotations
 
+import operator
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from elision.stores import sqlite_search, sqlite_transcripts
 from elision.stores.batch_ids import pack_batch_mark
-from elision.stores.packing import Blob, PackedRecords, hash_text
+from elision.stores.packing import Blob, PackedRecords, hash_text, is_text
 from elision.stores.store import NewSession, SessionInfo
 from elision.stores.store_errors import (
     missing_session_error,
@@ -26,14 +27,21 @@ from elision.stores.store_errors import (
 
 #: Records that a session may have.
 SPAN: Final = 1 << 32
+#: Sessions that a file may have.
+MOST_SESSIONS: Final = (1 << 31) - 1
 #: Bytes of an address, and of a node's name as it is stored.
 _ADDRESS = 32
 _NODE = 16
 
 _FOUND: Final = "SELECT id, records, indexed FROM sessions WHERE key = ?"
-_CREATE: Final = """
-    INSERT INTO sessions (key, family, parent, relation, begun, changed, records, turns, raw_bytes)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+#: The next id, as AUTOINCREMENT would choose it, but for ids that no session can have: one is damaged then.
+_CREATE: Final = f"""
+    INSERT INTO sessions (id, key, family, parent, relation, begun, changed, records, turns, raw_bytes)
+    VALUES (
+      1 + max(
+        coalesce((SELECT max(id) FROM sessions WHERE id < {MOST_SESSIONS}), 0),
+        coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'sessions' AND seq < {MOST_SESSIONS}), 0)),
+      ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _ADVANCE: Final = """
     UPDATE sessions SET records = records + ?, turns = max(turns, ?), raw_bytes = raw_bytes + ?, changed = ?
     WHERE key = ? AND records = ?"""
@@ -82,6 +90,7 @@ _LOCATE: Final = """
     ORDER BY sessions.changed DESC, sessions.key DESC, turns.turn DESC LIMIT 1"""
 
 _USE: Final = "UPDATE texts SET uses = uses + ? WHERE address = ?"
+_MOVE_TEXT: Final = "UPDATE texts SET place = ? WHERE address = ?"
 _KEEP_BODY: Final = "INSERT INTO bodies (body) VALUES (?)"
 _KEEP_TEXT: Final = "INSERT INTO texts (address, place, uses) VALUES (?, ?, 1)"
 FETCH: Final = "SELECT body FROM bodies WHERE place = (SELECT place FROM texts WHERE address = ?)"
@@ -165,7 +174,8 @@ def locate_node(connection: sqlite3.Connection, family: str, node: str) -> tuple
     row = connection.execute(_LOCATE, (_shorten_node(node), encode_key(family))).fetchone()
     if row is None:
         return None
-    return decode_key(row[0]), row[1]
+    # Once a bit of the file has changed, any column may hold a value of another type.
+    return decode_key(row[0]), operator.index(row[1])
 
 
 def parse_session_row(row: Sequence[Any]) -> SessionInfo:
@@ -248,6 +258,12 @@ def _keep_text(connection: sqlite3.Connection, blob: Blob) -> None:
     if not connection.execute(_USE, (1, blob.address)).rowcount:
         place = connection.execute(_KEEP_BODY, (blob.packed,)).lastrowid
         connection.execute(_KEEP_TEXT, (blob.address, place))
+        return
+    (kept,) = connection.execute(FETCH, (blob.address,)).fetchone() or (None,)
+    if kept != blob.packed and not is_text(kept, blob.address):
+        # Damage there must not spread to this record.
+        place = connection.execute(_KEEP_BODY, (blob.packed,)).lastrowid
+        connection.execute(_MOVE_TEXT, (place, blob.address))
 
 
 def split_addresses(texts: bytes | None) -> list[bytes]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from elision.errors import ConflictError, MissingStore, StoreError, UnknownHandle
 from elision.stores.store import NewSession
 from elision.trajectory.plan import Key, make_handle
 
+#: The command that reads everything in a store and lists what is damaged, and its option that saves what can be read.
+CHECK_COMMAND: Final = "elision store fsck"
+REPAIR_COMMAND: Final = f"{CHECK_COMMAND} --repair"
+
 #: Characters of a key in an error.
 _SHOWN = 200
+
+
+def name_check_command(what: str) -> str:
+    """Return the text of a CorruptError with the command that lists what is damaged, unless it names that already."""
+    if CHECK_COMMAND in what:
+        return what
+    return f"{what}; `{CHECK_COMMAND}` lists what is damaged"
 
 
 def missing_session_error(key: str) -> UnknownHandle:

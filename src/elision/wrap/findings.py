@@ -19,6 +19,7 @@ from elision.config import Settings
 from elision.config.setting_readers import conceal_password
 from elision.errors import ElisionError, MissingExtra, MissingStore
 from elision.gateway.settings import is_loopback
+from elision.stores.store_errors import CHECK_COMMAND
 from elision.stores.store_urls import open_for_reading
 from elision.wrap.agent_table import AGENTS, CLIENT_VARIABLES, Agent
 from elision.wrap.gateway_finder import configured_url, find_gateway, is_address, strip_path
@@ -214,7 +215,7 @@ def _check_sessions(settings: Settings, environ: Mapping[str, str]) -> Iterator[
             continue
         except ElisionError as error:
             yield SetupFinding(
-                subject="sessions", status="failed", message=f"{shown}: {error}", mend="elision store fsck, or --store"
+                subject="sessions", status="failed", message=f"{shown}: {error}", mend=f"{CHECK_COMMAND}, or --store"
             )
             continue
         if sessions:

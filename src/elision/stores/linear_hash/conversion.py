@@ -11,6 +11,7 @@ from elision.stores.linear_hash.compaction import LogCopy
 from elision.stores.linear_hash.old_format import OldSession, OldStore, read_old_store
 from elision.stores.linear_hash.records import draft_event
 from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
+from elision.stores.store_errors import REPAIR_COMMAND
 
 
 def convert_old_store(folder: StoreFolder) -> None:
@@ -23,7 +24,7 @@ def convert_old_store(folder: StoreFolder) -> None:
             if old.faults:
                 raise CorruptError(
                     f"{folder.path}: the store is of the format before and damaged ({old.faults[0]}); "
-                    "run `elision store fsck --repair`"
+                    f"run `{REPAIR_COMMAND}`"
                 )
             fresh, _ = write_old_sessions(folder, old)
             folder.swap_log(fresh)

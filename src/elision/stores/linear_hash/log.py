@@ -17,6 +17,7 @@ from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores.linear_hash.file_access import File
+from elision.stores.store_errors import REPAIR_COMMAND
 
 _MAGIC: Final = b"ELISLHV1"
 #: Magic, log id, key id, checksum; written twice.
@@ -120,7 +121,7 @@ class FrameReader:
                     ids.append((log_id, key_id))
         self.is_header_damaged = len(ids) < 2
         if not ids:
-            raise CorruptError("the log has no header that can be read; run `elision store fsck --repair`")
+            raise CorruptError(f"the log has no header that can be read; `{REPAIR_COMMAND}` keeps what can be read")
         return ids[0]
 
     def _read_frame(self, offset: int, head: bytes) -> LogFrame | None:

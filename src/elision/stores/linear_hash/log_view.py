@@ -38,7 +38,7 @@ class LogView:
                 data += self.file.read_at(offset + len(data), missing)
         found = parse_record(data, 0, offset)
         if found is None:
-            raise CorruptError(f"the record at byte {offset} of the log is damaged; run `elision store fsck`")
+            raise CorruptError(f"the record at byte {offset} of the log is damaged")
         return found, data
 
     def read_event(self, offset: int) -> Event:

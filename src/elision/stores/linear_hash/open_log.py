@@ -76,7 +76,7 @@ class OpenLog:
         """Return the offset of a record. Raises CorruptError if it is missing."""
         offset = self.catalogue.find_record(session.number, number)
         if offset is None:
-            raise CorruptError(f"record {number} of session {session.key!r} is missing; run `elision store fsck`")
+            raise CorruptError(f"record {number} of session {session.key!r} is missing")
         return offset
 
     def find_turns(self, session: SessionState, first: int, last: int) -> list[int]:
@@ -93,7 +93,7 @@ class OpenLog:
         """Return the turn of a record. Raises CorruptError."""
         event = self.view.read_event(offset)
         if not isinstance(event, TurnAdded | TurnAmended):
-            raise CorruptError(f"the record at byte {offset} is no turn; run `elision store fsck`")
+            raise CorruptError(f"the record at byte {offset} is no turn")
         return event.turn
 
     def read_draft(

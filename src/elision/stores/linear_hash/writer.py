@@ -21,7 +21,7 @@ from elision.stores.linear_hash.log import START
 from elision.stores.linear_hash.records import BEGIN, DELETE, DraftRecord, draft_event
 from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.store import NewSession
-from elision.stores.store_errors import session_exists_error, short_parent_error, stale_writer_error
+from elision.stores.store_errors import REPAIR_COMMAND, session_exists_error, short_parent_error, stale_writer_error
 from elision.trajectory.events import Event
 
 _CLOSED: Final = "the store is closed"
@@ -175,9 +175,7 @@ class Writer:
             log = self._folder.open_log(writable=True)
             if log.reader.is_cut():
                 log.close()
-                raise CorruptError(
-                    f"{self._folder.values}: the log was cut: it has no end mark; run `elision store fsck --repair`"
-                )
+                raise CorruptError(f"the log was cut: it has no end mark; nothing is written before `{REPAIR_COMMAND}`")
             self.log = log
             self._frame = FrameBuilder(log)
         except OSError as error:

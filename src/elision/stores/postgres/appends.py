@@ -93,7 +93,8 @@ def has_append(cursor: Cursor, append: PostgresAppend) -> bool:
 def _write_records(cursor: Cursor, session: int, append: PostgresAppend, *, shows_whole: bool) -> None:
     """Write everything of an append but its claim."""
     for blob, words in _collect_texts(append.events, append.packed):
-        cursor.execute(find_statement("add_text"), (blob.address, blob.size, blob.packed, words))
+        text = {"address": blob.address, "size": blob.size, "packed": blob.packed, "words": words}
+        cursor.execute(find_statement("add_text"), text)
         if words:
             cursor.execute(find_statement("add_words_of_text"), (words, blob.address))
         cursor.execute(find_statement("add_use"), (blob.address, session))

@@ -7,6 +7,7 @@ from __future__ import annotations
 _HINTS = {
     "08": "see that the server runs and can be reached",
     "22": "the server cannot hold this value",
+    "23505": "rows are there that the session's own row does not count",
     "25006": "the server takes no writes (a standby?); name the primary, or add target_session_attrs=read-write",
     "28": "see the user and the password (PGPASSWORD, ~/.pgpass), and the server's pg_hba.conf",
     "3D000": "make the database (createdb), or name one that is there",
@@ -24,8 +25,8 @@ _HINTS = {
 }
 #: Tried again by the store itself: a transaction that collided, and a text that was swept in the meantime.
 RETRIED = frozenset({"40001", "40P01", "23503"})
-#: Damaged pages or indexes.
-DAMAGED = frozenset({"XX001", "XX002"})
+#: Damaged pages or indexes, and a record where there should be none yet.
+DAMAGED = frozenset({"XX001", "XX002", "23505"})
 
 
 def find_hint(state: str | None) -> str:

@@ -49,8 +49,11 @@ def read_batches(
     """
     while after < last:
         batch = database.read(lambda cursor, after=after: read_batch(cursor, find_session(cursor), after, last))  # type: ignore[misc]
-        if not batch.bodies or batch.bodies[0][0] != after + 1:
-            raise CorruptError(f"{database.name}: record {after + 1} of a log of {last} is not there")
+        there = {position for position, _ in batch.bodies}
+        end = max(there, default=after + 1)
+        missing = next((position for position in range(after + 1, end + 1) if position not in there), None)
+        if missing is not None:
+            raise CorruptError(f"{database.name}: record {missing} of a log of {last} is not there")
         yield batch
         after = batch.bodies[-1][0]
 

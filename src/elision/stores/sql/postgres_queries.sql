@@ -152,8 +152,15 @@ from agent_context_log as log
 where session_id = (select id from agent_context_sessions where session = %(session)s)
     and position = %(after)s::bigint + 1 and token = %(token)s
 
+-- Damage to a text that is there already must not spread to the records that are written with it.
+
 -- name: add_text
-insert into agent_context_texts (address, size, packed, words) values (%s, %s, %s, %s) on conflict do nothing
+with mended as (
+    update agent_context_texts set size = %(size)s, packed = %(packed)s
+    where address = %(address)s and packed <> %(packed)s
+)
+insert into agent_context_texts (address, size, packed, words)
+values (%(address)s, %(size)s, %(packed)s, %(words)s) on conflict do nothing
 
 -- name: add_words_of_text
 update agent_context_texts set words = %s where address = %s and words = ''

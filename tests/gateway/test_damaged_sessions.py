@@ -1,0 +1,84 @@
+"""A store with damaged records behind the gateway: requests go out, responses come back, and sessions continue."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from elision.stores.store_urls import open_store
+from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
+from tests.gateway.gateway_trial import run_trial_async
+from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ScriptedUpstream
+
+
+def damage_last_record(file: Path) -> None:
+    """Change the newest record of each session."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(
+            "UPDATE records SET body = x'01' || body WHERE id IN (SELECT max(id) FROM records GROUP BY id / 4294967296)"
+        )
+
+
+def damage_counts(file: Path) -> None:
+    """Let each session say that it has more records."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE sessions SET records = records + 512")
+
+
+def damage_header(file: Path) -> None:
+    """Write over the pages of every table."""
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
+
+
+@pytest.mark.parametrize("damage", [damage_last_record, damage_counts])
+def test_sessions_continue_after_damage(damage: object, tmp_path: Path) -> None:
+    """On each API the damaged session continues as another one, which hides what the first did and is durable."""
+    file = tmp_path / "elision.db"
+    store = f"sqlite:///{file}"
+    sent: dict[str, bytes] = {}
+
+    async def ask_all(steps: int, client: HttpClient, upstream: ScriptedUpstream) -> None:
+        for api in APIS:
+            answer = await client.request("POST", PATHS[api], make_body(api, steps, task=api, word=api))
+            assert (answer.status, answer.body) == (200, render_whole(api))
+            sent[api] = upstream.requests[-1].body
+
+    async def begin(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(HIDING_STEPS):
+            await ask_all(steps, client, upstream)
+
+    async def go_on(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(HIDING_STEPS, HIDING_STEPS + 3):
+            await ask_all(steps, client, upstream)
+            for api in APIS:
+                assert sent[api].count(PLACEHOLDER_PART) == steps - 2, api
+
+    asyncio.run(run_trial_async(begin, store=store))
+    assert callable(damage)
+    damage(file)
+    asyncio.run(run_trial_async(go_on, store=store))
+    with closing(open_store(store)) as opened:
+        whole = [info.key for info in opened.sessions() if info.turns == HIDING_STEPS + 2]
+        assert len(whole) == len(APIS)
+        for key in whole:
+            assert [turn.index for turn in opened.turns(key)] == list(range(1, HIDING_STEPS + 3))
+
+
+def test_damage_while_the_gateway_serves(tmp_path: Path) -> None:
+    """Pages are overwritten under a running gateway: nothing new is hidden, and every response comes back."""
+    file = tmp_path / "elision.db"
+
+    async def serve(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(HIDING_STEPS + 3):
+            if steps == HIDING_STEPS:
+                damage_header(file)
+            answer = await client.request("POST", PATHS["openai"], make_body("openai", steps))
+            assert (answer.status, answer.body) == (200, render_whole("openai"))
+
+    asyncio.run(run_trial_async(serve, store=f"sqlite:///{file}"))

@@ -1,0 +1,79 @@
+"""Any one call of the store fails or finds damage, whichever it is: `prepare` raises nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from elision.errors import CorruptError, StoreError
+from elision.manager import ContextManager
+from elision.stores.memory import MemoryStore
+from tests.manager.agents import make_history
+
+IS_SOAK = os.environ.get("ELISION_SOAK") == "1"
+#: The methods of a store that a call uses.
+METHODS = ("create_with_events", "append", "length", "events", "locate", "info", "sessions", "turns")
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "damaged": lambda: CorruptError("record 7 is damaged"),
+    "failed": lambda: StoreError("the disk is full"),
+    "wrong": lambda: KeyError("a bug of a store"),
+}
+#: Histories of the agent: it goes on, undoes a turn, goes another way, and begins again.
+STEPS = (3, 4, 5, 3, 6, 7)
+
+
+class FaultyStore(MemoryStore):
+    """A store whose call number `fails_at` raises what `make_error` returns, and with `stays` each one after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.fails_at = 0
+        self.stays = False
+        self.make_error: Callable[[], Exception] = ERRORS["failed"]
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in METHODS:
+            return found
+
+        def call(*given: Any, **named: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.fails_at or (self.stays and 0 < self.fails_at < self.calls):
+                raise self.make_error()
+            return found(*given, **named)
+
+        return call
+
+
+def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
+    """Make the calls of two processes. Each view has every message, and what is hidden can be read again."""
+    for process in range(2):
+        with ContextManager(
+            "masking(window=2, schedule=every-turn)", store=store, session="s", cache_control="client", **options
+        ) as context:
+            for steps in STEPS:
+                messages = make_history("openai", steps + process)
+                view = context.prepare(messages)
+                assert len(view.messages) == len(messages)
+                for shown, given in zip(view.messages, messages, strict=True):
+                    assert shown == given or "tokens hidden" in str(shown)
+                context.record({"prompt_tokens": 1_000, "completion_tokens": 10})
+
+
+@pytest.mark.parametrize("options", [{}, {"family": "f"}, {"write_behind": True}], ids=["alone", "family", "behind"])
+@pytest.mark.parametrize("stays", [False, True], ids=["once", "from-then-on"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_no_fault_of_a_store_call_reaches_the_agent(error: str, stays: bool, options: dict[str, Any]) -> None:
+    """The first call of the store, the second, and so on to the last; in a soak all of them with each error."""
+    counting = FaultyStore()
+    run_agent(counting, options)
+    assert counting.calls > len(STEPS)
+    first, step = (1, 1) if IS_SOAK else (1 + list(ERRORS).index(error), len(ERRORS))
+    for number in range(first, counting.calls + 1, step):
+        store = FaultyStore()
+        store.make_error, store.fails_at, store.stays = ERRORS[error], number, stays
+        run_agent(store, options)
