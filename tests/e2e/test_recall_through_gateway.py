@@ -358,7 +358,7 @@ def test_the_tools_enter_with_the_first_placeholder_and_stay(api: Api) -> None:
 @ALL
 def test_off_there_is_no_tool_and_no_handle(api: Api) -> None:
     """Where recall is off, gaps name no handle, and a call of the name is the client's to see."""
-    with playing(api, False, Script(), recall=False) as (agent, upstream, _):
+    with playing(api, False, Script(), recall="never") as (agent, upstream, _):
         agent.run(8)
     assert not any(asked.handles or RECALL in asked.tools for asked in upstream.asked)
     assert json.dumps(observed("make step-1"))[1:-1].encode() not in upstream.asked[-1].raw

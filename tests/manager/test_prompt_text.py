@@ -33,7 +33,7 @@ def make_observation(number: int) -> str:
 
 def begin(strategy: str, **options: Any) -> ContextManager:
     context = ContextManager(
-        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall=False, **options
+        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall="never", **options
     )
     context.begin(TASK, system=SYSTEM)
     return context

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from elision.errors import SpecError
+from elision.manager import recall_tools
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
@@ -111,7 +112,7 @@ class Calls(OpenedSession):
         if own.shadow or begun:
             return own.shadow
         if (
-            own.offer == "start"
+            (own.recall == "auto" and recall_tools.trims_results(own.effective_strategy))
             or own.cache_control == "auto"
             or own.cache_ttl != "client"
             or capabilities.find_capabilities(model or own.model).binds_thinking

@@ -22,6 +22,7 @@ from elision.manager.known_tools import find_known_tools
 from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
 from elision.manager.shared_log import LogWriter, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
@@ -75,12 +76,16 @@ class IncomingCall:
 
 
 class HistoryFollower:
-    """Follows the messages of one client. branch: the one that they continued last; None to look for it."""
+    """Follows the messages of one client.
+
+    branch: the one that they continued last; None to look for it. sent: what the client sends of its views.
+    """
 
     def __init__(self, writer: LogWriter, session: str, faults: FaultReports) -> None:
         self.options = writer.logs.options
         self.logs: LogFactory = writer.logs
         self.branch: SessionBranch | None = None
+        self.sent = SentParts()
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -91,9 +96,12 @@ class HistoryFollower:
         #: The API whose tool definitions the last request had; None if it had none.
         self._tools_provider: Provider | None = None
 
-    def make_lookup(self, *, bound: bool = False, begun: bool = False) -> BranchLookup:
-        """Return the lookup of the session's branches; see `LogFactory.make_opened_event`."""
-        opened = self.logs.make_opened_event(bound=bound, begun=begun)
+    def make_lookup(
+        self, tools: Any = None, *, bound: bool = False, begun: bool = False, is_native: bool = False
+    ) -> BranchLookup:
+        """Return the lookup of the session's branches. tools: of the request; the others as for `choose_entry`."""
+        entry = choose_entry(self.options, bound=bound, begun=begun, is_native=is_native)
+        opened = self.logs.make_opened_event(entry, is_served=is_recall_served(entry, tools, self.sent))
         return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
 
     def open_manual_branch(self) -> SessionBranch:
@@ -280,10 +288,9 @@ class HistoryFollower:
         return change
 
     def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
-        begun = call.binds_thinking and _has_thinking(history)
-        # In another API's shape the model may show no thinking at all, and then nothing is bound.
-        bound = call.binds_thinking and (begun or find_provider(call.dialect.name).checks_thinking)
-        return self.make_lookup(bound=bound, begun=begun)
+        bound = call.binds_thinking
+        begun = bound and _has_thinking(history)
+        return self.make_lookup(call.request.tools, bound=bound, begun=begun, is_native=call.thinking == "native")
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.

@@ -140,6 +140,9 @@ class PreparedCalls:
                     ledger = self.open_ledger(branch)
                     costs = compute_costs(branch.log, ledger)
                     admit(SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd))
+                # Where the provider clears by itself, the request has no placeholders.
+                if call.thinking != "native":
+                    self._preparer.settle_handles(branch, call.request.tools, bound=call.binds_thinking)
                 terms = self._preparer.make_terms(branch, call)
                 view = yield from self._preparer.decide_view(branch, call, terms, failed)
                 return self._render(call, branch, change, view, started)
@@ -165,13 +168,13 @@ class PreparedCalls:
                 call.request, history, log, view, call.thinking, call.capabilities, mark=mark, lifetime=lifetime
             )
         sent = recall_tools.add_recall_tools(sent, log, dialect)
-        if recall_tools.is_offer_refused(log, self.options.offer, bound=call.binds_thinking):
+        if recall_tools.is_entry_refused(log, self.options, bound=call.binds_thinking):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
         if history.unknown_places:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
         # Where the provider clears by itself, the request has no placeholders.
-        if call.thinking != "native" and recall_tools.names_unread_handles(log, sent.tools):
-            self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        if call.thinking != "native":
+            self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:
@@ -229,7 +232,7 @@ class PreparedCalls:
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
         if self.options.on_fault == "raise":
             deferred.read()
-        return _make_context_view(sent, dialect, deferred, _find_source(branch.log))
+        return ContextView(sent, dialect, deferred, _find_source(branch.log), self._preparer.follower.sent)
 
     def _build_diagnostics(self, branch: SessionBranch, facts: CallFacts) -> Diagnostics:
         """Return the diagnostics of the newest call; where that fails, those of a call that failed (I9)."""
@@ -265,6 +268,11 @@ class PreparedCalls:
         self._notes.append(note)
         return True
 
+    def warn_once(self, note: str) -> None:
+        """Add `note` to the next diagnostics and to the log, unless it is empty or was given before."""
+        if note and self.add_note_once(note):
+            _log.warning("session %s: %s", self.session, note)
+
     def _report_odd_usage(self, log: Log) -> None:
         """Say once, in the log and in the diagnostics, that a reported prompt was not used."""
         odd = log.reports.odd_report
@@ -275,8 +283,7 @@ class PreparedCalls:
             f"{reported:,} tokens were reported for a prompt of about {counted:,}: reports so far off are not used. "
             "Look at what a proxy before the provider reports as usage"
         )
-        if self.add_note_once(note):
-            _log.warning("session %s: %s", self.session, note)
+        self.warn_once(note)
 
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""
@@ -290,7 +297,7 @@ class PreparedCalls:
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
         dialect = find_provider_or_default(self.options.dialect).name
         sent = make_unchanged_request(incoming, remove_tags(incoming.messages))
-        return _make_context_view(sent, dialect, Deferred(lambda: diagnostics))
+        return ContextView(sent, dialect, Deferred(lambda: diagnostics))
 
     def _notify_listeners(self, listeners: Iterable[Listener], view: ContextView) -> None:
         diagnostics = view.diagnostics
@@ -347,20 +354,3 @@ def _find_source(log: Log) -> PromptSource | None:
     if log.state.shadow:
         return PromptSource(view=newest.raw_view)
     return PromptSource(view=newest.view, covers=log.state.covered_turns)
-
-
-def _make_context_view(
-    sent: OutgoingRequest, dialect: str, deferred: Deferred[Diagnostics], source: PromptSource | None = None
-) -> ContextView:
-    return ContextView(
-        messages=sent.messages,
-        origins=sent.origins,
-        dialect=dialect,
-        deferred=deferred,
-        system=sent.system,
-        tools=sent.tools,
-        extra=sent.extra,
-        betas=sent.betas,
-        added_tools=list(sent.added_tools),
-        source=source,
-    )

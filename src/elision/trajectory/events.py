@@ -23,7 +23,7 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
 
     strategy: as text (`elision.strategies.spec.describe_strategy`); a later process may go on with another one.
     dialect:  whose messages it is fed with; "" where turns are added by hand.
-    handles:  whether placeholders name handles.
+    handles:  whether placeholders name handles; recorded again if that changes before anything is hidden.
     offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
               "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
     shadow:   whether requests are sent unchanged, whatever is decided; recorded again when that changes.
