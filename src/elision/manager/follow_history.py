@@ -23,6 +23,7 @@ from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
+from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_UNRELATED, describe_wrong_dialect
 from elision.manager.shared_log import LogWriter, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
@@ -30,7 +31,13 @@ from elision.providers.anthropic.bound_thinking import (
     choose_thinking_policy,
     has_bound_thinking,
 )
-from elision.providers.detect import detect_provider, find_tools_provider, recognize_provider
+from elision.providers.detect import (
+    detect_provider,
+    find_message_provider,
+    find_tools_provider,
+    recognize_provider,
+)
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
@@ -86,6 +93,8 @@ class HistoryFollower:
         self.logs: LogFactory = writer.logs
         self.branch: SessionBranch | None = None
         self.sent = SentParts()
+        #: What the newest messages are probably not meant to be.
+        self.notes: list[str] = []
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -132,6 +141,7 @@ class HistoryFollower:
         show it.
         """
         if self.options.dialect != "auto":
+            self._check_dialect(request)
             return find_provider(self.options.dialect).live
         before, self._tools_provider = self._tools_provider, find_tools_provider(request.tools)
         known = self.branch.history if self.branch else None
@@ -156,12 +166,27 @@ class HistoryFollower:
         self.branch = None
         return sign.live
 
+    def _check_dialect(self, request: IncomingRequest) -> None:
+        """Note that messages are of another API than the caller named. The first message that shows one settles it."""
+        known = self.branch.history if self.branch else None
+        new = request.messages[len(known) if known is not None else 0 :]
+        # The gateway knows the API by the path.
+        if self._is_dialect_settled or any(isinstance(message, ParsedMessage) for message in new):
+            return
+        chosen = find_provider(self.options.dialect)
+        note = describe_wrong_dialect(new, chosen)
+        self._is_dialect_settled = bool(note) or find_message_provider(new, chosen) is not None
+        if note:
+            self.notes.append(note)
+
     def read_history(self, call: IncomingCall) -> History:
         """Read the messages of `call` from the first on."""
         seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
         has_tools = bool(call.request.tools)
         history = History(call.dialect, seed, observations=self.options.observations, tools=has_tools)
         history.extend(call.body)
+        if history.has_placeholders:
+            self.notes.append(NOTE_PLACEHOLDERS)
         return history
 
     def choose_place(self, request: IncomingRequest) -> ComputeOn | None:
@@ -312,6 +337,8 @@ class HistoryFollower:
     def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[HistoryChange]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self.read_history(call)
+        if intact < 0 and not self.options.family and _is_unrelated(current, history):
+            self.notes.append(NOTE_UNRELATED)
         intact = min(intact, len(current.log.state.turns))
         if current.exists and current.unsaved:
             failed = yield from self._writer.try_write(current)
@@ -396,6 +423,14 @@ def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
         return False
     fixed = branch.log.state.list_fixed_keys(newest)
     return all(place < common for place in history.splice.find_messages(fixed))
+
+
+def _is_unrelated(branch: SessionBranch, history: History) -> bool:
+    """Return whether `history` begins in the middle of a run, or has no message of the history of `branch`."""
+    before = branch.history
+    if before is None:
+        return False
+    return not history.turns.head or before.collect_digests().isdisjoint(history.collect_digests())
 
 
 def _has_thinking(history: History) -> bool:

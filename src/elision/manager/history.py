@@ -12,6 +12,7 @@ from itertools import compress, islice
 from operator import is_, is_not, ne
 from typing import Any, Final
 
+from elision.manager.request_notes import holds_placeholder
 from elision.providers.live.client_messages import copy_structure, read_client_message
 from elision.providers.live.conversation import Conversation
 from elision.providers.live.foreign import is_known
@@ -44,6 +45,8 @@ class History(Conversation):
         #: Places of messages that have tags, and of those whose role is unknown.
         self.tagged_places: list[int] = []
         self.unknown_places: list[int] = []
+        #: Whether some result is one of our placeholders.
+        self.has_placeholders = False
         self.splice = LiveRenderer(dialect, self.messages)
         #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
@@ -140,6 +143,7 @@ class History(Conversation):
             if self.turns.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
                 first = before
+            self.has_placeholders = self.has_placeholders or holds_placeholder(pieces)
             self.append_message(message)
             self._client_objects.append(value)
             self._snapshots.append(None)

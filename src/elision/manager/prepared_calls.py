@@ -23,7 +23,7 @@ from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build
 from elision.manager.context_options import Listener, Options
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
-from elision.manager.follow_history import IncomingCall, ShapeMismatch
+from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
 from elision.manager.outgoing_request import (
     IncomingRequest,
@@ -35,6 +35,7 @@ from elision.manager.outgoing_request import (
 )
 from elision.manager.preparation import CallPreparer
 from elision.manager.prompt_text import PromptSource
+from elision.manager.request_notes import describe_functions
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
@@ -134,6 +135,7 @@ class PreparedCalls:
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
                 change = yield from follower.follow_history(call)
+                self._warn_of_request(follower, incoming)
                 branch = follower.branch
                 assert branch is not None
                 if admit is not None:
@@ -272,6 +274,12 @@ class PreparedCalls:
         """Add `note` to the next diagnostics and to the log, unless it is empty or was given before."""
         if note and self.add_note_once(note):
             _log.warning("session %s: %s", self.session, note)
+
+    def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
+        """Say once each of what the request is probably not meant to be."""
+        for note in (*follower.notes, describe_functions(incoming.tools)):
+            self.warn_once(note)
+        follower.notes.clear()
 
     def _report_odd_usage(self, log: Log) -> None:
         """Say once, in the log and in the diagnostics, that a reported prompt was not used."""
