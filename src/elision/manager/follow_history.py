@@ -23,7 +23,7 @@ from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
-from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_UNRELATED, describe_wrong_dialect
+from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_TRIMMED, NOTE_UNRELATED, describe_wrong_dialect
 from elision.manager.shared_log import LogWriter, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
@@ -181,13 +181,15 @@ class HistoryFollower:
 
     def read_history(self, call: IncomingCall) -> History:
         """Read the messages of `call` from the first on."""
-        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
-        has_tools = bool(call.request.tools)
-        history = History(call.dialect, seed, observations=self.options.observations, tools=has_tools)
+        history = self._make_history(call)
         history.extend(call.body)
         if history.has_placeholders:
             self.notes.append(NOTE_PLACEHOLDERS)
         return history
+
+    def _make_history(self, call: IncomingCall) -> History:
+        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
+        return History(call.dialect, seed, observations=self.options.observations, tools=bool(call.request.tools))
 
     def choose_place(self, request: IncomingRequest) -> ComputeOn | None:
         """Return where to compute off the event loop: where there is much to read, or much to look through."""
@@ -231,6 +233,74 @@ class HistoryFollower:
             # The session was deleted meanwhile: the messages begin it again.
             self.branch = None
         return None
+
+    def restore_trimmed(self, call: IncomingCall) -> IncomingCall:
+        """Return `call` with the messages that its client dropped, where it trims its own history."""
+        history = self.branch.history if self.branch is not None else None
+        if history is None or (left_out := history.find_trim(call.body)) is None:
+            return call
+        if not history.find_turn_at(left_out.stop) or left_out.start < history.head_length:
+            # It cut a turn, or the head.
+            return call
+        messages = history.restore_messages(call.request.messages, left_out)
+        end = call.request.end + len(left_out)
+        return replace(call, request=replace(call.request, messages=messages, end=end, left_out=left_out))
+
+    def settle_dropped(self, call: IncomingCall, change: HistoryChange) -> Steps[HistoryChange]:
+        """Record which turns the client no longer sends. If it sends some of those again, continue on a fork."""
+        branch = self.branch
+        assert branch is not None
+        assert branch.history is not None
+        left_out = call.request.left_out
+        through = len(branch.history.skipped_nodes)
+        if left_out:
+            through = branch.history.find_turn_at(left_out.stop) - 1
+        dropped = branch.log.state.dropped_turns
+        if through > dropped:
+            branch.log.drop_turns(through)
+            self.notes.append(NOTE_TRIMMED)
+        elif through < dropped:
+            return (yield from self._fork_untrimmed(branch, call))
+        return change
+
+    def _fork_untrimmed(self, current: SessionBranch, call: IncomingCall) -> Steps[HistoryChange]:
+        """Continue on a branch that begins before the client dropped turns: it sends them again."""
+        request = call.request
+        given = replace(request, messages=request.drop_left_out(request.messages), left_out=range(0))
+        call = replace(call, request=replace(given, end=request.end - len(request.left_out)))
+        history = self.read_history(call)
+        yield from self._save_left_branch(current)
+        lookup = self._make_lookup_for(call, history)
+        fork: SessionBranch = yield StoreCall(lambda: lookup.fork_before_drop(current))
+        self._adopt_branch(fork, history, call)
+        return HistoryChange.FORK
+
+    def _save_left_branch(self, current: SessionBranch) -> Steps[None]:
+        """Write the records of a branch that is left. A failure is a fault of this call."""
+        if current.exists and current.unsaved:
+            failed = yield from self._writer.try_write(current)
+            if failed is not None:
+                self._faults.add_fault("store", failed)
+
+    def _resume_trimmed(self, lookup: BranchLookup, history: History, call: IncomingCall) -> Steps[bool]:
+        """Continue the session's newest branch if the messages are its history without turns that the client dropped.
+
+        Return whether they are.
+        """
+        # In a family no session is given that the history must belong to.
+        if self.options.family or not history.turns.turn_count:
+            return False
+        found: tuple[SessionBranch, int] | None = yield StoreCall(lambda: lookup.find_trimmed(history))
+        if found is None:
+            return False
+        branch, dropped = found
+        first = history.count_messages(0)
+        trimmed = self._make_history(call)
+        trimmed.extend(call.body[:first])
+        trimmed.skip_turns([branch.nodes[turn] for turn in range(1, dropped + 1)])
+        trimmed.extend(call.body[first:])
+        self._adopt_branch(branch, trimmed, call)
+        return True
 
     def follow_history(self, call: IncomingCall) -> Steps[HistoryChange]:
         """Find or make the branch that `call` continues, and read its new messages; return how they continue it.
@@ -296,6 +366,8 @@ class HistoryFollower:
             self._adopt_branch(branch, history, call)
             return HistoryChange.CONTINUE
         try:
+            if at_hand is None and (yield from self._resume_trimmed(lookup, history, call)):
+                return HistoryChange.CONTINUE
             found: tuple[SessionBranch, HistoryChange] = yield StoreCall(lambda: lookup.find_branch(history, at_hand))
             branch, change = found
         except ConflictError:
@@ -340,10 +412,7 @@ class HistoryFollower:
         if intact < 0 and not self.options.family and _is_unrelated(current, history):
             self.notes.append(NOTE_UNRELATED)
         intact = min(intact, len(current.log.state.turns))
-        if current.exists and current.unsaved:
-            failed = yield from self._writer.try_write(current)
-            if failed is not None:
-                self._faults.add_fault("store", failed)
+        yield from self._save_left_branch(current)
         lookup = self._make_lookup_for(call, history)
         found: tuple[SessionBranch, HistoryChange] = yield StoreCall(
             lambda: lookup.follow_divergence(current, history, intact)
@@ -363,7 +432,7 @@ class HistoryFollower:
         first = known + 1
         if 0 < known <= history.turns.turn_count and history.get_node(known) != branch.nodes.get(known):
             first = known
-        for index in range(1, min(known, history.turns.turn_count) + 1):
+        for index in range(len(history.skipped_nodes) + 1, min(known, history.turns.turn_count) + 1):
             history.turns.adopt_tags(branch.log.state.turns[index - 1])
             turn, sources = history.turns.build_turn(index)
             if index < first and _count_parts(turn) != _count_parts(branch.log.state.turns[index - 1]):
@@ -435,7 +504,9 @@ def _is_unrelated(branch: SessionBranch, history: History) -> bool:
 
 def _has_thinking(history: History) -> bool:
     conversation = history.turns
-    return any(has_bound_thinking(conversation.build_turn(index)[0]) for index in range(1, conversation.turn_count + 1))
+    first = len(history.skipped_nodes) + 1
+    turns = (conversation.build_turn(index)[0] for index in range(first, conversation.turn_count + 1))
+    return any(map(has_bound_thinking, turns))
 
 
 def _count_parts(turn: Turn) -> tuple[int, int]:

@@ -8,7 +8,7 @@ gateway's messages never change, so they are compared by identity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, islice
+from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
-from elision.providers.live.pieces import LiveDialect, Piece, digest_pieces, tag_pieces
+from elision.providers.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces, tag_pieces
 from elision.providers.shared.json_reading import text_in
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
@@ -45,6 +45,8 @@ class History(Conversation):
         #: Places of messages that have tags, and of those whose role is unknown.
         self.tagged_places: list[int] = []
         self.unknown_places: list[int] = []
+        #: Names of the histories that end with the turns that the client dropped before these messages were read.
+        self.skipped_nodes: list[str] = []
         #: Whether some result is one of our placeholders.
         self.has_placeholders = False
         self.splice = LiveRenderer(dialect, self.messages)
@@ -54,6 +56,66 @@ class History(Conversation):
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
         self._sample_offset = 0
+        self._skipped_place = 0
+
+    @property
+    def node(self) -> bytes:
+        """Return the name of the whole history, with the turns that were dropped before it was read."""
+        if self.skipped_nodes and len(self) == self._skipped_place:
+            return bytes.fromhex(self.skipped_nodes[-1])
+        return super().node
+
+    def skip_turns(self, nodes: Sequence[str]) -> None:
+        """Have the next message follow turns that the client dropped, named by `nodes`. So far only the head is read."""
+        self.skipped_nodes = list(nodes)
+        self._skipped_place = len(self)
+        self.turns.skip_turns(len(nodes), len(self))
+
+    def find_turn_at(self, place: int) -> int:
+        """Return the turn that begins with message `place`; 0 if none does. Turns are looked at from the newest on."""
+        for turn in range(self.turns.turn_count, len(self.skipped_nodes), -1):
+            first = self.turns.find_first_message(turn)
+            if first <= place:
+                return turn if first == place else 0
+        return 0
+
+    def find_trim(self, messages: Sequence[Any]) -> range | None:
+        """Return the places of the messages that the client left out of `messages`; None where it left out none.
+
+        The client trimmed its history if the rest is what was read, in order and up to the last message.
+        """
+        last = len(self) - 1
+        if last < 0 or (len(messages) > last and self._looks_the_same(messages[last], last)):
+            return None
+        head = self.count_common(messages)
+        for first in range(max(head + 1, len(self) + head - len(messages)), len(self)):
+            kept = len(self) - first
+            if self._looks_the_same(messages[head], first) and all(
+                self._looks_the_same(messages[head + offset], first + offset) for offset in range(1, kept)
+            ):
+                return range(head, first)
+        return None
+
+    def _looks_the_same(self, value: Any, place: int) -> bool:
+        """Return whether `value` is message `place`, or says the same in the same form."""
+        if isinstance(value, ParsedMessage):
+            return value.digest == self.messages[place].digest
+        return value is self._client_objects[place] or bool(value == self._snapshots[place])
+
+    def name_turns(self, before: str, ends: Sequence[int]) -> list[str]:
+        """Return the names of histories that have the messages between `ends` after a history named `before`."""
+        names = []
+        node = bytes.fromhex(before)
+        for first, end in pairwise(ends):
+            for message in self.messages[first:end]:
+                node = chain_digest(node, message.digest)
+            names.append(node.hex())
+        return names
+
+    def restore_messages(self, messages: Sequence[Any], left_out: range) -> list[Any]:
+        """Return `messages` with those that the client left out."""
+        kept = self._client_objects[left_out.start : left_out.stop]
+        return [*messages[: left_out.start], *kept, *messages[left_out.start :]]
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
         """Return those of `messages` that are not the objects that were read at their places."""
@@ -192,6 +254,8 @@ class History(Conversation):
 
     def get_node(self, turn: int) -> str:
         """Return the name of the history up to the end of turn `turn`; of the head for 0."""
+        if 0 < turn <= len(self.skipped_nodes):
+            return self.skipped_nodes[turn - 1]
         end = self.count_messages(turn)
         if end == 0:
             return self.seed.hex()

@@ -134,7 +134,9 @@ class PreparedCalls:
                 call = follower.read_call(incoming, model)
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
+                call = follower.restore_trimmed(call)
                 change = yield from follower.follow_history(call)
+                change = yield from follower.settle_dropped(call, change)
                 self._warn_of_request(follower, incoming)
                 branch = follower.branch
                 assert branch is not None

@@ -16,6 +16,11 @@ NOTE_UNRELATED: Final = (
     "these messages share nothing with those of the calls before: give prepare() the whole history each time, not only "
     "what is new; another run needs a session of its own (elision.Sessions)"
 )
+#: The note of the first call in which the client dropped turns.
+NOTE_TRIMMED: Final = (
+    "these messages leave out turns that earlier calls had: each such cut makes all messages after it new to the "
+    "prompt cache. Give prepare() the whole history and let Elision shorten it; report() shows what the cuts cost"
+)
 #: The note of a history in which our placeholders came as results.
 NOTE_PLACEHOLDERS: Final = (
     "the history holds Elision's placeholders as results: keep your own messages and append to them; view.messages is "

@@ -63,6 +63,18 @@ class TurnAmended(SessionEvent, frozen=True, tag="amended"):
     node: str = ""
 
 
+class TurnsDropped(SessionEvent, frozen=True, kw_only=True, tag="dropped"):
+    """The client no longer sends turns 1 ... `through`: it trims its own history. Views leave them out from now on.
+
+    The log keeps the turns, so they can be recalled. folds, unfolded: how results are shown whose repeated lines
+    referred to the dropped turns.
+    """
+
+    through: int
+    folds: tuple[Fold, ...] = ()
+    unfolded: tuple[Key, ...] = ()
+
+
 class PassDecided(SessionEvent, frozen=True, tag="decided"):
     """One pass: everything it hid, at once (I4), or nothing and why.
 
@@ -206,6 +218,7 @@ Event: TypeAlias = (
     | HeadSet
     | TurnAdded
     | TurnAmended
+    | TurnsDropped
     | PassDecided
     | SummaryFailed
     | RequestSent
