@@ -207,7 +207,7 @@ def test_definitions_are_the_same_bytes(dialect: str) -> None:
 
 def test_what_was_recalled_stays_while_it_is_fresh() -> None:
     """What was recalled is not hidden again for some turns, whatever the window; then its placeholder says whose."""
-    context = walked(6)
+    context = walked(6, recall="caller")
     recalled = context.recall("t1.1", by="tool")
     call = {"id": "r", "type": "function", "function": {"name": RECALL_TOOL, "arguments": '{"handle": "t1.1"}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -7,7 +7,7 @@ gateway's messages never change, so they are compared by identity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
@@ -85,14 +85,22 @@ class History(Conversation):
         The client trimmed its history if the rest is what was read, in order and up to the last message.
         """
         last = len(self) - 1
-        if last < 0 or (len(messages) > last and self._looks_the_same(messages[last], last)):
+        if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):
             return None
-        head = self.count_common(messages)
+        head = 0
+        while head < len(messages) and self._looks_the_same(messages[head], head):
+            head += 1
+        left_out = self._find_left_out(messages, head, self._looks_the_same)
+        if left_out is None:
+            # Cache markers may have moved.
+            left_out = self._find_left_out(messages, self.count_common(messages), self._says_the_same)
+        return left_out
+
+    def _find_left_out(self, messages: Sequence[Any], head: int, is_same: Callable[[Any, int], bool]) -> range | None:
+        """Return which places after the first `head` are left out if `messages` are what was read, and more."""
         for first in range(max(head + 1, len(self) + head - len(messages)), len(self)):
-            kept = len(self) - first
-            if self._looks_the_same(messages[head], first) and all(
-                self._looks_the_same(messages[head + offset], first + offset) for offset in range(1, kept)
-            ):
+            kept = messages[head : head + len(self) - first]
+            if all(is_same(value, place) for place, value in enumerate(kept, start=first)):
                 return range(head, first)
         return None
 
@@ -101,6 +109,14 @@ class History(Conversation):
         if isinstance(value, ParsedMessage):
             return value.digest == self.messages[place].digest
         return value is self._client_objects[place] or bool(value == self._snapshots[place])
+
+    def _says_the_same(self, value: Any, place: int) -> bool:
+        """Return whether `value` says what message `place` says, in whichever form."""
+        if self._looks_the_same(value, place):
+            return True
+        if isinstance(value, ParsedMessage):
+            return False
+        return self._read_message(value, place)[0].digest == self.messages[place].digest
 
     def name_turns(self, before: str, ends: Sequence[int]) -> list[str]:
         """Return the names of histories that have the messages between `ends` after a history named `before`."""
