@@ -66,7 +66,7 @@ class History(Conversation):
         return super().node
 
     def skip_turns(self, nodes: Sequence[str]) -> None:
-        """Have the next message follow turns that the client dropped, named by `nodes`. So far only the head is read."""
+        """Have the next message follow turns that the client dropped, named by `nodes`. Only the head is read yet."""
         self.skipped_nodes = list(nodes)
         self._skipped_place = len(self)
         self.turns.skip_turns(len(nodes), len(self))
