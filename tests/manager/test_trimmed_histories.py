@@ -166,6 +166,17 @@ def test_another_end_is_a_fork_and_no_trim() -> None:
     assert view.diagnostics.history == "fork"
 
 
+def test_turns_that_vanish_in_the_middle_are_no_trim() -> None:
+    """Only turns right after the head are dropped: a client that keeps the first one, too, gets all that it sends."""
+    with ContextManager(EAGER, store="memory:", recall="caller") as context:
+        history = make_task()
+        for step in range(8):
+            sent = [*history[:3], *history[3:][-6:]]
+            view = context.prepare(sent)
+            assert view.origins == list(range(len(sent)))
+            history += SHAPES["openai"](step + 1)
+
+
 @settings(max_examples=max(10, settings().max_examples // 3), deadline=None)
 @given(
     strategy=st.sampled_from(STRATEGIES),

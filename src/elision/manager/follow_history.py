@@ -239,8 +239,8 @@ class HistoryFollower:
         history = self.branch.history if self.branch is not None else None
         if history is None or (left_out := history.find_trim(call.body)) is None:
             return call
-        if not history.find_turn_at(left_out.stop) or left_out.start < history.head_length:
-            # It cut a turn, or the head.
+        if not history.find_turn_at(left_out.stop):
+            # It cut a turn.
             return call
         messages = history.restore_messages(call.request.messages, left_out)
         end = call.request.end + len(left_out)

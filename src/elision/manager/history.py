@@ -82,22 +82,20 @@ class History(Conversation):
     def find_trim(self, messages: Sequence[Any]) -> range | None:
         """Return the places of the messages that the client left out of `messages`; None where it left out none.
 
-        The client trimmed its history if the rest is what was read, in order and up to the last message.
+        The client trimmed its history if it has the head, and right after it what was read, in order and up to the last
+        message.
         """
         last = len(self) - 1
         if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):
             return None
-        head = 0
-        while head < len(messages) and self._looks_the_same(messages[head], head):
-            head += 1
-        left_out = self._find_left_out(messages, head, self._looks_the_same)
-        if left_out is None:
-            # Cache markers may have moved.
-            left_out = self._find_left_out(messages, self.count_common(messages), self._says_the_same)
-        return left_out
+        # Cache markers may have moved: then what the messages say is compared.
+        return self._find_left_out(messages, self._looks_the_same) or self._find_left_out(messages, self._says_the_same)
 
-    def _find_left_out(self, messages: Sequence[Any], head: int, is_same: Callable[[Any, int], bool]) -> range | None:
-        """Return which places after the first `head` are left out if `messages` are what was read, and more."""
+    def _find_left_out(self, messages: Sequence[Any], is_same: Callable[[Any, int], bool]) -> range | None:
+        """Return which places after the head are left out if the other `messages` are what was read, and more."""
+        head = self.head_length
+        if len(messages) <= head or not all(map(is_same, messages[:head], range(head))):
+            return None
         for first in range(max(head + 1, len(self) + head - len(messages)), len(self)):
             kept = messages[head : head + len(self) - first]
             if all(is_same(value, place) for place, value in enumerate(kept, start=first)):
