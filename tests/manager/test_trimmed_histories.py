@@ -177,6 +177,23 @@ def test_turns_that_vanish_in_the_middle_are_no_trim() -> None:
             history += SHAPES["openai"](step + 1)
 
 
+def test_a_client_may_drop_the_task_as_well() -> None:
+    """With only the newest messages, or behind a system prompt that changes, it is one session, too."""
+    for opening in ([], [{"role": "system", "content": "Time: {}"}]):
+        store = MemoryStore()
+        history = make_task()
+        for step in range(12):
+            if step % 5 == 0:
+                context = ContextManager(EAGER, store=store, session="s", recall="caller")
+            prompt = [{**each, "content": each["content"].format(step)} for each in opening]
+            sent = [*prompt, *(history if step < 4 else history[1:][-6:])]
+            view = context.prepare(sent)
+            assert view.origins == list(range(len(sent)))
+            assert view.diagnostics.call == step + 1
+            history += SHAPES["openai"](step + 1)
+        assert [info.key for info in store.sessions()] == ["s"]
+
+
 @settings(max_examples=max(10, settings().max_examples // 3), deadline=None)
 @given(
     strategy=st.sampled_from(STRATEGIES),

@@ -242,6 +242,7 @@ class HistoryFollower:
         if not history.find_turn_at(left_out.stop):
             # It cut a turn.
             return call
+        history.kept_head = left_out.start
         messages = history.restore_messages(call.request.messages, left_out)
         end = call.request.end + len(left_out)
         return replace(call, request=replace(call.request, messages=messages, end=end, left_out=left_out))

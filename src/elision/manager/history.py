@@ -7,6 +7,7 @@ gateway's messages never change, so they are compared by identity.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
@@ -19,7 +20,7 @@ from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
-from elision.providers.live.pieces import LiveDialect, Piece, chain_digest, digest_pieces, tag_pieces
+from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
 from elision.providers.shared.json_reading import text_in
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
@@ -50,6 +51,8 @@ class History(Conversation):
         #: Whether some result is one of our placeholders.
         self.has_placeholders = False
         self.splice = LiveRenderer(dialect, self.messages)
+        #: How many messages of the head the client still sends.
+        self.kept_head = sys.maxsize
         #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
         #: The client's objects, and a copy of the structure of each from when it was read.
@@ -82,8 +85,8 @@ class History(Conversation):
     def find_trim(self, messages: Sequence[Any]) -> range | None:
         """Return the places of the messages that the client left out of `messages`; None where it left out none.
 
-        The client trimmed its history if it has the head, and right after it what was read, in order and up to the last
-        message.
+        The client trimmed its history if it has the head, or the beginning of it, and right after that what was read, in
+        order and up to the last message.
         """
         last = len(self) - 1
         if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):
@@ -92,11 +95,14 @@ class History(Conversation):
         return self._find_left_out(messages, self._looks_the_same) or self._find_left_out(messages, self._says_the_same)
 
     def _find_left_out(self, messages: Sequence[Any], is_same: Callable[[Any, int], bool]) -> range | None:
-        """Return which places after the head are left out if the other `messages` are what was read, and more."""
-        head = self.head_length
-        if len(messages) <= head or not all(map(is_same, messages[:head], range(head))):
+        """Return which places are left out after the head that is kept if `messages` are what was read, and more."""
+        head = 0
+        while head < min(len(messages), self.head_length) and is_same(messages[head], head):
+            head += 1
+        if head == len(messages):
             return None
-        for first in range(max(head + 1, len(self) + head - len(messages)), len(self)):
+        behind = max(head, self.head_length) + 1
+        for first in range(max(behind, len(self) + head - len(messages)), len(self)):
             kept = messages[head : head + len(self) - first]
             if all(is_same(value, place) for place, value in enumerate(kept, start=first)):
                 return range(head, first)
@@ -105,7 +111,7 @@ class History(Conversation):
     def _looks_the_same(self, value: Any, place: int) -> bool:
         """Return whether `value` is message `place`, or says the same in the same form."""
         if isinstance(value, ParsedMessage):
-            return value.digest == self.messages[place].digest
+            return self.choose_digest(value, place) == self.get_digest(place)
         return value is self._client_objects[place] or bool(value == self._snapshots[place])
 
     def _says_the_same(self, value: Any, place: int) -> bool:
@@ -114,7 +120,7 @@ class History(Conversation):
             return True
         if isinstance(value, ParsedMessage):
             return False
-        return self._read_message(value, place)[0].digest == self.messages[place].digest
+        return self.choose_digest(self._read_message(value, place)[0], place) == self.get_digest(place)
 
     def name_turns(self, before: str, ends: Sequence[int]) -> list[str]:
         """Return the names of histories that have the messages between `ends` after a history named `before`."""
@@ -130,6 +136,11 @@ class History(Conversation):
         """Return `messages` with those that the client left out."""
         kept = self._client_objects[left_out.start : left_out.stop]
         return [*messages[: left_out.start], *kept, *messages[left_out.start :]]
+
+    def list_kept_head(self) -> list[tuple[Message, Location]]:
+        """Return the messages of the head that the client still sends, and where they are."""
+        head = zip(self.turns.head, self.turns.head_locations, strict=True)
+        return [(message, spot) for message, spot in head if spot.message < self.kept_head]
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
         """Return those of `messages` that are not the objects that were read at their places."""
