@@ -366,9 +366,10 @@ def test_off_there_is_no_tool_and_no_handle(api: Api) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("when", ["start", "never"])
-def test_at_a_model_whose_thinking_is_bound(when: str, streamed: bool) -> None:
-    """From the first call or not at all, as the option says: tools may not change behind thinking."""
+@pytest.mark.parametrize("thinking", ["defer", "auto"])
+def test_at_a_model_whose_thinking_is_bound(thinking: str, streamed: bool) -> None:
+    """From the first call, or not at all where the provider clears results: tools may not change behind thinking."""
+    when = "start" if thinking == "defer" else "never"
     think = {"type": "adaptive"}
     lines = [lambda asked, n=n: [thought(f"Step {n}.", str(n)), bash(n)] for n in range(1, 7)]
     script = Script(
@@ -377,7 +378,7 @@ def test_at_a_model_whose_thinking_is_bound(when: str, streamed: bool) -> None:
         first=0,
     )
     agent = {"model": BOUND, "more": {"thinking": think}}
-    with playing("anthropic", streamed, script, agent, gateway_recall_bound=when) as (working, upstream, _):
+    with playing("anthropic", streamed, script, agent, thinking=thinking) as (working, upstream, _):
         working.run(9)
     tools = {tuple(asked.tools) for asked in upstream.asked}
     assert tools == ({("bash", RECALL, SEARCH)} if when == "start" else {("bash",)})

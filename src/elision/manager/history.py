@@ -85,8 +85,8 @@ class History(Conversation):
     def find_trim(self, messages: Sequence[Any]) -> range | None:
         """Return the places of the messages that the client left out of `messages`; None where it left out none.
 
-        The client trimmed its history if it has the head, or the beginning of it, and right after that what was read, in
-        order and up to the last message.
+        The client trimmed its history if it has the head, or its beginning, and after that what was read, in order
+        and up to the last message.
         """
         last = len(self) - 1
         if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):

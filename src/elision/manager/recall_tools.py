@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -84,7 +84,7 @@ def is_recall_served(entry: str, tools: Any, sent: SentParts, before: bool = Tru
     """
     if entry == "never":
         return False
-    if any(reads_handles(_get_tool_name(tool)) for tool in list_tools(tools)):
+    if any(map(reads_handles, _list_names(tools))):
         return True
     if entry == "caller":
         return tools is None
@@ -137,7 +137,7 @@ def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:
         return "" if log.state.recall_offer == "never" else NOTE_NO_RECALL
     if log.state.recall_offer == "caller" and tools is None:
         return ""
-    return "" if any(reads_handles(_get_tool_name(tool)) for tool in list_tools(tools)) else NOTE_UNREAD_HANDLES
+    return "" if any(map(reads_handles, _list_names(tools))) else NOTE_UNREAD_HANDLES
 
 
 def is_entry_refused(log: Log, options: Options, *, bound: bool) -> bool:
@@ -153,7 +153,7 @@ def is_entry_refused(log: Log, options: Options, *, bound: bool) -> bool:
 
 def defines_recall_tools(tools: Any) -> bool:
     """Return whether the client defines a tool of one of our names. Then its own is used."""
-    return any(_get_tool_name(tool) in _OUR_TOOL_NAMES for tool in list_tools(tools))
+    return any(name in _OUR_TOOL_NAMES for name in _list_names(tools))
 
 
 def list_tools(tools: Any) -> Sequence[Any]:
@@ -174,9 +174,14 @@ def _to_plain(tools: Any) -> Any:
     return convert_to_json(tools)
 
 
-def _get_tool_name(tool: Any) -> str:
-    definition = _to_mapping(tool)
-    return text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
+def _list_names(tools: Any) -> Iterator[str]:
+    """Yield the names of a client's tools. A tool of Gemini's declares several functions."""
+    for tool in list_tools(tools):
+        definition = _to_mapping(tool)
+        yield text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
+        declared = definition.get("functionDeclarations") or definition.get("function_declarations")
+        if isinstance(declared, list):
+            yield from (text_in(_to_mapping(each).get("name")) for each in declared)
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:
