@@ -166,6 +166,21 @@ def test_another_end_is_a_fork_and_no_trim() -> None:
     assert view.diagnostics.history == "fork"
 
 
+def test_a_fork_among_turns_that_repeat_is_no_trim() -> None:
+    """Where all turns say the same, the newest known ones occur at the front as well: what follows the head decides."""
+    with ContextManager(EAGER, store="memory:", recall="caller") as context:
+        history = make_task()
+        for step in range(6):
+            call = {"id": f"c{step}", "type": "function", "function": {"name": "count", "arguments": "{}"}}
+            history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            history.append({"role": "tool", "tool_call_id": f"c{step}", "content": "one more\n" * 300})
+        context.prepare([*history])
+        other = [{"role": "assistant", "content": "Enough."}, {"role": "user", "content": "Why?"}]
+        assert context.prepare([*history[:7], *other]).diagnostics.history == "fork"
+        assert context.prepare(history[:5]).diagnostics.history == "undo"
+        assert context.prepare([*history[:1], *history[5:], *other]).diagnostics.history != "undo"
+
+
 def test_turns_that_vanish_in_the_middle_are_no_trim() -> None:
     """Only turns right after the head are dropped: a client that keeps the first one, too, gets all that it sends."""
     with ContextManager(EAGER, store="memory:", recall="caller") as context:

@@ -99,7 +99,8 @@ class History(Conversation):
         head = 0
         while head < min(len(messages), self.head_length) and is_same(messages[head], head):
             head += 1
-        if head == len(messages):
+        if head == len(messages) or is_same(messages[head], min(self.head_length, len(self) - 1)):
+            # What follows the head is still there: where turns repeat, the rest alone would show nothing.
             return None
         behind = max(head, self.head_length) + 1
         for first in range(max(behind, len(self) + head - len(messages)), len(self)):
