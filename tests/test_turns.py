@@ -188,7 +188,7 @@ def test_the_result_is_what_a_context_manager_decides(
     )
     text = ", ".join(f"{name}={value}" for name, value in options[strategy].items())
     context = ContextManager(
-        f"{strategy}({text}, {shared})", store="memory:", prices="uncached", summarizer=write_brief, recall=False
+        f"{strategy}({text}, {shared})", store="memory:", prices="uncached", summarizer=write_brief, recall="never"
     )
     context.begin(TASK)
     turns: list[Any] = []
@@ -235,7 +235,7 @@ def show_turns(found: Sequence[Any]) -> list[tuple[str, str]]:
 )
 def test_the_defaults_are_the_published_presets(preset: str, function: Callable[..., list[Any]]) -> None:
     """Without options the functions show what a context manager with the preset of that name does."""
-    context = ContextManager(preset, store="memory:", prices="uncached", summarizer=write_brief, recall=False)
+    context = ContextManager(preset, store="memory:", prices="uncached", summarizer=write_brief, recall="never")
     context.begin(TASK)
     turns = make_turns(44)
     for count, each in enumerate(turns, start=1):

@@ -61,6 +61,7 @@ def played(
     turns: int,
     strategy: str = EAGER,
     each: Callable[[int, ContextManager], None] | None = None,
+    tools: Any = None,
     **options: Any,
 ) -> list[ContextView]:
     """A run of `turns` turns and a call behind each; `each` is told of every turn. The views."""
@@ -68,12 +69,12 @@ def played(
     given = {"model": MODEL, "store": url(at), "session": session, "clock": Clock(), **options}
     with ContextManager(strategy, **given) as context:
         for turn in range(1, turns + 1):
-            views.append(context.prepare(messages))
+            views.append(context.prepare(messages, tools=tools))
             context.record({"prompt_tokens": views[-1].diagnostics.after, "completion_tokens": 20})
             if each is not None:
                 each(turn, context)
             messages += looked(turn)
-        views.append(context.prepare(messages))
+        views.append(context.prepare(messages, tools=tools))
     return views
 
 

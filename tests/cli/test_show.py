@@ -124,7 +124,7 @@ def test_a_changed_head(tmp_path: Path) -> None:
 
 def test_the_recall_tools_entered(tmp_path: Path) -> None:
     """The pass that put them into requests says so, once, and its bill has them as the live one had."""
-    views = stored.played(tmp_path, "s", 6, offer="first")
+    views = stored.played(tmp_path, "s", 6, tools=[])
     text = printed("s", "--store", stored.url(tmp_path))
     assert text.count("the recall tools entered: everything is sent anew") == 1
     told = json.loads(printed("s", "--json", "--store", stored.url(tmp_path)))
@@ -240,10 +240,8 @@ def test_nothing_hidden(tmp_path: Path) -> None:
 
 def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
     """Folded and shortened results are counted, and nothing is said to be whole."""
-    with ContextManager(
-        'raw(fold=5, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s", offer="start"
-    ) as context:
-        context.begin("Build it.")
+    with ContextManager('raw(fold=5, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s") as context:
+        context.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
         routine = "\n".join(f"Collecting package-{number}" for number in range(80))
         for number in range(3):
             context.view()
@@ -491,7 +489,7 @@ def test_what_was_folded_is_said(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     plan = "fold-repeats(window=2, schedule=every-turn, gist=0)"
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the parser."}]
-    with ContextManager(plan, store=url, session="folds", recall=True) as context:
+    with ContextManager(plan, store=url, session="folds", recall="caller") as context:
         context.prepare(messages)
         for number in range(3):
             call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}

@@ -128,7 +128,7 @@ def test_the_environment(tmp_path: Path) -> None:
         CACHE_TTL="plan",
         CACHE_TTL_SCOPE="all",
         CACHE_PINGS="3",
-        RECALL="off",
+        RECALL="never",
         TOKENS="estimate",
         BACKGROUND="yes",
         STORE="memory:",
@@ -161,7 +161,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert found.summarizer_base_url == "http://127.0.0.1:9"
     assert (found.summary_prompt, found.summary_example, found.summary_temperature) == (str(prompt), "on", 0.3)
     assert found.prompt == load_prompt(prompt, "on")
-    assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", False)
+    assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", "never")
     assert (options["dialect"], options["cache_control"], options["tokens"]) == ("anthropic", "client", "estimate")
     assert (options["cache_ttl"], options["cache_ttl_scope"], options["cache_pings"]) == ("plan", "all", 3)
     assert options["background"] is True

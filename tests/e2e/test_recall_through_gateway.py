@@ -358,7 +358,7 @@ def test_the_tools_enter_with_the_first_placeholder_and_stay(api: Api) -> None:
 @ALL
 def test_off_there_is_no_tool_and_no_handle(api: Api) -> None:
     """Where recall is off, gaps name no handle, and a call of the name is the client's to see."""
-    with playing(api, False, Script(), recall=False) as (agent, upstream, _):
+    with playing(api, False, Script(), recall="never") as (agent, upstream, _):
         agent.run(8)
     assert not any(asked.handles or RECALL in asked.tools for asked in upstream.asked)
     assert json.dumps(observed("make step-1"))[1:-1].encode() not in upstream.asked[-1].raw
@@ -366,9 +366,10 @@ def test_off_there_is_no_tool_and_no_handle(api: Api) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("when", ["start", "never"])
-def test_at_a_model_whose_thinking_is_bound(when: str, streamed: bool) -> None:
-    """From the first call or not at all, as the option says: tools may not change behind thinking."""
+@pytest.mark.parametrize("thinking", ["defer", "auto"])
+def test_at_a_model_whose_thinking_is_bound(thinking: str, streamed: bool) -> None:
+    """From the first call, or not at all where the provider clears results: tools may not change behind thinking."""
+    when = "start" if thinking == "defer" else "never"
     think = {"type": "adaptive"}
     lines = [lambda asked, n=n: [thought(f"Step {n}.", str(n)), bash(n)] for n in range(1, 7)]
     script = Script(
@@ -377,11 +378,11 @@ def test_at_a_model_whose_thinking_is_bound(when: str, streamed: bool) -> None:
         first=0,
     )
     agent = {"model": BOUND, "more": {"thinking": think}}
-    with playing("anthropic", streamed, script, agent, gateway_recall_bound=when) as (working, upstream, _):
+    with playing("anthropic", streamed, script, agent, thinking=thinking) as (working, upstream, _):
         working.run(9)
     tools = {tuple(asked.tools) for asked in upstream.asked}
     assert tools == ({("bash", RECALL, SEARCH)} if when == "start" else {("bash",)})
-    assert not any(asked.handles for asked in upstream.asked)
+    assert when == "start" or not any(asked.handles for asked in upstream.asked)
     if when == "start":
         again = upstream.asked[7]
         assert b"value_1_3" in again.messages[places(again)[0] + 1]

@@ -37,7 +37,7 @@ NAMES = {"text": "openai"}
 
 
 def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
-    given = {"store": "memory:", "session": "s", "cache_control": "client", **options}
+    given = {"store": "memory:", "session": "s", "cache_control": "client", "recall": "caller", **options}
     return ContextManager(strategy, **given)
 
 

@@ -88,7 +88,7 @@ def account(store: Store) -> SessionReport:
 def library(client: Client, factor: float = 1.0, **options: Any) -> SessionReport:
     """The loop behind a context manager."""
     store, provider, follower = MemoryStore(), Counting(factor), Follower(run(), "anthropic")
-    given = {"model": MODEL, "dialect": "anthropic", "offer": "first", **options}
+    given = {"model": MODEL, "dialect": "anthropic", **options}
     with ContextManager(STRATEGY, store=store, **given) as context:
         while not follower.done:
             body = client.body(follower)

@@ -33,7 +33,7 @@ def test_defaults(tmp_path: Path) -> None:
 
 def test_the_sources(tmp_path: Path) -> None:
     """A table of the file, above it the environment, above it arguments; the library's own stand outside the table."""
-    toml = 'strategy = "hybrid"\nrecall = false\n[gateway]\nport = 1\nworkers = 2\nmemory_bytes = "1GiB"\n'
+    toml = 'strategy = "hybrid"\nrecall = "never"\n[gateway]\nport = 1\nworkers = 2\nmemory_bytes = "1GiB"\n'
     (tmp_path / "elision.toml").write_text(toml, encoding="utf-8")
     environ = {"AGENT_CONTEXT_GATEWAY_PORT": "2", "AGENT_CONTEXT_GATEWAY_WORKERS": "3"}
     found = gateway_settings(environ, tmp_path, gateway_port=3)

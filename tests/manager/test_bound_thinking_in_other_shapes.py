@@ -91,6 +91,7 @@ def run_agent(thinker: str, context: ContextManager, steps: int = 12, quiet_afte
     views = []
     for step in range(1, steps + 1):
         view = context.prepare(messages, tools=TOOLS if shape == "openai" else None)
+        assert view.request
         assert find_refused(view.messages) == []
         views.append(view)
         if step <= quiet_after:
@@ -147,18 +148,19 @@ def test_a_model_that_binds_and_shows_no_thinking_is_masked() -> None:
     messages = make_task()
     for step in range(1, 9):
         messages += SHAPES["openai"](step)
-    context = ContextManager(EAGER, model=BOUND, dialect="openai", store="memory:", offer="first")
+    context = ContextManager(EAGER, model=BOUND, dialect="openai", store="memory:")
     view = context.prepare(messages, tools=TOOLS)
     assert view.diagnostics.savings.masked == 6
     assert len(view.added_tools) == 2
 
 
 def test_tools_do_not_enter_after_thinking() -> None:
-    """The tools are before all thinking: what was offered from the start stays, and later nothing is added."""
-    views = run_agent("blocks", open_context("blocks", offer="first"), steps=16, quiet_after=3)
-    assert all(not view.added_tools for view in views)
-    views = run_agent("blocks", open_context("blocks", offer="start"), steps=16, quiet_after=3)
+    """The tools are before all thinking: offered from the start they stay, and after thinking nothing is added."""
+    views = run_agent("blocks", open_context("blocks"), steps=16, quiet_after=3)
     assert all(len(view.added_tools) == 2 for view in views)
+    later = open_context("blocks")
+    assert not later.prepare(views[-1].messages, tools=TOOLS).added_tools
+    assert "[t1.1 " not in str(later.prepare(views[-1].messages, tools=TOOLS).messages)
 
 
 def test_the_option_may_ignore_it() -> None:

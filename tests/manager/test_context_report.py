@@ -98,7 +98,9 @@ def test_phases_follow_one_another() -> None:
 
 def test_the_report_counts_the_summaries_that_there_are() -> None:
     """`summaries()` has the texts of those that `report()` counts, and what they cost."""
-    with ContextManager(HYBRID, store="memory:", session="s", summarizer=lambda request: "All is well.") as context:
+    with ContextManager(
+        HYBRID, store="memory:", session="s", recall="caller", summarizer=lambda request: "All is well."
+    ) as context:
         for number in range(1, 13):
             context.view()
             context.add_turn(f"thought {number}", "look", "only words, and many of them\n" * 30)

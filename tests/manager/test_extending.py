@@ -30,6 +30,7 @@ def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -
             prices="anthropic",
             store=MemoryStore(),
             dialect=kind,
+            recall="never",
             summarizer=writer,
         )
         for steps in range(8):

@@ -756,7 +756,7 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
 @pytest.mark.parametrize("tools", ["bash", 7, {"name": "bash"}, [None, 7, "x", ["y"], {"name": ["z"]}]])
 def test_tools_that_are_none(tools: Any) -> None:
     """What stands where tools should be goes out as it came, is stored, and nothing fails over it."""
-    context = manager(offer="first")
+    context = manager(recall="auto")
     for steps in range(7):
         view = context.prepare(make_history("openai", steps), tools=tools)
         assert not view.diagnostics.faults
@@ -833,7 +833,7 @@ def test_objects_of_a_framework_are_refused_too() -> None:
 def test_messages_in_no_known_shape_are_noted() -> None:
     """They pass as they came, the very objects, and the diagnostics name the first; what is known is hidden."""
     odd: list[Json] = [{"role": "bot", "content": "hi"}, {}]
-    with manager(store=MemoryStore(), recall=False) as context:
+    with manager(store=MemoryStore(), recall="never") as context:
         assert context.prepare([*make_history("openai", 5)]).diagnostics.notes == ()
         view = context.prepare([*make_history("openai", 5), *odd])
         assert view.messages[-2] is odd[0]

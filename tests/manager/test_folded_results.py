@@ -39,7 +39,7 @@ def list_results(messages: list[dict[str, Any]]) -> list[str]:
 
 def test_a_repeat_is_sent_as_a_line() -> None:
     """The diagnostics and the report name it, and the raw bill counts it whole."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         whole = make_messages(lines(1, 40), lines(1, 40))
         context.prepare(whole[:3])
         view = context.prepare(whole)
@@ -52,7 +52,7 @@ def test_a_repeat_is_sent_as_a_line() -> None:
 
 def test_a_hidden_source_is_followed() -> None:
     """When the first reading is masked, the second is whole again, and the third refers to it."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         for count in (0, 1, 2):
             view = context.prepare(make_messages(*[lines(1, 40)] * count))
         assert list_results(view.messages) == [lines(1, 40), REPEAT]
@@ -65,7 +65,7 @@ def test_a_hidden_source_is_followed() -> None:
 
 def test_what_is_folded_is_reported() -> None:
     """Diagnostics, report and log say how much was folded, apart from what was masked."""
-    with ContextManager(PLAN, recall=True, session="s") as context:
+    with ContextManager(PLAN, recall="caller", session="s") as context:
         for count in (1, 2):
             view = context.prepare(make_messages(*[lines(1, 40)] * count))
         folded = view.diagnostics.folded[0]
@@ -87,7 +87,7 @@ def test_what_is_folded_is_reported() -> None:
 
 def test_what_is_recalled_is_whole() -> None:
     """A result of the recall tool is not folded, however much of it the view shows."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         recalled = make_messages("", lines(1, 40), tool="elision_recall")[3:]
         view = context.prepare([*make_messages(lines(1, 40)), *recalled])
         assert list_results(view.messages) == [lines(1, 40), lines(1, 40)]
@@ -104,7 +104,7 @@ def test_in_shadow_mode_everything_is_sent() -> None:
 
 def test_a_changed_history_is_folded_anew() -> None:
     """An undo, and a source that comes again with another text: no reference names lines that are not there."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         context.prepare(make_messages(lines(1, 40), lines(1, 40)))
         view = context.prepare(make_messages(lines(1, 40)))
         assert list_results(view.messages) == [lines(1, 40)]
@@ -114,7 +114,7 @@ def test_a_changed_history_is_folded_anew() -> None:
 
 def test_a_newest_result_that_changes_is_no_longer_folded() -> None:
     """The client sends the newest turn again with another result."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         context.prepare(make_messages(lines(1, 40), lines(1, 40)))
         view = context.prepare(make_messages(lines(1, 40), lines(2, 41)))
         assert list_results(view.messages)[0] == lines(1, 40)
@@ -132,12 +132,12 @@ def test_another_process_sends_the_same_bytes(calls: int, tmp_path: Path) -> Non
     def send(context: ContextManager, first: int, last: int) -> list[Any]:
         return [context.prepare(make_messages(*texts[:count])).messages for count in range(first, last)]
 
-    with ContextManager(PLAN, store=f"sqlite:///{tmp_path}/one.db", session="a", recall=True) as context:
+    with ContextManager(PLAN, store=f"sqlite:///{tmp_path}/one.db", session="a", recall="caller") as context:
         expected = send(context, 1, 6)
     path = f"sqlite:///{tmp_path}/two.db"
-    with ContextManager(PLAN, store=path, session="a", recall=True) as context:
+    with ContextManager(PLAN, store=path, session="a", recall="caller") as context:
         sent = send(context, 1, calls)
-    with ContextManager(PLAN, store=path, session="a", recall=True) as context:
+    with ContextManager(PLAN, store=path, session="a", recall="caller") as context:
         sent += send(context, calls, 6)
     assert sent == expected
 
@@ -145,7 +145,7 @@ def test_another_process_sends_the_same_bytes(calls: int, tmp_path: Path) -> Non
 def test_the_tables_of_a_store_show_what_is_sent(tmp_path: Path) -> None:
     """A folded result is there with its text, and no longer once it is whole again."""
     path = tmp_path / "store.db"
-    with ContextManager(PLAN, store=f"sqlite:///{path}?turns=full", session="a", recall=True) as context:
+    with ContextManager(PLAN, store=f"sqlite:///{path}?turns=full", session="a", recall="caller") as context:
         context.prepare(make_messages(lines(1, 40), lines(1, 40)))
         assert read_places(path) == [(2, 1, REPEAT)]
         context.prepare(make_messages(lines(1, 40), lines(1, 40), "more"))

@@ -110,7 +110,7 @@ def test_what_is_sent_can_be_read(strategy: str, seed: int) -> None:
     random = Random(seed)
     messages: Messages = [{"role": "user", "content": "Mend the parser."}]
     folded = 0
-    with ContextManager(strategy, dialect="anthropic", session="s", store="memory:", recall=True) as context:
+    with ContextManager(strategy, dialect="anthropic", session="s", store="memory:", recall="caller") as context:
         for number in range(25):
             step = random.random()
             turn = draw_turn(random, number)
@@ -143,7 +143,7 @@ def test_equal_results_of_one_turn() -> None:
         {"role": "assistant", "content": uses},
         {"role": "user", "content": results},
     ]
-    with ContextManager("fold-repeats", dialect="anthropic", recall=True) as context:
+    with ContextManager("fold-repeats", dialect="anthropic", recall="caller") as context:
         sent = dict(list_results(context.prepare(messages).messages))
     assert sent == {
         "t1.1": PIECES[0],

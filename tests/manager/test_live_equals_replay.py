@@ -115,7 +115,7 @@ every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), list_cases
 
 def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
     return ContextManager(
-        strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall=True, cache_control="client", **options
+        strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall="caller", cache_control="client", **options
     )
 
 

@@ -207,7 +207,7 @@ def test_definitions_are_the_same_bytes(dialect: str) -> None:
 
 def test_what_was_recalled_stays_while_it_is_fresh() -> None:
     """What was recalled is not hidden again for some turns, whatever the window; then its placeholder says whose."""
-    context = walked(6)
+    context = walked(6, recall="caller")
     recalled = context.recall("t1.1", by="tool")
     call = {"id": "r", "type": "function", "function": {"name": RECALL_TOOL, "arguments": '{"handle": "t1.1"}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -244,10 +244,10 @@ def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
 
 def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:
     """Fixed when the session begins, also for a process that goes on with other settings."""
-    context = walked(recall=False)
+    context = walked(recall="never")
     assert "[bash: f1.py" in json.dumps(context.prepare(make_history("openai", 8)).messages)
     store = context._store
-    again = ContextManager(EAGER, session="s", store=store, recall=True)
+    again = ContextManager(EAGER, session="s", store=store, recall="caller")
     assert "[bash: f7.py" in json.dumps(again.prepare(make_history("openai", 9)).messages)
 
 

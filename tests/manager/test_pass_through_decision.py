@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
+from elision.strategies.rules import Rule
 from tests.manager.agents import SHAPES, make_history
 
 DIALECTS = ("openai", "openai-responses", "anthropic")
@@ -32,7 +33,7 @@ STRATEGIES = st.sampled_from(
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "offer": st.sampled_from(["caller", "first", "start", "never"]),
+        "recall": st.sampled_from(["auto", "caller", "never"]),
         "cache_control": st.sampled_from(["auto", "gaps", "client"]),
         "token_budget": st.sampled_from([1_200, 2_000, 100_000]),
         "shadow": st.booleans(),
@@ -79,7 +80,7 @@ def test_what_is_said_of_it_is_so(
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_it_is_said_of_what_matters(dialect: Any) -> None:
     """First requests and shadow mode, as the gateway has them."""
-    given = {"dialect": dialect, "offer": "first", "cache_control": "gaps", "model": "gpt-5.2"}
+    given = {"dialect": dialect, "cache_control": "gaps", "model": "gpt-5.2"}
     context = ContextManager(store=MemoryStore(), **given)
     assert context.foregone(begun=False)
     assert not context.foregone(begun=True)
@@ -92,8 +93,10 @@ def test_tools_that_entered_before() -> None:
     """A session that began with our tools in its requests has them there at its first message too."""
     store = MemoryStore()
     given = {"store": store, "family": "f", "dialect": "anthropic", "cache_control": "gaps", "over_budget": "send"}
-    ContextManager(session="s", offer="start", model="claude-opus-5-5", **given).prepare(make_history("anthropic", 1))
-    context = ContextManager(session="t", offer="first", model="claude-sonnet-4-5", **given)
-    assert context.prepare(make_history("anthropic", 2)).added_tools
+    ContextManager(session="s", rules=[Rule(trim="packages")], model="claude-sonnet-4-5", **given).prepare(
+        make_history("anthropic", 1)
+    )
+    context = ContextManager(session="t", model="claude-sonnet-4-5", **given)
+    assert context.prepare(make_history("anthropic", 2), tools=[]).added_tools
     assert not context.foregone(begun=False)
-    assert context.prepare(make_history("anthropic", 0)).added_tools
+    assert context.prepare(make_history("anthropic", 0), tools=[]).added_tools

@@ -9,6 +9,7 @@ import pytest
 
 from elision.errors import DialectError
 from elision.manager import ContextManager, ContextView
+from elision.manager.outgoing_request import OutgoingRequest
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, SHAPES, make_anthropic_step, make_history, make_openai_step, make_task
@@ -33,7 +34,7 @@ def make_observation(number: int) -> str:
 
 def begin(strategy: str, **options: Any) -> ContextManager:
     context = ContextManager(
-        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall=False, **options
+        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall="never", **options
     )
     context.begin(TASK, system=SYSTEM)
     return context
@@ -267,7 +268,8 @@ def test_a_failed_preparation_still_has_its_text(steps: Any, monkeypatch: pytest
 
 
 def test_what_is_no_message_has_no_text() -> None:
-    view = ContextView(messages=[7], dialect="openai", deferred=begin("raw").view().deferred)
+    sent = OutgoingRequest(messages=[7], origins=[0], system=None, tools=None)
+    view = ContextView(sent, "openai", begin("raw").view().deferred)
     with pytest.raises(DialectError):
         view.text()
 

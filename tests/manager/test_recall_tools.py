@@ -16,6 +16,7 @@ from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.recall_definitions import define_recall_tools
 from elision.providers.request_rules import list_violations
 from elision.stores.memory import MemoryStore
+from elision.strategies.rules import Rule
 from elision.trajectory.events import PassDecided, SessionOpened
 from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.tokens import Sizer, make_counter
@@ -34,9 +35,18 @@ OURS = ["elision_recall", "elision_search"]
 SIZER = Sizer(make_counter())
 
 
-def manager(store: Any, offer: Any = "first", strategy: str = EAGER, **options: Any) -> ContextManager:
-    given = {"session": "s", "model": "claude-sonnet-4-5", **options}
-    return ContextManager(strategy, store=store, offer=offer, **given)
+#: Options with which the tools enter so. Results that are shortened as they arrive bring them at once.
+ENTRIES: dict[str, dict[str, Any]] = {
+    "first": {},
+    "start": {"rules": [Rule(trim="packages")]},
+    "caller": {"recall": "caller"},
+    "never": {"recall": "never"},
+}
+
+
+def manager(store: Any, entry: str = "first", strategy: str = EAGER, **options: Any) -> ContextManager:
+    given = {"session": "s", "model": "claude-sonnet-4-5", **ENTRIES[entry], **options}
+    return ContextManager(strategy, store=store, **given)
 
 
 def prepared(context: ContextManager, shape: str, steps: int, **more: Any) -> ContextView:
@@ -73,10 +83,10 @@ def test_with_the_first_placeholder_and_from_then_on(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", TOOLS)
 def test_from_the_start(shape: str) -> None:
-    """In every request, the first included, with or without tools of the client's own."""
+    """In every request, the first included, also where the client has no tools of its own."""
     context = manager(MemoryStore(), "start", dialect=shape)
     for steps in range(5):
-        view = prepared(context, shape, steps, tools=None)
+        view = prepared(context, shape, steps, tools=[])
         assert view.tools == view.added_tools == define_recall_tools(shape)
     assert view.request["tools"] == define_recall_tools(shape)
 
@@ -94,11 +104,12 @@ def test_never(shape: str) -> None:
 
 
 def test_left_to_the_caller_it_is_as_it_was() -> None:
-    """Placeholders name handles, and `tools` is the very object that was given."""
-    view = prepared(manager(MemoryStore(), "caller"), "openai", 6)
-    assert view.tools is TOOLS["openai"]
-    assert "[t1.1 " in json.dumps(view.messages)
-    assert view.added_tools == []
+    """Placeholders name handles if the caller has recall tools, and `tools` is the very object that was given."""
+    for tools, named in ((TOOLS["openai"], False), (define_recall_tools("openai"), True), (None, True)):
+        view = prepared(manager(MemoryStore(), "caller"), "openai", 6, tools=tools)
+        assert view.tools is tools
+        assert ("[t1.1 " in json.dumps(view.messages)) is named
+        assert view.added_tools == []
 
 
 def test_with_the_first_summary() -> None:
@@ -109,18 +120,18 @@ def test_with_the_first_summary() -> None:
 
 
 def test_recall_that_is_not_served_is_not_offered() -> None:
-    """Whoever turns recall off gets no tools, whatever else was said."""
-    for offer in ("first", "start"):
-        view = prepared(manager(MemoryStore(), offer, recall=False), "openai", 6)
+    """With recall off there are no tools, whatever the other options."""
+    for entry in ("first", "start"):
+        view = prepared(manager(MemoryStore(), entry, recall="never"), "openai", 6)
         assert not view.offered
         assert "[t1.1" not in json.dumps(view.messages)
 
 
-@pytest.mark.parametrize("offer", ["first", "start"])
-def test_the_client_s_own_tool_counts(offer: str) -> None:
+@pytest.mark.parametrize("entry", ["first", "start"])
+def test_the_client_s_own_tool_counts(entry: str) -> None:
     """Where the client defines one of our names itself, ours stay away: names must be unique."""
     own = [*TOOLS["openai"], define_recall_tools("openai")[0]]
-    context = manager(MemoryStore(), offer)
+    context = manager(MemoryStore(), entry)
     for steps in range(6):
         view = prepared(context, "openai", steps, tools=own)
         assert view.tools is own
@@ -130,14 +141,14 @@ def test_the_client_s_own_tool_counts(offer: str) -> None:
     assert prepared(context, "openai", 8, tools=own).tools is own
 
 
-@pytest.mark.parametrize("offer", ["first", "start"])
-def test_the_same_bytes_in_any_process(offer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", ["first", "start"])
+def test_the_same_bytes_in_any_process(entry: str, tmp_path: Path) -> None:
     """Opened anew before every call, under other settings even, a session has the tools that it had."""
     url = f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}"
-    whole = manager(MemoryStore(), offer)
+    whole = manager(MemoryStore(), entry)
     for steps in range(7):
         expected = prepared(whole, "anthropic", steps)
-        with manager(url, "never" if steps % 2 else offer) as context:
+        with manager(url, entry, recall="never" if steps % 2 else "auto") as context:
             view = prepared(context, "anthropic", steps)
         assert json.dumps(view.messages) == json.dumps(expected.messages)
         assert json.dumps(view.tools) == json.dumps(expected.tools)
@@ -195,9 +206,9 @@ def test_the_log_says_when() -> None:
     assert [event.offers for event in passes] == [False] * 3 + [True, False, False]
 
 
-@pytest.mark.parametrize("thinks", ["auto", "defer", "native", "drop_block"])
-def test_bound_thinking_first_is_never(thinks: str) -> None:
-    """At a model that checks what stands in front of a thought, tools may not change: they never enter."""
+@pytest.mark.parametrize("thinks", ["auto", "native"])
+def test_bound_thinking_that_the_provider_clears_behind(thinks: str) -> None:
+    """The provider's placeholders name no handle, and tools may not change behind thinking: they never enter."""
     context = manager(MemoryStore(), model=BOUND, thinking=thinks, dialect="anthropic")
     for steps in range(6):
         view = prepared(context, "anthropic", steps)
@@ -206,10 +217,10 @@ def test_bound_thinking_first_is_never(thinks: str) -> None:
     assert "[t1.1" not in json.dumps(view.messages)
 
 
-@pytest.mark.parametrize("thinks", ["auto", "defer", "drop_block"])
+@pytest.mark.parametrize("thinks", ["defer", "drop_block"])
 def test_bound_thinking_from_the_start(thinks: str) -> None:
-    """Tools that stand there from call 1 on are part of what is thought behind."""
-    context = manager(MemoryStore(), "start", model=BOUND, thinking=thinks, dialect="anthropic")
+    """Tools that are there from call 1 on are part of what is thought behind."""
+    context = manager(MemoryStore(), model=BOUND, thinking=thinks, dialect="anthropic")
     messages = make_history("anthropic", 0)
     for step in range(1, 6):
         view = context.prepare(messages, tools=TOOLS["anthropic"])
@@ -219,7 +230,7 @@ def test_bound_thinking_from_the_start(thinks: str) -> None:
 
 def test_no_tools_in_the_middle_of_bound_thinking() -> None:
     """A run whose beginning nobody saw was thought behind other tools: ours stay away, and it is said."""
-    context = manager(MemoryStore(), "start", model=BOUND, dialect="anthropic")
+    context = manager(MemoryStore(), model=BOUND, dialect="anthropic", thinking="defer")
     messages = [*make_history("anthropic", 0), *(message for step in range(1, 6) for message in thinking(step))]
     view = context.prepare(messages, tools=TOOLS["anthropic"])
     assert not view.offered
@@ -279,8 +290,8 @@ def test_the_pass_is_told() -> None:
 
 def test_a_word_that_is_none() -> None:
     """Options are checked when they are given."""
-    with pytest.raises(SettingError, match="offer='later': give caller, first, start or never"):
-        manager(MemoryStore(), "later")
+    with pytest.raises(SettingError, match="recall='later': give auto, caller or never"):
+        manager(MemoryStore(), recall="later")
 
 
 def test_tools_for_a_framework() -> None:

@@ -29,7 +29,7 @@ def garbage() -> Iterator[list[object]]:
 
 def work(strategy: str, *, is_async: bool) -> None:
     """Lead a session through masks, a summary and a recall, and close it."""
-    context = ContextManager(strategy, model="gpt-4.1", store=MemoryStore(), recall=True)
+    context = ContextManager(strategy, model="gpt-4.1", store=MemoryStore(), recall="caller")
     for steps in range(9):
         messages = make_history("openai", steps)
         view = asyncio.run(context.prepare_async(messages)) if is_async else context.prepare(messages)

@@ -178,11 +178,10 @@ class World:
         optional={
             "cache_ttl": st.sampled_from(["5m", "1h", "plan"]),
             "cache_control": st.sampled_from(["client", "gaps"]),
-            "offer": st.sampled_from(["first", "start"]),
             "over_budget": st.just("send"),
             "shadow": st.just(True),
             "thinking": st.sampled_from(["defer", "native", "ignore"]),
-            "recall": st.just(False),
+            "recall": st.sampled_from(["caller", "never"]),
         },
     ),
     actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 10_000)), min_size=12, max_size=40),

@@ -173,9 +173,7 @@ def test_what_is_shorter_as_it_arrives_is_no_rewrite(strategy: str, tmp_path: Pa
     """Results that rules and folds shorten are billed as the session was: each stays as it was sent."""
     routine = "\n".join(f"Collecting package-{number}" for number in range(80))
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
-    with ContextManager(
-        strategy, store=stored.url(tmp_path), session="s", model=stored.MODEL, offer="start"
-    ) as context:
+    with ContextManager(strategy, store=stored.url(tmp_path), session="s", model=stored.MODEL) as context:
         context.begin("Build it.")
         for number in range(6):
             context.view()

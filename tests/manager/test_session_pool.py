@@ -214,7 +214,7 @@ def test_opening_does_not_wait_for_the_store() -> None:
         ({"limit": 0}, "limit=0: give a number of sessions, 1 or more"),
         ({"idle_seconds": 0}, "idle_seconds=0: give seconds, above 0"),
         ({"modle": "gpt-5"}, "there is no option 'modle'; perhaps 'model' is meant"),
-        ({"offer": "sometimes"}, "offer='sometimes': give"),
+        ({"recall": "sometimes"}, "recall='sometimes': give"),
     ],
 )
 def test_options_without_a_meaning(options: dict[str, Any], words: str) -> None:

@@ -22,7 +22,7 @@ def talk(*results: str) -> list[dict[str, Any]]:
 
 def test_a_shorter_result_is_sent() -> None:
     """The diagnostics name it, the raw bill counts it whole, and recall returns it whole."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         context.prepare(talk())
         view = context.prepare(talk(OUTPUT))
         assert list_results(view.messages) == [SHOWN]
@@ -45,7 +45,7 @@ def test_in_shadow_mode_everything_is_sent() -> None:
 
 def test_a_changed_history_is_shortened_anew() -> None:
     """An undo, and a result that comes again with another text."""
-    with ContextManager(PLAN, recall=True) as context:
+    with ContextManager(PLAN, recall="caller") as context:
         context.prepare(talk(OUTPUT))
         assert list_results(context.prepare(talk("short")).messages) == ["short"]
         assert list_results(context.prepare(talk("short", OUTPUT)).messages) == ["short", SHOWN.replace("t1", "t2")]
@@ -59,12 +59,12 @@ def test_another_process_sends_the_same_bytes(calls: int, tmp_path: Path) -> Non
     def send(context: ContextManager, first: int, last: int) -> list[Any]:
         return [context.prepare(talk(*texts[:count])).messages for count in range(first, last)]
 
-    with ContextManager(PLAN, store=f"sqlite:///{tmp_path}/one.db", session="a", recall=True) as context:
+    with ContextManager(PLAN, store=f"sqlite:///{tmp_path}/one.db", session="a", recall="caller") as context:
         expected = send(context, 1, 6)
     path = f"sqlite:///{tmp_path}/two.db"
-    with ContextManager(PLAN, store=path, session="a", recall=True) as context:
+    with ContextManager(PLAN, store=path, session="a", recall="caller") as context:
         sent = send(context, 1, calls)
-    with ContextManager(PLAN, store=path, session="a", recall=True) as context:
+    with ContextManager(PLAN, store=path, session="a", recall="caller") as context:
         sent += send(context, calls, 6)
     assert sent == expected
 
@@ -77,7 +77,7 @@ def test_the_tables_of_a_store_show_what_is_sent(tmp_path: Path) -> None:
     first, second = f"one\n{NOISE}\n{tail}", f"two\n{NOISE}\n{tail}"
     path = tmp_path / "store.db"
     plan = 'masking(window=2, gist=0, fold=5, schedule=every-turn, rules=rule(trim="packages"))'
-    with ContextManager(plan, store=f"sqlite:///{path}?turns=full", session="a", recall=True) as context:
+    with ContextManager(plan, store=f"sqlite:///{path}?turns=full", session="a", recall="caller") as context:
         context.prepare(talk(first))
         note = "[80 lines of package manager routine left out: t{}.1]"
         repeat = "[same as lines 3–32 of t1.1 (bash f1.py)]"

@@ -22,6 +22,7 @@ from elision.trajectory.events import (
     SummaryFailed,
     TurnAdded,
     TurnAmended,
+    TurnsDropped,
     UsageReported,
     WindowLearned,
 )
@@ -36,6 +37,8 @@ EVENTS: list[Event] = [
     HeadSet(Head(hidden_tokens=3)),
     TurnAdded(Turn(index=7), "n"),
     TurnAmended(Turn(index=7)),
+    TurnsDropped(through=4),
+    TurnsDropped(through=5, folds=(Fold((6, 1), "f", (FoldedRun(2, 9, (5, 2), 4),)),), unfolded=((7, 1),)),
     PassDecided(1, "why"),
     PassDecided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
     PassDecided(3, "why", offers=True),

@@ -162,10 +162,12 @@ class GuardedCalls:
 
         `cache_control` is `client` unless it is given: frameworks set cache breakpoints themselves, or their provider
         needs none, and what Elision sets would be lost in their own messages. cache_control: another such default.
+        `recall` is `caller`: the framework's agent has the recall tools among its own.
         Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
         """
         if sessions is None:
-            return cls(Sessions(strategy, **ContextOptions(**{"cache_control": cache_control, **options})))
+            defaults = ContextOptions(cache_control=cache_control, recall="caller")
+            return cls(Sessions(strategy, **ContextOptions(**{**defaults, **options})))
         if options:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
         return cls(sessions, cache_control=cache_control)

@@ -41,9 +41,9 @@ class ElisionCallback(CustomLogger, SessionOwner):
     The caller's messages stay whole. The session is named by `litellm_session_id`, or `session_id` of the metadata; a
     history without a name is known by its first messages. Each key of the proxy has sessions of its own.
 
-    strategy, options: as for `elision.Sessions`. `model` is the request's. With `offer="start"` requests get the recall
-        tools, whose calls your loop answers by `answer_tool_call`; by default nothing can be recalled. sessions: a pool
-        to use instead of an own one; it is not closed here.
+    strategy, options: as for `elision.Sessions`. `model` is the request's. With `recall="auto"` requests get the recall
+        tools, whose calls your loop answers with `answer_tool_call`; by default nothing can be recalled. sessions: a
+        pool to use instead of an own one; it is not closed here.
 
     A prompt that is too long is made shorter and sent once more by the SDK's `acompletion`. An error of Elision is
     logged, and that request goes out unchanged. Raises FrameworkError on import without LiteLLM 1.68.2; SettingError,
@@ -61,7 +61,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
         **options: Unpack[ContextOptions],
     ) -> None:
         CustomLogger.__init__(self)
-        own = options if sessions is not None else ContextOptions(**{"offer": "never", **options})
+        own = options if sessions is not None else ContextOptions(**{"recall": "never", **options})
         SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **own)
         #: The call of each of LiteLLM's call ids, until its usage is recorded.
         self._due: OrderedDict[str, GuardedCall[Any]] = OrderedDict()
@@ -135,7 +135,7 @@ def __getattr__(name: str) -> Any:
 def _make_proxy_callback() -> ElisionCallback:
     """Return a callback with the settings of the environment and elision.toml, for clients that answer no recall."""
     options = read_pool_options(os.environ)
-    return ElisionCallback(options.pop("strategy"), **{**options, "offer": "never"})
+    return ElisionCallback(options.pop("strategy"), **{**options, "recall": "never"})
 
 
 def _describe_request(kwargs: Mapping[str, Any], messages: Sequence[Any]) -> CallDescription[Any]:

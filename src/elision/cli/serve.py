@@ -47,7 +47,8 @@ def serve(
     shadow: Annotated[bool | None, typer.Option("--shadow", help="Decide, price and report; change nothing.")] = None,
     off: Annotated[bool | None, typer.Option("--off", help="Pass everything as it comes; keep nothing.")] = None,
     recall: Annotated[
-        bool | None, typer.Option("--recall/--no-recall", help="Whether models may ask again for what is hidden.")
+        str | None,
+        typer.Option("--recall", help="Who offers the recall tools: auto (the gateway), caller (the client) or never."),
     ] = None,
     max_cost_usd: _Usd = None,
     max_turns: Annotated[int | None, typer.Option("--max-turns", help="Turns that a session may have.", min=1)] = None,
@@ -83,7 +84,7 @@ def serve(
         "gateway_admin_token": TypedOption("--token", token),
         "gateway_shadow": TypedOption("--shadow", shadow),
         "gateway_off": TypedOption("--off", off),
-        "recall": TypedOption("--no-recall" if recall is False else "--recall", recall),
+        "recall": TypedOption("--recall", recall),
         "gateway_session_max_cost_usd": TypedOption("--max-cost-usd", max_cost_usd),
         "gateway_session_max_turns": TypedOption("--max-turns", max_turns),
         "gateway_key_max_cost_usd": TypedOption("--key-max-cost-usd", key_max_cost_usd),

@@ -99,7 +99,7 @@ def wrap(
         "gateway_shadow": TypedOption("--shadow", shadow),
     }
     if mcp:
-        given["gateway_recall_by"] = TypedOption("--mcp", "client")
+        given["recall"] = TypedOption("--mcp", "caller")
     settings = load_settings(**given)
     if only_print and mcp:
         raise ElisionError("--mcp: the server shows the sessions of a gateway of its own, which --print has not")

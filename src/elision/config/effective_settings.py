@@ -77,7 +77,7 @@ class Settings:
     cache_ttl: str
     cache_ttl_scope: str
     cache_pings: int
-    recall: bool
+    recall: str
     tokens: str
     redaction: Redaction
     log: str

@@ -100,18 +100,6 @@ _WHAT: Final = (
         False,
         "everything passes as it comes; what would be hidden is decided, priced and kept",
     ),
-    _key(
-        "recall_by",
-        setting_readers.choice(("gateway", "client")),
-        "gateway",
-        "whose tools read what is hidden: the gateway adds its own, or the client has some, such as `elision mcp`",
-    ),
-    _key(
-        "recall_bound",
-        setting_readers.choice(("start", "never")),
-        "never",
-        "when models whose thinking is bound to its prefix are offered the recall tools",
-    ),
 )
 
 _LIMITS: Final = (

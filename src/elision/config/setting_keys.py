@@ -325,9 +325,9 @@ _SESSION: Final = (
     _make_key(
         "recall",
         "session",
-        setting_readers.flag,
-        "whether what is hidden can be asked for again, so that placeholders name handles",
-        default=True,
+        setting_readers.choice(("auto", "caller", "never")),
+        "who offers the recall tools: auto adds them to requests; caller has its own, such as elision mcp; never",
+        default="auto",
     ),
     _make_key(
         "tokens",

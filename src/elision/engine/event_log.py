@@ -32,6 +32,7 @@ from elision.trajectory.events import (
     SummaryFailed,
     TurnAdded,
     TurnAmended,
+    TurnsDropped,
     UsageReported,
     WindowLearned,
 )
@@ -59,6 +60,18 @@ class LogSetup:
     sizer: Sizer | None = None
     extractors: Extractors = BUILT_IN
     redaction: Redaction = DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTrims:
+    """What the client's own trimming costs: calls in which it dropped turns, and what it made new to the cache.
+
+    tokens: that it kept, and that had to be written to the cache again. usd: what that costs more than reading them.
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
 
 
 class Log:
@@ -89,6 +102,7 @@ class Log:
         self.lifetimes = LifetimePlanner(self.prices)
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
+        self.client_trims = ClientTrims()
         #: Records of a pass whose request is not in the log yet.
         self._open_pass: list[SummaryFailed | PassDecided] = []
 
@@ -140,6 +154,11 @@ class Log:
         """Record a complete turn: assistant message, results, interjections."""
         self.record_event(TurnAdded(turn, node))
 
+    def drop_turns(self, through: int) -> None:
+        """Record that the client no longer sends turns 1 ... `through`."""
+        folding = self.policy.plan_dropped(self.state, through)
+        self.record_event(TurnsDropped(through=through, folds=folding.folds, unfolded=folding.unfolded))
+
     def record_call(
         self,
         failures: Sequence[SummaryFailed],
@@ -189,6 +208,8 @@ class Log:
                 # It was written off after its call, and before this one was planned.
                 self._record_failure(event)
             return
+        if isinstance(event, TurnsDropped):
+            self._bill_dropped(event)
         self.state.fold_event(event)
         if isinstance(event, TurnAdded):
             self._fold_turn(event.turn)
@@ -198,12 +219,27 @@ class Log:
             if not self.state.turns and not self.state.calls:
                 self.bills = LogBills(self.prices, self.reports.scale, event.head.warm_tokens)
             self.policy.set_head(event.head)
+        elif isinstance(event, TurnsDropped):
+            self.policy.record_dropped(self.state, event)
         elif isinstance(event, TurnAmended):
             self.policy.replace_user_words(self.state, event.turn)
         elif isinstance(event, WindowLearned):
             self._fold_window(event)
         elif isinstance(event, CachePinged):
             self._fold_ping(event)
+
+    def _bill_dropped(self, event: TurnsDropped) -> None:
+        """Add up what the client's trimming costs: what it keeps was in the cache, and is written again."""
+        state = self.state
+        last = state.last_view
+        kept = state.turn_places.get(event.through + 1)
+        if last is None or kept is None or kept >= last.length:
+            return
+        tokens = self.reports.scale.convert_part(last.tokens - last.track.count_tokens_before(kept))
+        rates = self.prices.find_rates(last.tokens)
+        usd = tokens * (rates.write_price - rates.read_price) / 1_000_000
+        before = self.client_trims
+        self.client_trims = ClientTrims(before.calls + 1, before.tokens + tokens, before.usd + usd)
 
     def _fold_turn(self, turn: Turn) -> None:
         self.policy.add_turn(self.state, turn)

@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
@@ -21,8 +21,6 @@ from elision.gateway.upstream import Upstream
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
 from elision.providers.provider import Api
-from elision.providers.provider_table import PROVIDERS
-from elision.providers.shared.capabilities import find_capabilities
 from elision.stores.store import Store
 from elision.summarizers.factory import make_summarizer
 
@@ -30,22 +28,6 @@ _log: Final = logging.getLogger("elision.gateway")
 
 #: APIs with models whose checked options are kept. Clients may name any model.
 MAX_CACHED_OPTIONS: Final = 64
-
-OfferTime: TypeAlias = Literal["caller", "first", "start", "never"]
-
-
-def choose_offer_time(settings: GatewaySettings, api: Api, model: str) -> OfferTime:
-    """Return when recall is offered: with the first hidden result, unless thinking is bound to the tools before it.
-
-    "caller": the client has tools of its own for it.
-    """
-    if not settings.recall:
-        return "never"
-    if settings.recall_by == "client":
-        return "caller"
-    if PROVIDERS[api].checks_thinking and find_capabilities(model).binds_thinking:
-        return settings.recall_bound
-    return "first"
 
 
 def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFactory:
@@ -66,7 +48,6 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
             "background": True,
             "shadow": settings.shadow,
             "over_budget": "send",
-            "offer": choose_offer_time(settings, api, model),
             # A request from which nothing is hidden goes out as it came.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
             "cache_pings": count_allowed_pings(settings),

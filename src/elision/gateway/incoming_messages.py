@@ -57,6 +57,18 @@ class IncomingMessages:
                 return place
         return shared
 
+    def trims_front(self, conversation: Conversation, shared: int) -> bool:
+        """Return whether these are the messages of `conversation` without some after the first `shared`, and new ones.
+
+        A client that trims its own history sends that. Messages are compared by their bytes.
+        """
+        known = [message.raw for message in conversation.messages]
+        for first in range(max(shared + 1, len(known) + shared - len(self)), len(known)):
+            kept = len(known) - first
+            if self.raws[shared] == known[first] and list(self.raws[shared : shared + kept]) == known[first:]:
+                return True
+        return False
+
     def extend_conversation(self, conversation: Conversation) -> None:
         """Make `conversation` that of this request: drop what is not in it, and add what is new."""
         shared = self.count_shared(conversation)

@@ -247,7 +247,8 @@ class SessionRegistry:
             session = self._create_session(identity, family, api, body.model)
         self._register(session, group)
         shared = incoming.count_shared(session.conversation)
-        session.note_request(diverges=shared <= session.conversation.newest_answer_index)
+        diverges = shared <= session.conversation.newest_answer_index
+        session.note_request(diverges=diverges and not incoming.trims_front(session.conversation, shared))
         incoming.extend_conversation(session.conversation)
         # One new answer is this process's own. If there are more, others gave them.
         session.is_stale = (

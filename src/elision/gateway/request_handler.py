@@ -211,7 +211,8 @@ class RequestHandler:
                 self._compact_if_asked()
             view = await session.context.prepare_async(
                 messages,
-                tools=body.get_field("tools"),
+                # Every request goes out with what the view adds, also one that has no tools yet.
+                tools=body.get_field("tools") or [],
                 system=body.get_field(system_field) if system_field else None,
                 model=body.model,
                 request={name: value for name, value in context_fields.items() if value is not None},

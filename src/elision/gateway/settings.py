@@ -38,8 +38,6 @@ class GatewaySettings:
     proxy_env: bool
     off: bool
     shadow: bool
-    recall_by: Literal["gateway", "client"]
-    recall_bound: Literal["start", "never"]
     max_read_bytes: int
     max_body_bytes: int
     memory_bytes: int
@@ -97,7 +95,7 @@ class GatewaySettings:
     @property
     def recall(self) -> bool:
         """Return whether the model can recall what is hidden."""
-        return self.library.recall
+        return self.library.recall != "never"
 
 
 def gateway_settings(

@@ -24,7 +24,7 @@ from elision.manager.lineage import count_replaced_turns
 from elision.manager.log_factory import LogFactory
 from elision.stores.store import NewSession, Relation, Store
 from elision.stores.store_errors import name_check_command
-from elision.trajectory.events import Event, HistoryReplaced, SessionOpened
+from elision.trajectory.events import Event, HistoryReplaced, SessionOpened, TurnAdded, TurnsDropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,29 @@ class BranchLookup:
         if not known.log.state.turns:
             return known, HistoryChange.CONTINUE
         return self.fork_branch(known, -1, "replaced"), HistoryChange.REPLACED
+
+    def find_trimmed(self, history: History) -> tuple[SessionBranch, int] | None:
+        """Return the session's newest branch, and how many of its turns `history` lacks at the front.
+
+        None where the history is known as it is, or has not the newest turns of that branch.
+        """
+        if self.store.locate(self.search_family, history.list_nodes()):
+            return None
+        branch = self.load_latest_branch()
+        if branch is None or branch.history is not None:
+            return None
+        dropped = count_dropped_turns(history, branch)
+        return (branch, dropped) if dropped else None
+
+    def fork_before_drop(self, found: SessionBranch) -> SessionBranch:
+        """Return a branch that shares the log of `found` up to a turn before its client first dropped turns."""
+        turns = 0
+        for event in found.log.events:
+            if isinstance(event, TurnsDropped):
+                break
+            if isinstance(event, TurnAdded):
+                turns = event.turn.index
+        return self._take_free_key(self.fork_branch(found, max(0, turns - 1), "fork"))
 
     def follow_divergence(
         self, current: SessionBranch, history: History, intact: int
@@ -245,6 +268,20 @@ def _count_inherited_turns(branch: SessionBranch) -> int:
     if branch.new.relation == "replaced":
         return count_replaced_turns(branch.log.events)
     return len(map_nodes(branch.log.events[: branch.new.shared]))
+
+
+def count_dropped_turns(history: History, branch: SessionBranch) -> int:
+    """Return how many leading turns of `branch` a history lacks that has all others up to the newest; 0 for none."""
+    known = len(branch.log.state.turns)
+    ends = [history.count_messages(turn) for turn in range(history.turns.turn_count + 1)]
+    for dropped in range(max(1, known - history.turns.turn_count), known):
+        kept = known - dropped
+        names = history.name_turns(branch.nodes.get(dropped, ""), ends[: kept + 1])
+        same = [name == branch.nodes.get(dropped + place) for place, name in enumerate(names, start=1)]
+        # The user's words after the newest turn may be new.
+        if all(same[:-1]) and (same[-1] or kept > 1):
+            return dropped
+    return 0
 
 
 def _without_turns(branch: SessionBranch | None) -> SessionBranch | None:

@@ -15,6 +15,7 @@ from elision.telemetry.context_report import (
     PhaseTurns,
     SavingFigures,
     SummaryFigures,
+    TrimFigures,
     compute_frequency,
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
@@ -125,7 +126,7 @@ def build_context_report(
         summaries=SummaryFigures(
             count=ledger.summaries,
             failed=ledger.attempts,
-            covered_turns=state.covered_turns,
+            covered_turns=live.covers if live else 0,
             tokens=count_message(log, live.block) if live else 0,
             usd=costs.summarizer,
             frequency=compute_frequency(len(state.turns), ledger.summaries),
@@ -140,6 +141,12 @@ def build_context_report(
             results=ledger.folded_results,
             unfolded=ledger.unfolded_results,
             tokens=log.reports.scale.convert_part(state.folded_tokens),
+        ),
+        trims=TrimFigures(
+            calls=log.client_trims.calls,
+            turns=state.dropped_turns,
+            tokens=log.client_trims.tokens,
+            usd=log.client_trims.usd,
         ),
         composition=composition.scale(log.reports.scale.rate),
         shadow=state.shadow,
@@ -229,10 +236,12 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     masked = (state.raw_track.tokens - state.count_raw_tokens_before(behind)) - (
         state.track.tokens - state.track.count_tokens_before(place)
     )
-    hidden = tally.tokens[state.covered_turns] + max(0, masked)
+    # What the client itself dropped is none of ours.
+    dropped = state.dropped_turns
+    hidden = tally.tokens[state.covered_turns] - tally.tokens[dropped] + max(0, masked)
     masked = max(0, masked - state.folded_tokens)
-    total = tally.tokens[-1]
-    covered = tally.observations[state.covered_turns]
+    total = tally.tokens[-1] - tally.tokens[dropped]
+    covered = tally.observations[state.covered_turns] - tally.observations[dropped]
     scale = branch.log.reports.scale
     return Savings(
         observation_tokens=scale.convert_part(total),
@@ -241,7 +250,7 @@ def _compute_savings(branch: SessionBranch) -> Savings:
         folded_tokens=scale.convert_part(state.folded_tokens),
         masked=len(state.hidden),
         folded=len(state.folded),
-        visible=tally.observations[-1] - len(state.hidden) - len(state.folded) - covered,
+        visible=tally.observations[-1] - tally.observations[dropped] - len(state.hidden) - len(state.folded) - covered,
         covered=covered,
         reduction_pct=100.0 * hidden / total if total else 0.0,
     )

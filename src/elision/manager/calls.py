@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from elision.errors import SpecError
+from elision.manager import recall_tools
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
@@ -25,6 +26,11 @@ from elision.trajectory.prices import Bill
 from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import bill_reported_usage
 
+#: The note of a response without usage.
+_NOTE_NO_USAGE: Final = (
+    "a response was recorded that reports no usage, so costs.billed leaves its call out: give record() the response, "
+    'and of a stream the last chunk (OpenAI chat: with stream_options={"include_usage": True})'
+)
 #: The note of usage for which no log has a call.
 _NOTE_NO_CALL: Final = "usage was recorded while no call was prepared: costs.billed leaves it out"
 
@@ -111,7 +117,7 @@ class Calls(OpenedSession):
         if own.shadow or begun:
             return own.shadow
         if (
-            own.offer == "start"
+            (own.recall == "auto" and recall_tools.trims_results(own.effective_strategy))
             or own.cache_control == "auto"
             or own.cache_ttl != "client"
             or capabilities.find_capabilities(model or own.model).binds_thinking
@@ -168,10 +174,10 @@ class Calls(OpenedSession):
         self._calls.think_time.finish()
         at_hand = self._preparer.branch
         if found is None:
-            self._calls.add_note_once("a response was recorded that reports no usage: costs.billed leaves its call out")
+            self._calls.warn_once(_NOTE_NO_USAGE)
             return
         if at_hand is None or at_hand.log.newest_call is None:
-            self._calls.add_note_once(_NOTE_NO_CALL)
+            self._calls.warn_once(_NOTE_NO_CALL)
             return
         if branch not in ("", at_hand.key):
             return
@@ -222,7 +228,7 @@ class Calls(OpenedSession):
             self.record(None)
         elif call.branch is None:
             self._calls.awaits_response = False
-            self._calls.add_note_once(_NOTE_NO_CALL)
+            self._calls.warn_once(_NOTE_NO_CALL)
         elif at_hand is not None and at_hand.key == call.branch.key:
             self.record(found, call=call.number)
         else:

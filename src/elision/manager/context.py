@@ -3,7 +3,7 @@
     with ContextManager("hybrid(window=10)", model="claude-sonnet-4-5", store="sqlite:///agent.db") as context:
         view = context.prepare(messages, tools=tools)
         response = client.messages.create(**view.request, ...)
-        context.record(response.usage)
+        context.record(response)
 
 Its methods are in one class for each of the things that it keeps: calls, turns added by hand, the raw history (recall),
 reports, and exchanges that the client never saw.
@@ -81,9 +81,8 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
       results.
     - `rules` (default `()`): Rules: which results may be hidden, and after how many turns.
     - `pin` (default `None`): function of a message; where it returns true, the message is never hidden.
-    - `recall` (default `True`): whether hidden results can be read again, so that placeholders name handles.
-    - `offer` (default `"caller"`): who adds the recall tools: the `caller`; Elision with the `first` placeholder or
-      from the `start`; `never`.
+    - `recall` (default `"auto"`): who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers
+      them itself, `never` turns recall off.
     - `thinking` (default `"auto"`): how thinking bound to its prefix is treated: `auto`, `defer`, `native`,
       `drop_block`, `ignore`.
     - `cache_control` (default `"auto"`): Anthropic cache breakpoints: `auto` sets them, `gaps` once something is

@@ -50,7 +50,8 @@ DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 #: Whose breakpoints have the lifetime that is decided: those that Elision sets, or the client's as well.
 LifetimeScope: TypeAlias = Literal["own", "all"]
-Offer: TypeAlias = Literal["caller", "first", "start", "never"]
+#: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
+RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
 OnFault: TypeAlias = Literal["send", "raise"]
 
@@ -89,8 +90,7 @@ class ContextOptions(TypedDict, total=False):
     extractors: Mapping[str, Extractor]
     rules: Sequence[Rule]
     pin: Pin | None
-    recall: bool
-    offer: Offer
+    recall: RecallOffer
     thinking: str
     cache_control: CacheControl
     cache_ttl: LifetimeChoice
@@ -151,8 +151,7 @@ class Options:
     extractors: Mapping[str, Extractor] = field(default_factory=dict)
     rules: Sequence[Rule] = ()
     pin: Pin | None = None
-    recall: bool = True
-    offer: Offer = "caller"
+    recall: RecallOffer = "auto"
     thinking: str = AUTO_POLICY
     cache_control: CacheControl = "auto"
     cache_ttl: LifetimeChoice = "client"
@@ -292,10 +291,10 @@ class Options:
         own = tuple(
             Rule(tool=tool, after=RECALLED_WINDOW_TURNS, verbatim=True)
             for tool in (RECALL_TOOL, SEARCH_TOOL)
-            if self.recall
+            if self.recall != "never"
         )
         rules = (*self.rules, *own, *strategy.rules)
-        handles = strategy.handles and self.recall and self.offer != "never"
+        handles = strategy.handles and self.recall != "never"
         changed = replace(
             strategy,
             handles=handles,
@@ -424,8 +423,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "a list of elision.Rule(...)",
     ),
     ("pin", _is_callable_or(type(None)), "a function of a message"),
-    ("recall", *_FLAG),
-    ("offer", *_accept_choice(*get_args(Offer))),
+    ("recall", *_accept_choice(*get_args(RecallOffer))),
     ("thinking", *_accept_choice(AUTO_POLICY, *THINKING_POLICIES)),
     ("cache_control", *_accept_choice(*get_args(CacheControl))),
     ("cache_ttl", *_accept_choice(*get_args(LifetimeChoice))),

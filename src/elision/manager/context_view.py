@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from elision.manager.outgoing_request import OutgoingRequest
 from elision.manager.prompt_text import PromptSource, render_messages, render_prompt
+from elision.manager.recall_tools import SentParts
 from elision.manager.think_time import Deferred
 from elision.providers.provider_table import find_provider
 from elision.telemetry.diagnostics import Costs, Diagnostics
@@ -29,32 +31,21 @@ class SessionStatus:
 AdmissionCheck: TypeAlias = Callable[[SessionStatus], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class ContextView:
     """The context of the next call.
 
-    messages: for `messages` (Responses: `input`). What was not touched is the very object that was given; the others
-              are not to be changed.
-    origins:  for each of `messages` the index of the given message that it stands for; None for a summary, and for
-              turns that were added by hand. A message that joins several stands for the first of them.
-    system, tools: as given, or as they must be sent instead.
-    extra:    more fields of the request that a provider needs (`context_management`, `thinking`).
-    betas:    values for the `anthropic-beta` header.
+    sent:     the parts of its request.
     deferred: the diagnostics, which are built when they are first read.
     source:   what `text()` renders; None where a failed preparation passed the messages on.
-    added_tools: those of `tools` that we put there, behind the client's own: the recall tools. offered: whether we did.
+    read:     which parts of the session's views the caller has read so far.
     """
 
-    messages: list[Any]
+    sent: OutgoingRequest
     dialect: str
     deferred: Deferred[Diagnostics] = field(compare=False)
-    origins: list[int | None] = field(default_factory=list)
-    system: Any = None
-    tools: Any = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    betas: tuple[str, ...] = ()
-    added_tools: list[dict[str, Any]] = field(default_factory=list)
     source: PromptSource | None = field(default=None, compare=False)
+    read: SentParts = field(default_factory=SentParts, compare=False)
 
     def __repr__(self) -> str:
         parts = {"dialect": self.dialect, "diagnostics": self.diagnostics, "extra": self.extra, "betas": self.betas}
@@ -74,16 +65,61 @@ class ContextView:
         """
         if self.source is not None:
             return render_prompt(self.source, self.dialect)
-        return render_messages(self.messages, self.system, self.dialect)
+        return render_messages(self.sent.messages, self.sent.system, self.dialect)
+
+    @property
+    def messages(self) -> list[Any]:
+        """For `messages` (Responses: `input`). What was not touched is the very object that was given; the others are
+        not to be changed."""
+        self.read.has_messages = True
+        return self.sent.messages
+
+    @property
+    def origins(self) -> list[int | None]:
+        """For each of `messages` the index of the given message that it stands for.
+
+        It is None for a summary, and for turns that were added by hand. A message that joins several stands for the
+        first of them.
+        """
+        return self.sent.origins
+
+    @property
+    def system(self) -> Any:
+        """The system prompt as given, or as it must be sent instead."""
+        return self.sent.system
+
+    @property
+    def tools(self) -> Any:
+        """The tools as given, or as they must be sent instead: with the recall tools behind your own."""
+        self.read.has_tools = True
+        return self.sent.tools
+
+    @property
+    def added_tools(self) -> list[dict[str, Any]]:
+        """Those of `tools` that Elision added: the recall tools."""
+        self.read.has_tools = True
+        return list(self.sent.added_tools)
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """More fields of the request that a provider needs (`context_management`, `thinking`)."""
+        return self.sent.extra
+
+    @property
+    def betas(self) -> tuple[str, ...]:
+        """Values for the `anthropic-beta` header."""
+        return self.sent.betas
 
     @property
     def offered(self) -> bool:
-        return bool(self.added_tools)
+        """Whether Elision added the recall tools."""
+        return bool(self.sent.added_tools)
 
     @property
     def request(self) -> dict[str, Any]:
         """Keyword arguments for the provider's package: the messages under their name, and the other parts given."""
         provider = find_provider(self.dialect)
-        given = {provider.system_field or "system": self.system, "tools": self.tools}
+        # No provider takes an empty list of tools.
+        given = {provider.system_field or "system": self.system, "tools": self.tools or None}
         kept = {name: value for name, value in given.items() if value is not None}
         return {provider.list_field: self.messages, **kept, **self.extra}

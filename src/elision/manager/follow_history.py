@@ -30,6 +30,8 @@ from elision.manager.known_tools import find_known_tools
 from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
+from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_TRIMMED, NOTE_UNRELATED, describe_wrong_dialect
 from elision.manager.shared_log import LogWriter, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
@@ -37,7 +39,13 @@ from elision.providers.anthropic.bound_thinking import (
     choose_thinking_policy,
     has_bound_thinking,
 )
-from elision.providers.detect import detect_provider, find_tools_provider, recognize_provider
+from elision.providers.detect import (
+    detect_provider,
+    find_message_provider,
+    find_tools_provider,
+    recognize_provider,
+)
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
@@ -83,12 +91,18 @@ class IncomingCall:
 
 
 class HistoryFollower:
-    """Follows the messages of one client. branch: the one that they continued last; None to look for it."""
+    """Follows the messages of one client.
+
+    branch: the one that they continued last; None to look for it. sent: what the client sends of its views.
+    """
 
     def __init__(self, writer: LogWriter, session: str, faults: FaultReports) -> None:
         self.options = writer.logs.options
         self.logs: LogFactory = writer.logs
         self.branch: SessionBranch | None = None
+        self.sent = SentParts()
+        #: What the newest messages are probably not meant to be.
+        self.notes: list[str] = []
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -99,9 +113,12 @@ class HistoryFollower:
         #: The API whose tool definitions the last request had; None if it had none.
         self._tools_provider: Provider | None = None
 
-    def make_lookup(self, *, bound: bool = False, begun: bool = False) -> BranchLookup:
-        """Return the lookup of the session's branches; see `LogFactory.make_opened_event`."""
-        opened = self.logs.make_opened_event(bound=bound, begun=begun)
+    def make_lookup(
+        self, tools: Any = None, *, bound: bool = False, begun: bool = False, is_native: bool = False
+    ) -> BranchLookup:
+        """Return the lookup of the session's branches. tools: of the request; the others as for `choose_entry`."""
+        entry = choose_entry(self.options, bound=bound, begun=begun, is_native=is_native)
+        opened = self.logs.make_opened_event(entry, is_served=is_recall_served(entry, tools, self.sent))
         return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
 
     def open_manual_branch(self) -> SessionBranch:
@@ -132,6 +149,7 @@ class HistoryFollower:
         show it.
         """
         if self.options.dialect != "auto":
+            self._check_dialect(request)
             return find_provider(self.options.dialect).live
         before, self._tools_provider = self._tools_provider, find_tools_provider(request.tools)
         known = self.branch.history if self.branch else None
@@ -156,13 +174,30 @@ class HistoryFollower:
         self.branch = None
         return sign.live
 
+    def _check_dialect(self, request: IncomingRequest) -> None:
+        """Note that messages are of another API than the caller named. The first message that shows one settles it."""
+        known = self.branch.history if self.branch else None
+        new = request.messages[len(known) if known is not None else 0 :]
+        # The gateway knows the API by the path.
+        if self._is_dialect_settled or any(isinstance(message, ParsedMessage) for message in new):
+            return
+        chosen = find_provider(self.options.dialect)
+        note = describe_wrong_dialect(new, chosen)
+        self._is_dialect_settled = bool(note) or find_message_provider(new, chosen) is not None
+        if note:
+            self.notes.append(note)
+
     def read_history(self, call: IncomingCall) -> History:
         """Read the messages of `call` from the first on."""
-        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
-        has_tools = bool(call.request.tools)
-        history = History(call.dialect, seed, observations=self.options.observations, tools=has_tools)
+        history = self._make_history(call)
         history.extend(call.body)
+        if history.has_placeholders:
+            self.notes.append(NOTE_PLACEHOLDERS)
         return history
+
+    def _make_history(self, call: IncomingCall) -> History:
+        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
+        return History(call.dialect, seed, observations=self.options.observations, tools=bool(call.request.tools))
 
     def choose_place(self, request: IncomingRequest) -> ComputeOn | None:
         """Return where to compute off the event loop: where there is much to read, or much to look through."""
@@ -206,6 +241,75 @@ class HistoryFollower:
             # The session was deleted meanwhile: the messages begin it again.
             self.branch = None
         return None
+
+    def restore_trimmed(self, call: IncomingCall) -> IncomingCall:
+        """Return `call` with the messages that its client dropped, where it trims its own history."""
+        history = self.branch.history if self.branch is not None else None
+        if history is None or (left_out := history.find_trim(call.body)) is None:
+            return call
+        if not history.find_turn_at(left_out.stop):
+            # It cut a turn.
+            return call
+        history.kept_head = left_out.start
+        messages = history.restore_messages(call.request.messages, left_out)
+        end = call.request.end + len(left_out)
+        return replace(call, request=replace(call.request, messages=messages, end=end, left_out=left_out))
+
+    def settle_dropped(self, call: IncomingCall, change: HistoryChange) -> Steps[HistoryChange]:
+        """Record which turns the client no longer sends. If it sends some of those again, continue on a fork."""
+        branch = self.branch
+        assert branch is not None
+        assert branch.history is not None
+        left_out = call.request.left_out
+        through = len(branch.history.skipped_nodes)
+        if left_out:
+            through = branch.history.find_turn_at(left_out.stop) - 1
+        dropped = branch.log.state.dropped_turns
+        if through > dropped:
+            branch.log.drop_turns(through)
+            self.notes.append(NOTE_TRIMMED)
+        elif through < dropped:
+            return (yield from self._fork_untrimmed(branch, call))
+        return change
+
+    def _fork_untrimmed(self, current: SessionBranch, call: IncomingCall) -> Steps[HistoryChange]:
+        """Continue on a branch that begins before the client dropped turns: it sends them again."""
+        request = call.request
+        given = replace(request, messages=request.drop_left_out(request.messages), left_out=range(0))
+        call = replace(call, request=replace(given, end=request.end - len(request.left_out)))
+        history = self.read_history(call)
+        yield from self._save_left_branch(current)
+        lookup = self._make_lookup_for(call, history)
+        fork: SessionBranch = yield StoreCall(lambda: lookup.fork_before_drop(current))
+        self._adopt_branch(fork, history, call)
+        return HistoryChange.FORK
+
+    def _save_left_branch(self, current: SessionBranch) -> Steps[None]:
+        """Write the records of a branch that is left. A failure is a fault of this call."""
+        if current.exists and current.unsaved:
+            failed = yield from self._writer.try_write(current)
+            if failed is not None:
+                self._faults.add_fault("store", failed)
+
+    def _resume_trimmed(self, lookup: BranchLookup, history: History, call: IncomingCall) -> Steps[bool]:
+        """Continue the session's newest branch if the messages are its history without turns that the client dropped.
+
+        Return whether they are.
+        """
+        # In a family no session is given that the history must belong to.
+        if self.options.family or not history.turns.turn_count:
+            return False
+        found: tuple[SessionBranch, int] | None = yield StoreCall(lambda: lookup.find_trimmed(history))
+        if found is None:
+            return False
+        branch, dropped = found
+        first = history.count_messages(0)
+        trimmed = self._make_history(call)
+        trimmed.extend(call.body[:first])
+        trimmed.skip_turns([branch.nodes[turn] for turn in range(1, dropped + 1)])
+        trimmed.extend(call.body[first:])
+        self._adopt_branch(branch, trimmed, call)
+        return True
 
     def follow_history(self, call: IncomingCall) -> Steps[HistoryChange]:
         """Find or make the branch that `call` continues, and read its new messages; return how they continue it.
@@ -271,6 +375,8 @@ class HistoryFollower:
             self._adopt_branch(branch, history, call)
             return HistoryChange.CONTINUE
         try:
+            if at_hand is None and (yield from self._resume_trimmed(lookup, history, call)):
+                return HistoryChange.CONTINUE
             found: tuple[SessionBranch, HistoryChange] = yield StoreCall(lambda: lookup.find_branch(history, at_hand))
             branch, change = found
         except ConflictError:
@@ -293,10 +399,9 @@ class HistoryFollower:
         return change
 
     def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
-        begun = call.binds_thinking and _has_thinking(history)
-        # In another API's shape the model may show no thinking at all, and then nothing is bound.
-        bound = call.binds_thinking and (begun or find_provider(call.dialect.name).checks_thinking)
-        return self.make_lookup(bound=bound, begun=begun)
+        bound = call.binds_thinking
+        begun = bound and _has_thinking(history)
+        return self.make_lookup(call.request.tools, bound=bound, begun=begun, is_native=call.thinking == "native")
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.
@@ -318,11 +423,10 @@ class HistoryFollower:
     def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[HistoryChange]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self.read_history(call)
+        if intact < 0 and not self.options.family and _is_unrelated(current, history):
+            self.notes.append(NOTE_UNRELATED)
         intact = min(intact, len(current.log.state.turns))
-        if current.exists and current.unsaved:
-            failed = yield from self._writer.try_write(current)
-            if failed is not None:
-                self._faults.add_fault("store", failed)
+        yield from self._save_left_branch(current)
         lookup = self._make_lookup_for(call, history)
         try:
             found: tuple[SessionBranch, HistoryChange] = yield StoreCall(
@@ -349,7 +453,7 @@ class HistoryFollower:
         first = known + 1
         if 0 < known <= history.turns.turn_count and history.get_node(known) != branch.nodes.get(known):
             first = known
-        for index in range(1, min(known, history.turns.turn_count) + 1):
+        for index in range(len(history.skipped_nodes) + 1, min(known, history.turns.turn_count) + 1):
             history.turns.adopt_tags(branch.log.state.turns[index - 1])
             turn, sources = history.turns.build_turn(index)
             if index < first and _count_parts(turn) != _count_parts(branch.log.state.turns[index - 1]):
@@ -411,9 +515,19 @@ def _is_amendment(branch: SessionBranch, history: History, common: int) -> bool:
     return all(place < common for place in history.splice.find_messages(fixed))
 
 
+def _is_unrelated(branch: SessionBranch, history: History) -> bool:
+    """Return whether `history` begins in the middle of a run, or has no message of the history of `branch`."""
+    before = branch.history
+    if before is None:
+        return False
+    return not history.turns.head or before.collect_digests().isdisjoint(history.collect_digests())
+
+
 def _has_thinking(history: History) -> bool:
     conversation = history.turns
-    return any(has_bound_thinking(conversation.build_turn(index)[0]) for index in range(1, conversation.turn_count + 1))
+    first = len(history.skipped_nodes) + 1
+    turns = (conversation.build_turn(index)[0] for index in range(first, conversation.turn_count + 1))
+    return any(map(has_bound_thinking, turns))
 
 
 def _count_parts(turn: Turn) -> tuple[int, int]:

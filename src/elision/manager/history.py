@@ -7,18 +7,20 @@ gateway's messages never change, so they are compared by identity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import compress, islice
+import sys
+from collections.abc import Callable, Sequence
+from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
 
+from elision.manager.request_notes import holds_placeholder
 from elision.providers.live.client_messages import copy_structure, read_client_message
 from elision.providers.live.conversation import Conversation
 from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
-from elision.providers.live.pieces import LiveDialect, Piece, digest_pieces, tag_pieces
+from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
 from elision.providers.shared.json_reading import text_in
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Message
@@ -44,13 +46,102 @@ class History(Conversation):
         #: Places of messages that have tags, and of those whose role is unknown.
         self.tagged_places: list[int] = []
         self.unknown_places: list[int] = []
+        #: Names of the histories that end with the turns that the client dropped before these messages were read.
+        self.skipped_nodes: list[str] = []
+        #: Whether some result is one of our placeholders.
+        self.has_placeholders = False
         self.splice = LiveRenderer(dialect, self.messages)
+        #: How many messages of the head the client still sends.
+        self.kept_head = sys.maxsize
         #: Head messages, system prompt and tools that the engine has.
         self.ingested_head: tuple[list[Message], Any, Any] | None = None
         #: The client's objects, and a copy of the structure of each from when it was read.
         self._client_objects: list[Any] = []
         self._snapshots: list[Any] = []
         self._sample_offset = 0
+        self._skipped_place = 0
+
+    @property
+    def node(self) -> bytes:
+        """Return the name of the whole history, with the turns that were dropped before it was read."""
+        if self.skipped_nodes and len(self) == self._skipped_place:
+            return bytes.fromhex(self.skipped_nodes[-1])
+        return super().node
+
+    def skip_turns(self, nodes: Sequence[str]) -> None:
+        """Have the next message follow turns that the client dropped, named by `nodes`. Only the head is read yet."""
+        self.skipped_nodes = list(nodes)
+        self._skipped_place = len(self)
+        self.turns.skip_turns(len(nodes), len(self))
+
+    def find_turn_at(self, place: int) -> int:
+        """Return the turn that begins with message `place`; 0 if none does. Turns are looked at from the newest on."""
+        for turn in range(self.turns.turn_count, len(self.skipped_nodes), -1):
+            first = self.turns.find_first_message(turn)
+            if first <= place:
+                return turn if first == place else 0
+        return 0
+
+    def find_trim(self, messages: Sequence[Any]) -> range | None:
+        """Return the places of the messages that the client left out of `messages`; None where it left out none.
+
+        The client trimmed its history if it has the head, or its beginning, and after that what was read, in order
+        and up to the last message.
+        """
+        last = len(self) - 1
+        if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):
+            return None
+        # Cache markers may have moved: then what the messages say is compared.
+        return self._find_left_out(messages, self._looks_the_same) or self._find_left_out(messages, self._says_the_same)
+
+    def _find_left_out(self, messages: Sequence[Any], is_same: Callable[[Any, int], bool]) -> range | None:
+        """Return which places are left out after the head that is kept if `messages` are what was read, and more."""
+        head = 0
+        while head < min(len(messages), self.head_length) and is_same(messages[head], head):
+            head += 1
+        if head == len(messages) or is_same(messages[head], min(self.head_length, len(self) - 1)):
+            # What follows the head is still there: where turns repeat, the rest alone would show nothing.
+            return None
+        behind = max(head, self.head_length) + 1
+        for first in range(max(behind, len(self) + head - len(messages)), len(self)):
+            kept = messages[head : head + len(self) - first]
+            if all(is_same(value, place) for place, value in enumerate(kept, start=first)):
+                return range(head, first)
+        return None
+
+    def _looks_the_same(self, value: Any, place: int) -> bool:
+        """Return whether `value` is message `place`, or says the same in the same form."""
+        if isinstance(value, ParsedMessage):
+            return self.choose_digest(value, place) == self.get_digest(place)
+        return value is self._client_objects[place] or bool(value == self._snapshots[place])
+
+    def _says_the_same(self, value: Any, place: int) -> bool:
+        """Return whether `value` says what message `place` says, in whichever form."""
+        if self._looks_the_same(value, place):
+            return True
+        if isinstance(value, ParsedMessage):
+            return False
+        return self.choose_digest(self._read_message(value, place)[0], place) == self.get_digest(place)
+
+    def name_turns(self, before: str, ends: Sequence[int]) -> list[str]:
+        """Return the names of histories that have the messages between `ends` after a history named `before`."""
+        names = []
+        node = bytes.fromhex(before)
+        for first, end in pairwise(ends):
+            for message in self.messages[first:end]:
+                node = chain_digest(node, message.digest)
+            names.append(node.hex())
+        return names
+
+    def restore_messages(self, messages: Sequence[Any], left_out: range) -> list[Any]:
+        """Return `messages` with those that the client left out."""
+        kept = self._client_objects[left_out.start : left_out.stop]
+        return [*messages[: left_out.start], *kept, *messages[left_out.start :]]
+
+    def list_kept_head(self) -> list[tuple[Message, Location]]:
+        """Return the messages of the head that the client still sends, and where they are."""
+        head = zip(self.turns.head, self.turns.head_locations, strict=True)
+        return [(message, spot) for message, spot in head if spot.message < self.kept_head]
 
     def select_unseen(self, messages: Sequence[Any]) -> list[Any]:
         """Return those of `messages` that are not the objects that were read at their places."""
@@ -140,6 +231,7 @@ class History(Conversation):
             if self.turns.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
                 first = before
+            self.has_placeholders = self.has_placeholders or holds_placeholder(pieces)
             self.append_message(message)
             self._client_objects.append(value)
             self._snapshots.append(None)
@@ -188,6 +280,8 @@ class History(Conversation):
 
     def get_node(self, turn: int) -> str:
         """Return the name of the history up to the end of turn `turn`; of the head for 0."""
+        if 0 < turn <= len(self.skipped_nodes):
+            return self.skipped_nodes[turn - 1]
         end = self.count_messages(turn)
         if end == 0:
             return self.seed.hex()

@@ -47,17 +47,15 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
 
 def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
     """Set the session's head, unless it is the one that it has."""
-    if history.ingested_head == (history.turns.head, system, tools):
+    kept = history.list_kept_head()
+    if history.ingested_head == ([message for message, _ in kept], system, tools):
         return
     known = read_tools(tools)
-    history.ingested_head = (list(history.turns.head), copy_structure(system), known.copy)
+    history.ingested_head = ([message for message, _ in kept], copy_structure(system), known.copy)
     apart: list[Message] = []
     if system is not None:
         apart = history.dialect.parse_system(convert_to_json(system))
-    messages = [
-        _pin_message(message, history, spot, pin)
-        for message, spot in zip(history.turns.head, history.turns.head_locations, strict=True)
-    ]
+    messages = [_pin_message(message, history, spot, pin) for message, spot in kept]
     state = branch.log.state
     head = Head(
         messages=(*apart, *messages),
@@ -65,7 +63,7 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
         hidden_tokens=state.head.hidden_tokens,
         warm_tokens=state.head.warm_tokens,
     )
-    spots: list[Location | None] = [*(None for _ in apart), *history.turns.head_locations]
+    spots: list[Location | None] = [*(None for _ in apart), *(spot for _, spot in kept)]
     history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
         branch.log.set_head(head)

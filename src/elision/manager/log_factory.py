@@ -10,9 +10,9 @@ from typing import Final
 
 from elision.engine import Log, LogSetup
 from elision.errors import CallbackError
-from elision.manager import recall_tools
 from elision.manager.context_options import Options
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
+from elision.manager.recall_tools import RecallEntry
 from elision.strategies.spec import describe_strategy
 from elision.trajectory.events import Event, SessionOpened
 from elision.trajectory.tokens import Sizer, make_counter
@@ -48,32 +48,29 @@ class LogFactory:
         strategy = self.strategy
         opened = find_opened_event(events)
         if opened is not None and opened.handles != strategy.handles:
-            # Whether placeholders name handles was fixed when the session began.
+            # Whether placeholders name handles is fixed with the first of them.
             strategy = replace(strategy, handles=opened.handles)
         setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
         return Log.fold(events, setup)
 
-    def make_opened_event(self, *, bound: bool = False, begun: bool = False) -> SessionOpened:
+    def make_opened_event(self, entry: RecallEntry, *, is_served: bool) -> SessionOpened:
         """Return the first record of a new log.
 
-        bound: whether the model binds its thinking to the messages before it. begun: whether the history has such
-        thinking already.
+        entry: when the recall tools enter. is_served: whether the model can call them, as far as is known now.
         """
-        handles = self.strategy.handles
-        offer = recall_tools.settle_offer(self.options, handles=handles, bound=bound, begun=begun)
         return SessionOpened(
             strategy=describe_strategy(self.strategy),
             dialect=self.options.dialect,
-            handles=handles and offer != "never",
-            offer=offer,
-            tools=RECALL_TOOL_DEFINITIONS if offer in ("first", "start") else (),
+            handles=self.strategy.handles and is_served,
+            offer=entry,
+            tools=RECALL_TOOL_DEFINITIONS if entry in ("first", "start") else (),
             shadow=self.options.shadow,
         )
 
 
 def find_opened_event(events: Sequence[Event]) -> SessionOpened | None:
-    """Return the first record that says how the session was opened."""
-    for event in events:
+    """Return the newest record that says how the session was opened."""
+    for event in reversed(events):
         if isinstance(event, SessionOpened):
             return event
     return None

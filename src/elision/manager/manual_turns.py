@@ -92,6 +92,7 @@ class ManualTurns(OpenedSession):
         branch = self._preparer.follower.open_manual_branch()
         model = model or self.options.model
         tools = branch.log.state.head.tools
+        self._preparer.settle_handles(branch, tools or None, bound=False)
         terms = self._preparer.make_manual_terms(branch, model)
         try:
             view = yield from self._preparer.decide_view(branch, None, terms)
@@ -112,8 +113,7 @@ class ManualTurns(OpenedSession):
             tools=list(tools) or None,
         )
         sent = recall_tools.add_recall_tools(sent, branch.log, self._manual_dialect)
-        if recall_tools.names_unread_handles(branch.log, sent.tools):
-            self._calls.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        self._calls.warn_once(recall_tools.describe_lost_recall(branch.log, self.options, sent.tools))
         result = self._calls.make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect)
         self._calls.finish_call(result)
         return result

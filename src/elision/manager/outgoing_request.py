@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,6 +51,8 @@ class IncomingRequest:
     """The parts of a request as the client gave them.
 
     end: messages[:end] are the history. The rest is the beginning of an answer, or calls not yet run.
+    left_out: places of `messages` that the client no longer sends, since it trims its own history; they are there so
+              that the history is the one that is known.
     body_fields: other fields of the body that concern the context (`thinking`, `context_management`, `cache_control`).
     """
 
@@ -59,6 +61,22 @@ class IncomingRequest:
     system: Any = None
     tools: Any = None
     body_fields: Mapping[str, Any] = field(default_factory=dict)
+    left_out: range = range(0)
+
+    def find_origin(self, place: int) -> int:
+        """Return the index that the message at `place` had when the client gave it."""
+        return place if place < self.left_out.stop else place - len(self.left_out)
+
+    def drop_left_out(self, messages: Sequence[Any]) -> list[Any]:
+        """Return `messages`, the history or its beginning, without those that the client left out."""
+        return [*messages[: self.left_out.start], *messages[self.left_out.stop :]]
+
+    @property
+    def first_messages(self) -> Sequence[Any]:
+        """The first messages, where clients set cache breakpoints."""
+        if self.left_out:
+            return self.messages[: min(FIRST_MESSAGES, self.left_out.start)]
+        return self.messages[:FIRST_MESSAGES]
 
     @property
     def has_own_edits(self) -> bool:
@@ -72,9 +90,9 @@ class IncomingRequest:
         return remove_tags(self.messages[self.end :])
 
     @property
-    def tail_origins(self) -> range:
+    def tail_origins(self) -> Iterable[int]:
         """The indexes of the messages of `tail`."""
-        return range(self.end, len(self.messages))
+        return map(self.find_origin, range(self.end, len(self.messages)))
 
 
 def build_request(
@@ -98,7 +116,10 @@ def build_request(
     entries = history.splice.render_entries(view)
     own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
     messages = resolve_entries(entries, own) + incoming.tail
-    origins = [*history.splice.list_origins(), *incoming.tail_origins]
+    origins = history.splice.list_origins()
+    if incoming.left_out:
+        origins = [None if place is None else incoming.find_origin(place) for place in origins]
+    origins += incoming.tail_origins
     if mark and history.dialect.takes_breakpoints:
         hour_end = None if lifetime is None else _find_hour_end(history, view)
         messages = _add_breakpoints(messages, _collect_kept_json(entries, history), incoming, history, view, hour_end)
@@ -137,7 +158,7 @@ def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
     messages = incoming.messages
     first = max(FIRST_MESSAGES, len(messages) - NEWEST_MESSAGES)
     front = {
-        "messages": list(map(convert_to_json, messages[:FIRST_MESSAGES])),
+        "messages": list(map(convert_to_json, incoming.first_messages)),
         "system": convert_to_json(incoming.system),
         "tools": convert_to_json(incoming.tools),
     }
@@ -243,7 +264,8 @@ def _request_thinking_drop(sent: OutgoingRequest, incoming: IncomingRequest, mod
 
 def build_unchanged_request(incoming: IncomingRequest, history: History) -> OutgoingRequest:
     """Return the client's own request, without tags."""
-    messages = [*history.list_untagged(incoming.messages[: incoming.end]), *incoming.tail]
+    kept = incoming.drop_left_out(history.list_untagged(incoming.messages[: incoming.end]))
+    messages = [*kept, *incoming.tail]
     return make_unchanged_request(incoming, messages)
 
 
@@ -259,9 +281,9 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     are hidden."""
     sent = build_unchanged_request(incoming, history)
     for place, message in history.splice.replace_results(log.state.fixed_texts).items():
-        sent.messages[place] = message
+        sent.messages[incoming.find_origin(place)] = message
     kept = set(log.policy.candidates.protected)
-    keys = server_clearing.list_tool_uses(log.state.turns)
+    keys = server_clearing.list_tool_uses(log.state.turns[log.state.dropped_turns :])
     uses = [key not in kept and _is_cleared(log, key) for key in keys]
     cleared = server_clearing.count_uses_to_clear(uses)
     cleared = server_clearing.keep_references(cleared, keys, log.state.fixed_folds.values())

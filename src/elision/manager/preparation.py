@@ -11,6 +11,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from elision.engine import (
     SUMMARY_BEING_WRITTEN,
     CallTerms,
@@ -28,7 +30,7 @@ from elision.manager.context_options import Options
 from elision.manager.drivers import Steps
 from elision.manager.fault_reports import FaultReports
 from elision.manager.follow_history import HistoryFollower, IncomingCall
-from elision.manager.log_factory import LogFactory
+from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.outgoing_request import (
     ClientBreakpoints,
     build_live_prefix,
@@ -36,7 +38,7 @@ from elision.manager.outgoing_request import (
     needs_breakpoints,
 )
 from elision.manager.shared_log import LogWriter
-from elision.providers.anthropic.bound_thinking import find_editable_from
+from elision.providers.anthropic.bound_thinking import find_editable_from, find_newest_thinking
 from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault
 from elision.trajectory.events import Event, PassDecided, SummaryFailed
@@ -111,7 +113,9 @@ class CallPreparer:
             editable_from=unbound_from if call.thinking == "defer" else 1,
             new_from=unbound_from,
             may_fold=not call.request.has_own_edits,
-            recall_blocked=recall_tools.must_withhold_tools(log, call.request.tools, bound=call.binds_thinking),
+            recall_blocked=recall_tools.must_withhold_tools(
+                log, call.request.tools, self.follower.sent, bound=call.binds_thinking
+            ),
             no_cache_marks=who != "client" and not client.has_any,
             breakpoints="gaps" if who == "gaps" else "always",
             hour_turn=hour_turn,
@@ -141,12 +145,32 @@ class CallPreparer:
             hides_all=self._hides_all,
             summarizes_all=self._summarizes_all,
             is_strict=self._is_strict,
-            recall_blocked=recall_tools.must_withhold_tools(log, log.state.head.tools, bound=False),
+            recall_blocked=recall_tools.must_withhold_tools(
+                log, log.state.head.tools or None, self.follower.sent, bound=False
+            ),
         )
 
     @property
     def _is_strict(self) -> bool:
         return self.options.over_budget == "raise" and not self.options.shadow
+
+    def settle_handles(self, branch: SessionBranch, tools: Any, *, bound: bool) -> None:
+        """Have placeholders name handles only where the request of `tools` lets the model recall.
+
+        The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
+        """
+        state = branch.log.state
+        if state.is_edited or state.draft is not None or not self.logs.strategy.handles:
+            return
+        handles = branch.log.strategy.handles
+        before = handles or not state.calls
+        is_served = recall_tools.is_recall_served(state.recall_offer, tools, self.follower.sent, before)
+        if is_served and bound and state.recall_tools and not recall_tools.defines_recall_tools(tools):
+            is_served = find_newest_thinking(state.turns) == 0
+        opened = find_opened_event(branch.log.events) if is_served != handles else None
+        if opened is not None:
+            again = msgspec.structs.replace(opened, handles=is_served)
+            branch.log = self.logs.make_log([*branch.log.events, again])
 
     # -- the decision --------------------------------------------------------------------------------------------
 

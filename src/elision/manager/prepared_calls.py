@@ -23,7 +23,7 @@ from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build
 from elision.manager.context_options import Listener, Options
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
-from elision.manager.follow_history import IncomingCall, ShapeMismatch
+from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
 from elision.manager.outgoing_request import (
     IncomingRequest,
@@ -35,6 +35,7 @@ from elision.manager.outgoing_request import (
 )
 from elision.manager.preparation import CallPreparer
 from elision.manager.prompt_text import PromptSource
+from elision.manager.request_notes import describe_functions
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
@@ -141,13 +142,19 @@ class PreparedCalls:
                 call = follower.read_call(incoming, model)
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
+                call = follower.restore_trimmed(call)
                 change = yield from follower.follow_history(call)
+                change = yield from follower.settle_dropped(call, change)
+                self._warn_of_request(follower, incoming)
                 branch = follower.branch
                 assert branch is not None
                 if admit is not None:
                     ledger = self.open_ledger(branch)
                     costs = compute_costs(branch.log, ledger)
                     admit(SessionStatus(turns=len(branch.log.state.turns), costs=costs, due_usd=ledger.due_usd))
+                # Where the provider clears by itself, the request has no placeholders.
+                if call.thinking != "native":
+                    self._preparer.settle_handles(branch, call.request.tools, bound=call.binds_thinking)
                 terms = self._preparer.make_terms(branch, call)
                 view = yield from self._preparer.decide_view(branch, call, terms, failed)
                 return self._render(call, branch, change, view, started)
@@ -173,13 +180,13 @@ class PreparedCalls:
                 call.request, history, log, view, call.thinking, call.capabilities, mark=mark, lifetime=lifetime
             )
         sent = recall_tools.add_recall_tools(sent, log, dialect)
-        if recall_tools.is_offer_refused(log, self.options.offer, bound=call.binds_thinking):
+        if recall_tools.is_entry_refused(log, self.options, bound=call.binds_thinking):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
         if history.unknown_places:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
         # Where the provider clears by itself, the request has no placeholders.
-        if call.thinking != "native" and recall_tools.names_unread_handles(log, sent.tools):
-            self.add_note_once(recall_tools.NOTE_UNREAD_HANDLES)
+        if call.thinking != "native":
+            self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:
@@ -239,7 +246,7 @@ class PreparedCalls:
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
         if self.options.on_fault == "raise":
             deferred.read()
-        return _make_context_view(sent, dialect, deferred, _find_source(branch.log))
+        return ContextView(sent, dialect, deferred, _find_source(branch.log), self._preparer.follower.sent)
 
     def _build_diagnostics(self, branch: SessionBranch, facts: CallFacts) -> Diagnostics:
         """Return the diagnostics of the newest call; where that fails, those of a call that failed (I9)."""
@@ -283,6 +290,17 @@ class PreparedCalls:
         if note := self.options.describe_missing_prices(model):
             self.add_note_once(note)
 
+    def warn_once(self, note: str) -> None:
+        """Add `note` to the next diagnostics and to the log, unless it is empty or was given before."""
+        if note and self.add_note_once(note):
+            _log.warning("session %s: %s", self.session, note)
+
+    def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
+        """Say once each of what the request is probably not meant to be."""
+        for note in (*follower.notes, describe_functions(incoming.tools)):
+            self.warn_once(note)
+        follower.notes.clear()
+
     def _report_odd_usage(self, log: Log) -> None:
         """Say once, in the log and in the diagnostics, that a reported prompt was not used."""
         odd = log.reports.odd_report
@@ -293,8 +311,7 @@ class PreparedCalls:
             f"{reported:,} tokens were reported for a prompt of about {counted:,}: reports so far off are not used. "
             "Look at what a proxy before the provider reports as usage"
         )
-        if self.add_note_once(note):
-            _log.warning("session %s: %s", self.session, note)
+        self.warn_once(note)
 
     def _report_default_writer(self, log: Log) -> None:
         """Say once, in the log and in the diagnostics, that no model writes the summaries, if nobody chose who does."""
@@ -302,8 +319,8 @@ class PreparedCalls:
         if self.options.summarizer is not None or newest is None or newest.decided.summary is None:
             return
         # Where the strategy makes none of its own, a digest is what a budget needs, and no model would be asked.
-        if log.policy.trigger is not None and self.add_note_once(NOTE_DEFAULT_WRITER):
-            _log.warning("session %s: %s", self.session, NOTE_DEFAULT_WRITER)
+        if log.policy.trigger is not None:
+            self.warn_once(NOTE_DEFAULT_WRITER)
 
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""
@@ -317,7 +334,7 @@ class PreparedCalls:
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
         dialect = find_provider_or_default(self.options.dialect).name
         sent = make_unchanged_request(incoming, remove_tags(incoming.messages))
-        return _make_context_view(sent, dialect, Deferred(lambda: diagnostics))
+        return ContextView(sent, dialect, Deferred(lambda: diagnostics))
 
     def _notify_listeners(self, listeners: Iterable[Listener], view: ContextView) -> None:
         diagnostics = view.diagnostics
@@ -374,20 +391,3 @@ def _find_source(log: Log) -> PromptSource | None:
     if log.state.shadow:
         return PromptSource(view=newest.raw_view)
     return PromptSource(view=newest.view, covers=log.state.covered_turns)
-
-
-def _make_context_view(
-    sent: OutgoingRequest, dialect: str, deferred: Deferred[Diagnostics], source: PromptSource | None = None
-) -> ContextView:
-    return ContextView(
-        messages=sent.messages,
-        origins=sent.origins,
-        dialect=dialect,
-        deferred=deferred,
-        system=sent.system,
-        tools=sent.tools,
-        extra=sent.extra,
-        betas=sent.betas,
-        added_tools=list(sent.added_tools),
-        source=source,
-    )

@@ -2,50 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
 
 from elision.engine import Log
 from elision.manager import recall_definitions
-from elision.manager.context_options import Offer, Options
+from elision.manager.context_options import Options
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic.bound_thinking import find_newest_thinking
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared.json_reading import mapping_in, text_in
+from elision.strategies.strategy import Strategy
 from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS, reads_handles
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 #: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
-#: The note of the first placeholder that names a handle which no tool reads.
+#: The note of the first placeholder of a session in which no request has a recall tool.
+NOTE_NO_RECALL: Final = (
+    "the model cannot read hidden results again, so placeholders name no handle: give prepare() the request's tools= "
+    'and send **view.request, or offer context.tool_definitions() yourself; recall="never" if you want no recall'
+)
+#: The note of the first placeholder that names a handle which no tool of the request reads.
 NOTE_UNREAD_HANDLES: Final = (
-    "placeholders name handles, and no recall tool is among `tools`: add context.tool_definitions(), have us add them "
-    'with offer="first", or say recall=False'
+    "placeholders name handles, and this request has no recall tool: give prepare() the request's tools= and send "
+    "**view.request, or add context.tool_definitions() to your tools"
 )
 #: The note of a call in which the tools were to enter and cannot.
 NOTE_BOUND_THINKING: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
 
 
-def settle_offer(options: Options, *, handles: bool, bound: bool, begun: bool) -> Offer:
-    """Return who adds the recall tools to the requests of a session that begins now.
+#: When the recall tools enter a session's requests: the "caller" has them, with the "first" placeholder that names a
+#: handle, from the "start", "never".
+RecallEntry: TypeAlias = Literal["caller", "first", "start", "never"]
 
-    handles: whether placeholders name handles. bound: whether the model binds its thinking to the messages before it.
-    begun:   whether the history has such thinking already, with other tools.
+
+@dataclass(slots=True)
+class SentParts:
+    """Which parts of a session's views the caller has read: what it does not read it cannot send.
+
+    has_messages: `view.messages` of some view. has_tools: `view.request`, `view.tools` or what else holds the tools.
     """
-    if options.offer == "first" and (bound or not handles):
-        return "never"
-    if options.offer == "start" and (begun or not options.recall):
-        return "never"
-    return options.offer
+
+    has_messages: bool = False
+    has_tools: bool = False
+
+    def may_have_tools(self, before: bool) -> bool:
+        """Return whether the caller sends the tools of views. before: what was taken for true, where nothing is known.
+
+        That is so in the first call of a process.
+        """
+        return self.has_tools or (before and not self.has_messages)
 
 
-def must_withhold_tools(log: Log, tools: Any, *, bound: bool) -> bool:
-    """Return whether the tools must not enter now: the client has its own, or thinking is bound to the present ones."""
+def choose_entry(options: Options, *, bound: bool, begun: bool, is_native: bool) -> RecallEntry:
+    """Return when the recall tools enter the requests of a session that begins now.
+
+    bound: whether the model binds its thinking to the messages and tools before it. begun: whether the history has such
+    thinking already, with other tools. is_native: whether the provider clears results, whose placeholders name nothing.
+    """
+    if options.recall == "caller":
+        return "caller"
+    strategy = options.effective_strategy
+    if options.recall == "never" or not strategy.handles or begun or (bound and is_native):
+        return "never"
+    # Tools may not enter behind bound thinking, nor for a result that is only shortened as it arrives.
+    return "start" if bound or trims_results(strategy) else "first"
+
+
+def trims_results(strategy: Strategy) -> bool:
+    """Return whether `strategy` shortens results as they arrive."""
+    return any(rule.can_trim for rule in strategy.rules)
+
+
+def is_recall_served(entry: str, tools: Any, sent: SentParts, before: bool = True) -> bool:
+    """Return whether the model of a request can recall: the request has the tools, or gets them from us.
+
+    tools: as the caller gave them; None where it did not, so that it sends tools of its own, or none. sent: what the
+    caller sends of views. before: whether placeholders name handles so far.
+    """
+    if entry == "never":
+        return False
+    if any(map(reads_handles, _list_names(tools))):
+        return True
+    if entry == "caller":
+        return tools is None
+    return tools is not None and _is_list(tools) and sent.may_have_tools(before)
+
+
+def must_withhold_tools(log: Log, tools: Any, sent: SentParts, *, bound: bool) -> bool:
+    """Return whether the tools must not enter now: they would not be sent, the client has its own, or thinking is
+    bound to the present ones."""
     state = log.state
     if not state.recall_tools or state.has_recall_tools:
         return False
-    if defines_recall_tools(tools) or not _is_list(tools):
+    if defines_recall_tools(tools) or not is_recall_served("first", tools, sent):
         return True
     return bound and find_newest_thinking(state.turns) > 0
 
@@ -55,7 +107,7 @@ def list_added_tools(log: Log, dialect: str, tools: Any) -> list[dict[str, Any]]
     state = log.state
     if not state.has_recall_tools or log.state.shadow:
         return []
-    if not _is_list(tools) or defines_recall_tools(tools):
+    if tools is None or not _is_list(tools) or defines_recall_tools(tools):
         return []
     return recall_definitions.render_tools(state.recall_tools, dialect)
 
@@ -71,19 +123,27 @@ def add_recall_tools(sent: OutgoingRequest, log: Log, dialect: str) -> OutgoingR
     return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
 
 
-def names_unread_handles(log: Log, tools: Any) -> bool:
-    """Return whether the newest call wrote placeholders with handles, and no tool of the request reads them."""
-    if log.newest_call is None or not log.newest_call.decided.masks:
-        return False
-    if not log.policy.candidates.placeholders.names_handle or log.state.shadow:
-        return False
-    return not any(reads_handles(_get_tool_name(tool)) for tool in list_tools(tools))
+def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:
+    """Return the note of a call that wrote placeholders which the model cannot open; "" for any other.
+
+    tools: of the request that is sent.
+    """
+    if log.newest_call is None or not log.newest_call.decided.masks or log.state.shadow:
+        return ""
+    placeholders = log.policy.candidates.placeholders
+    if not options.effective_strategy.handles or not replace(placeholders, handles=True).names_handle:
+        return ""
+    if not placeholders.handles:
+        return "" if log.state.recall_offer == "never" else NOTE_NO_RECALL
+    if log.state.recall_offer == "caller" and tools is None:
+        return ""
+    return "" if any(map(reads_handles, _list_names(tools))) else NOTE_UNREAD_HANDLES
 
 
-def is_offer_refused(log: Log, wanted: Offer, *, bound: bool) -> bool:
+def is_entry_refused(log: Log, options: Options, *, bound: bool) -> bool:
     """Return whether the tools were to enter, and bound thinking prevents it."""
     state = log.state
-    if not bound or wanted not in ("first", "start") or state.has_recall_tools:
+    if not bound or options.recall != "auto" or state.has_recall_tools:
         return False
     if state.recall_offer == "never":
         return True
@@ -93,7 +153,7 @@ def is_offer_refused(log: Log, wanted: Offer, *, bound: bool) -> bool:
 
 def defines_recall_tools(tools: Any) -> bool:
     """Return whether the client defines a tool of one of our names. Then its own is used."""
-    return any(_get_tool_name(tool) in _OUR_TOOL_NAMES for tool in list_tools(tools))
+    return any(name in _OUR_TOOL_NAMES for name in _list_names(tools))
 
 
 def list_tools(tools: Any) -> Sequence[Any]:
@@ -114,9 +174,14 @@ def _to_plain(tools: Any) -> Any:
     return convert_to_json(tools)
 
 
-def _get_tool_name(tool: Any) -> str:
-    definition = _to_mapping(tool)
-    return text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
+def _list_names(tools: Any) -> Iterator[str]:
+    """Yield the names of a client's tools. A tool of Gemini's declares several functions."""
+    for tool in list_tools(tools):
+        definition = _to_mapping(tool)
+        yield text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
+        declared = definition.get("functionDeclarations") or definition.get("function_declarations")
+        if isinstance(declared, list):
+            yield from (text_in(_to_mapping(each).get("name")) for each in declared)
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:

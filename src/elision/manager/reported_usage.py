@@ -26,6 +26,9 @@ def find_usage(value: Any) -> Usage | None:
             f"record: {type(value).__name__} reports no usage; give the response or its usage, and of a stream the "
             'last chunk (OpenAI chat: with stream_options={"include_usage": True}) or the final message'
         )
+    negative = next((name for name, count in counts.items() if isinstance(count, int) and count < 0), None)
+    if negative is not None:
+        raise DialectError(f"record: {negative} is {counts[negative]}; give the usage as the provider reported it")
     if isinstance(counts.get("response"), dict):
         # The last event of a stream of the Responses API.
         counts = counts["response"]

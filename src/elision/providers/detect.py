@@ -31,15 +31,17 @@ def detect_provider(messages: Sequence[Any], system: object, tools: object, mode
 
 
 def recognize_provider(messages: Sequence[Any], system: object, tools: object, model: str = "") -> Provider | None:
-    """Return the API of which there are signs, or None. A system prompt outside the messages is a sign of the
-    model's own API."""
-    looked = [mapping_in(convert_to_json(message)) for message in messages]
-    if tools:
-        definitions = mappings_in(convert_to_json(tools))
-    else:
-        definitions = []
+    """Return the API of which there are signs, or None.
+
+    Messages go before tools, and both before a system prompt outside the messages, which is a sign of the model's own
+    API: some callers give one for an API that has none.
+    """
+    found = find_message_provider(messages)
+    if found is not None:
+        return found
+    definitions = mappings_in(convert_to_json(tools)) if tools else []
     for provider in PROVIDERS.values():
-        if provider.has_own_signs(looked, {"tools": definitions}):
+        if provider.has_own_signs([], {"tools": definitions}):
             return provider
     for definition in definitions:
         for provider in PROVIDERS.values():
@@ -48,9 +50,20 @@ def recognize_provider(messages: Sequence[Any], system: object, tools: object, m
     if isinstance(convert_to_json(system), str | list):
         with_system = [provider for provider in PROVIDERS.values() if provider.system_field]
         return _find_by_model(model, with_system) or ANTHROPIC
-    if definitions or any("tool_calls" in message or message.get("role") == "tool" for message in looked):
+    if definitions:
         return DEFAULT_PROVIDER
     return None
+
+
+def find_message_provider(messages: Sequence[Any], expected: Provider | None = None) -> Provider | None:
+    """Return the API of which `messages` alone have signs; `expected` where they have signs of it; None for none."""
+    looked = [mapping_in(convert_to_json(message)) for message in messages]
+    found = [provider for provider in PROVIDERS.values() if provider.has_own_signs(looked, {})]
+    if any("tool_calls" in message or message.get("role") == "tool" for message in looked):
+        found.append(DEFAULT_PROVIDER)
+    if expected in found:
+        return expected
+    return found[0] if found else None
 
 
 def find_tools_provider(tools: object) -> Provider | None:

@@ -20,7 +20,7 @@ from elision.strategies.resources import ResourceUse, find_resource_use
 from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.events import PassDecided
+from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
@@ -107,6 +107,30 @@ class Folding:
             masked = self._spread(gone, covers, mask_instead)
         for key in sorted(gone):
             self._drop_source(key)
+        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=is_bound)
+        for key in self._list_new(state):
+            if key not in gone and key[0] > covers:
+                may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
+                fold = self._find_fold(state, key, is_bound=is_bound) if may_fold else None
+                self._show(state, key, fold)
+                if fold is not None:
+                    folds[key] = fold
+        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded), tuple(sorted(masked)))
+
+    def plan_dropped(self, state: State, covers: int) -> FoldPlan:
+        """Return what changes where the client drops turns 1 ... `covers`, and results refer to lines of them."""
+        if self._index is None and not state.folded:
+            return FoldPlan()
+        gone = set(self._list_covered(state, covers))
+        for key in sorted(gone):
+            self._drop_source(key)
+        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=False)
+        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded))
+
+    def _refold_dependents(
+        self, state: State, gone: Collection[Key], covers: int, *, is_bound: bool
+    ) -> tuple[dict[Key, Fold], list[Key]]:
+        """Return the folds of results that referred to those that are gone, and the results that are whole again."""
         folds: dict[Key, Fold] = {}
         unfolded: list[Key] = []
         waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
@@ -132,14 +156,7 @@ class Folding:
             # Its lines are at other places than before, and others of them may be folded.
             for each in self.ledger.list_dependents(key):
                 heappush(waiting, each)
-        for key in self._list_new(state):
-            if key not in gone and key[0] > covers:
-                may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
-                fold = self._find_fold(state, key, is_bound=is_bound) if may_fold else None
-                self._show(state, key, fold)
-                if fold is not None:
-                    folds[key] = fold
-        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded), tuple(sorted(masked)))
+        return folds, unfolded
 
     def _spread(self, gone: set[Key], covers: int, mask_instead: Mapping[Key, object]) -> list[Key]:
         """Add to `gone` what is masked with its source. Return it."""
@@ -254,6 +271,24 @@ class Folding:
                 if use is not None:
                     self._results[use] = key
         self._sent_turns = len(state.turns)
+        return changed
+
+    def record_dropped(self, state: State, event: TurnsDropped) -> list[Key]:
+        """Take note that the client dropped turns. Return the results that are now shown in another way."""
+        if self._index is None and not event.folds and not self._shown:
+            return []
+        for key in self._list_covered(state, event.through):
+            self._drop_source(key)
+            self.ledger.remove_fold(key)
+        self._covered_turns = max(self._covered_turns, event.through)
+        changed = sorted((*event.unfolded, *(fold.key for fold in event.folds)))
+        for key in changed:
+            fold = state.folded.get(key)
+            self._show(state, key, fold)
+            if fold is None:
+                self.ledger.remove_fold(key)
+            else:
+                self.ledger.add_fold(key, fold.runs, state.count_own_tokens(key) - state.find_segment(key).tokens)
         return changed
 
     def _list_new(self, state: State) -> Iterator[Key]:

@@ -124,15 +124,21 @@ class MaskCandidates:
             self._settled_keys.add(mask.key)
             self.hidden_tokens += state.sizer.count_observation(state.find_observation(mask.key))
         if event.summary is not None:
-            for key in [key for key in (*self.pending, *self.waiting) if key[0] <= event.summary.covers]:
-                self._drop(key)
-            self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
-        if event.masks or event.summary is not None:
+            self.drop_covered(state, event.summary.covers)
+        elif event.masks:
             self.fresh_turns.clear()
             self.first_pending = min(self.pending, default=None)
         self.drop_early()
         if masked_early:
             self._settle_short_until(state, max(masked_early), event.call)
+
+    def drop_covered(self, state: State, covers: int) -> None:
+        """Drop the candidates of turns 1 ... `covers`, which no view shows any more."""
+        for key in [key for key in (*self.pending, *self.waiting) if key[0] <= covers]:
+            self._drop(key)
+        self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
+        self.fresh_turns.clear()
+        self.first_pending = min(self.pending, default=None)
 
     def find_stable_length(self, state: State) -> int | None:
         """Return the number of segments before the first observation that a later pass may rewrite; None for none."""

@@ -25,7 +25,7 @@ from elision.strategies.triggers import SummaryTrigger, Threshold
 from elision.strategies.trimming import Trimming
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.constraints import Constraint, list_turn_constraints
-from elision.trajectory.events import PassDecided
+from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Plan
 from elision.trajectory.state import State
 from elision.trajectory.turn import Head, Turn
@@ -149,6 +149,16 @@ class Policy:
         elif not event.held:
             # The schedule is not asked about a pass that is held.
             self.clock.record_action("hold")
+
+    def plan_dropped(self, state: State, covers: int) -> FoldPlan:
+        """Return what is folded otherwise or whole again where the client drops turns 1 ... `covers`."""
+        return self.folding.plan_dropped(state, covers)
+
+    def record_dropped(self, state: State, event: TurnsDropped) -> None:
+        """Take note of `event`, which is in `state` already."""
+        changed = self.folding.record_dropped(state, event)
+        self.candidates.drop_covered(state, event.through)
+        self.candidates.measure_again(state, changed)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

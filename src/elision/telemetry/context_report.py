@@ -56,6 +56,20 @@ class FoldFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrimFigures:
+    """What the client's own trimming of its history cost: each cut makes what follows it new to the prompt cache.
+
+    calls:  in which it dropped turns. turns: dropped so far.
+    tokens: kept behind the cuts, and written to the cache again. usd: what that costs more than reading them.
+    """
+
+    calls: int = 0
+    turns: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavingFigures:
     """What was saved over all calls of a session.
 
@@ -88,7 +102,7 @@ class ContextReport:
     session:     its name. model: of its requests; "" if unknown. strategy: as text.
     phase:       `raw` before anything is hidden, `masking` after that, `summarizing` from the first summary on.
     calls:       requests so far. turns: so far. phase_turns: of them in each phase.
-    folds:       what was folded.
+    folds:       what was folded. trims: what the client's own trimming cost.
     composition: where the tokens of the turns are, had nothing been hidden.
     shadow:      whether requests were sent unchanged. All this is then what would have been.
     notes:       what to know about the report, such as that there is no such session yet.
@@ -104,6 +118,7 @@ class ContextReport:
     summaries: SummaryFigures = field(default_factory=SummaryFigures)
     savings: SavingFigures = field(default_factory=SavingFigures)
     folds: FoldFigures = field(default_factory=FoldFigures)
+    trims: TrimFigures = field(default_factory=TrimFigures)
     composition: TokenComposition = field(default_factory=TokenComposition)
     shadow: bool = False
     notes: tuple[str, ...] = ()
@@ -146,6 +161,7 @@ class ContextReport:
                 "basis": savings.basis,
             },
             "folds": asdict(self.folds),
+            "trims": asdict(self.trims),
             "efficiency": self.efficiency,
             "efficiency_score": self.efficiency_score,
             "notes": list(self.notes),

@@ -23,7 +23,7 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
 
     strategy: as text (`elision.strategies.spec.describe_strategy`); a later process may go on with another one.
     dialect:  whose messages it is fed with; "" where turns are added by hand.
-    handles:  whether placeholders name handles.
+    handles:  whether placeholders name handles; recorded again if that changes before anything is hidden.
     offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
               "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
     shadow:   whether requests are sent unchanged, whatever is decided; recorded again when that changes.
@@ -70,6 +70,18 @@ class TurnAmended(SessionEvent, frozen=True, tag="amended"):
 
     turn: Turn
     node: str = ""
+
+
+class TurnsDropped(SessionEvent, frozen=True, kw_only=True, tag="dropped"):
+    """The client no longer sends turns 1 ... `through`: it trims its own history. Views leave them out from now on.
+
+    The log keeps the turns, so they can be recalled. folds, unfolded: how results are shown whose repeated lines
+    referred to the dropped turns.
+    """
+
+    through: int
+    folds: tuple[Fold, ...] = ()
+    unfolded: tuple[Key, ...] = ()
 
 
 class PassDecided(SessionEvent, frozen=True, tag="decided"):
@@ -216,6 +228,7 @@ Event: TypeAlias = (
     | TurnAdded
     | TurnAmended
     | HistoryReplaced
+    | TurnsDropped
     | PassDecided
     | SummaryFailed
     | RequestSent

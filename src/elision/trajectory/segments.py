@@ -52,11 +52,15 @@ def make_word_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:
         yield Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message)
 
 
-def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer) -> list[Segment]:
-    """Return the segments that replace the turns that `summary` covers: its block, and the user's words that stay."""
+def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer, *, after: int = 0) -> list[Segment]:
+    """Return the segments that replace the turns that `summary` covers: its block, and the user's words that stay.
+
+    after: the newest turn that the client no longer sends; its words and those before are left out.
+    """
     segments = [Segment(kind="summary", tokens=sizer.count_text(summary.block), text=summary.block)]
     for index in summary.interjections:
-        segments.extend(make_word_segments(turns[index - 1], sizer))
+        if index > after:
+            segments.extend(make_word_segments(turns[index - 1], sizer))
     return segments
 
 

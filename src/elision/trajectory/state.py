@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, SessionOpened, TurnAdded, TurnAmended
+from elision.trajectory.events import (
+    Event,
+    HeadSet,
+    PassDecided,
+    RequestSent,
+    SessionOpened,
+    TurnAdded,
+    TurnAmended,
+    TurnsDropped,
+)
 from elision.trajectory.plan import Fold, Key, Summary, Trim
 from elision.trajectory.segments import (
     Edits,
@@ -46,6 +55,9 @@ class State:
         self.summary: Summary | None = None
         #: The summary that is on probation.
         self.draft: Summary | None = None
+        #: The newest turn that the client no longer sends, and the cache rewrites that its trimming has caused.
+        self.dropped_turns = 0
+        self.client_rewrites = 0
         self.calls = 0
         self.epoch = 1
         self.track = Track()
@@ -73,10 +85,10 @@ class State:
 
     @property
     def covered_turns(self) -> int:
-        """The newest turn that the live summary covers; 0 if there is none."""
+        """The newest turn that the live summary covers, or that the client dropped; 0 if there is none."""
         if self.summary:
-            return self.summary.covers
-        return 0
+            return max(self.summary.covers, self.dropped_turns)
+        return self.dropped_turns
 
     @property
     def is_edited(self) -> bool:
@@ -127,6 +139,8 @@ class State:
                 self._add_turn(event.turn)
             case TurnAmended():
                 self._amend_turn(event.turn)
+            case TurnsDropped():
+                self._drop_turns(event)
             case PassDecided():
                 self._apply_decision(event)
             case RequestSent():
@@ -323,19 +337,69 @@ class State:
         if event.summary is not None:
             self.summary = event.summary
             self.draft = None
-            self.hidden = {key: text for key, text in self.hidden.items() if key[0] > event.summary.covers}
-            self._drop_folds([key for key in self.folded if key[0] <= event.summary.covers])
-            self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > event.summary.covers}
+            self._forget_edits(event.summary.covers)
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
             self._drop_covered_places(event.summary.covers)
-            opening = make_summary_segments(event.summary, self.turns, self.sizer)
+            opening = make_summary_segments(event.summary, self.turns, self.sizer, after=self.dropped_turns)
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
         for fold in event.folds:
             saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
             self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
             self._fold_savings[fold.key] = saved
+
+    def _drop_turns(self, event: TurnsDropped) -> None:
+        """Leave turns 1 ... `event.through` out of all later views. A summary that covers some of them stays."""
+        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
+        for key in event.unfolded:
+            edits[key] = ("trimmed", self.trimmed[key]) if key in self.trimmed else ("observation", "")
+        self._drop_folds(event.unfolded)
+        self._forget_edits(event.through)
+        self.folded |= {fold.key: fold for fold in event.folds}
+        if self.draft is not None and self.draft.covers <= event.through:
+            self.draft = None
+        self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] > event.through}
+        self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] > event.through}
+        self.dropped_turns = event.through
+        kept = self.turn_places.get(self.covered_turns + 1, len(self.track.segments))
+        opening = [each for each in self.track.segments[self.head_length : kept] if self._stays(each)]
+        rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[kept:]]
+        epoch = self.epoch
+        self._drop_covered_places(self.covered_turns)
+        self._rebuild_track(self.head_length, opening + rest)
+        self.client_rewrites += self.epoch - epoch
+        self._drop_raw_turns(event.through)
+        for fold in event.folds:
+            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
+            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
+            self._fold_savings[fold.key] = saved
+
+    def _stays(self, segment: Segment) -> bool:
+        """Return whether a segment between head and turns stays when the client drops turns: the summary does."""
+        return segment.kind == "summary" or segment.turn > self.dropped_turns
+
+    def _drop_raw_turns(self, through: int) -> None:
+        """Leave the same turns out of what would be sent if nothing were hidden: the client does not send them."""
+        head = self.head_length - self.has_recall_tools
+        kept = self.raw_turn_places[through] if through < len(self.turns) else len(self.raw_track.segments)
+        raw = self.raw_track.fork(head)
+        for segment in self.raw_track.segments[kept:]:
+            raw.append(segment)
+        self.raw_track = raw
+        self.raw_last_length = head
+        for place in range(through, len(self.raw_turn_places)):
+            self.raw_turn_places[place] -= kept - head
+        for place in range(min(through, len(self.raw_turn_places)) - 1, -1, -1):
+            if self.raw_turn_places[place] == head:
+                break
+            self.raw_turn_places[place] = head
+
+    def _forget_edits(self, covers: int) -> None:
+        """Forget how results of turns 1 ... `covers` were shown."""
+        self.hidden = {key: text for key, text in self.hidden.items() if key[0] > covers}
+        self._drop_folds([key for key in self.folded if key[0] <= covers])
+        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > covers}
 
     def _drop_folds(self, keys: Iterable[Key]) -> None:
         for key in keys:

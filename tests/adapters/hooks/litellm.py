@@ -12,6 +12,6 @@ from tests.adapters.stage import AdapterSettings
 
 def attach(settings: AdapterSettings) -> Any:
     """Return the callbacks, and what answers the recall tools."""
-    callback = ElisionCallback(settings.strategy, offer="start", **settings.options)
+    callback = ElisionCallback(settings.strategy, recall="auto", **settings.options)
     settings.closing.append(callback.close)
     return [callback], callback.answer_tool_call

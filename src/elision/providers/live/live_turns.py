@@ -83,6 +83,10 @@ class LiveTurns:
             if piece.kind == "system" and piece.location in self.head_locations:
                 self.head[self.head_locations.index(piece.location)] = Message(role=piece.role, content=piece.words)
 
+    def skip_turns(self, count: int, first_message: int) -> None:
+        """Begin with turn `count` + 1, which will begin with message `first_message`; those before are not known."""
+        self._growing = [_GrowingTurn(first_message) for _ in range(count)]
+
     def truncate(self, turns: int) -> None:
         """Forget all but the first `turns` turns."""
         del self._growing[turns:]
@@ -171,7 +175,8 @@ class LiveTurns:
         live.assistant += (piece.location,)
 
     def _is_open(self, live: _GrowingTurn) -> bool:
-        return not live.results and not live.users
+        # A turn that was skipped has nothing.
+        return bool(live.assistant) and not live.results and not live.users
 
     def _name_calls(self, live: _GrowingTurn, actions: Sequence[Action], known: set[str]) -> Iterable[Action]:
         """Give calls unique ids within the turn. Of two calls with one id, the first stands for both.
