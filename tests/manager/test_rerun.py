@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
 from tests.manager.agents import make_history
@@ -19,11 +17,6 @@ def run_program(store: str, steps: int = 4) -> None:
             context.prepare(make_history("openai", done))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a call with the task alone is read as the model's own API; the next one shows the API, and is looked for "
-    "anew: it is found in the first run, which is forked, and the branch of the first call is left behind",
-)
 def test_a_second_run_of_a_program_is_one_session(tmp_path: Path) -> None:
     """All of its calls are in one branch, beside the first run's."""
     path = tmp_path / "agent.db"

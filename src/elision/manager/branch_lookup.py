@@ -111,13 +111,18 @@ class BranchLookup:
 
         at_hand: the branch of the client's messages so far. Without turns it cannot be found by its history.
         """
+        begun = _without_turns(at_hand)
         if found := self.store.locate(self.search_family, history.list_nodes()):
             key, turns = found
-            return self._continue_from(self.load_branch(key), turns, history)
+            branch = self.load_branch(key)
+            if begun is None or turns == len(branch.log.state.turns):
+                return self._continue_from(branch, turns, history)
+            # Another run began in the same way. A fork of it would leave the branch at hand behind, without a turn.
+            return begun, HistoryChange.CONTINUE
         # In a family no session is given that the history must belong to.
         known = None
         if self.logs.options.is_shared:
-            known = _without_turns(at_hand)
+            known = begun
         if known is None and not self.logs.options.family:
             known = self.load_root_branch()
         if known is None:
