@@ -26,7 +26,7 @@ BODIES, EACH = (100_000, 1_250) if SOAK else (1_000, 250)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)"},
-    {"recall": False, "session_max_turns": 20},
+    {"recall": "never", "session_max_turns": 20},
     {"strategy": "masking(window=1, schedule=every-turn)", "token_budget": 3_000, "shadow": False},
 )
 

@@ -46,7 +46,7 @@ def make_context(api: str, strategy: str = EAGER, **options: Any) -> ContextMana
         "store": MemoryStore(),
         "clock": lambda: 0.0,
         "tokens": "estimate",
-        "recall": False,
+        "recall": "never",
         "cache_control": "client",
     } | options
     return ContextManager(strategy, dialect=api, **options)  # type: ignore[arg-type]

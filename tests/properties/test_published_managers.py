@@ -80,7 +80,7 @@ class SummaryLog:
 
 
 def begin(strategy: str, writer: Any = "digest") -> ContextManager:
-    context = ContextManager(strategy, store="memory:", prices="uncached", summarizer=writer, recall=False)
+    context = ContextManager(strategy, store="memory:", prices="uncached", summarizer=writer, recall="never")
     context.begin(TASK, system=SYSTEM)
     return context
 

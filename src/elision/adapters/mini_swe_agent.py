@@ -173,7 +173,7 @@ class ElisionLitellmTextbasedModel(_SessionModel, LitellmTextbasedModel):
         self, strategy: str = "masking", *misplaced: Never, sessions: Sessions | None = None, **options: Any
     ) -> None:
         if sessions is None:
-            options = {"observations": "user", "recall": False, **options}
+            options = {"observations": "user", "recall": "never", **options}
         config = self._begin_sessions(strategy, misplaced, sessions, options)
         LitellmTextbasedModel.__init__(self, **config)
         self._check_names(config)

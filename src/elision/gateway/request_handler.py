@@ -212,7 +212,7 @@ class RequestHandler:
             view = await session.context.prepare_async(
                 messages,
                 # Every request goes out with what the view adds, also one that has no tools yet.
-                tools=body.get_field("tools") or [],
+                tools=[] if (tools := body.get_field("tools")) is None else tools,
                 system=body.get_field(system_field) if system_field else None,
                 model=body.model,
                 request={name: value for name, value in context_fields.items() if value is not None},
