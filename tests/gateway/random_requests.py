@@ -538,7 +538,15 @@ def _is_spoilt(asked: RandomRequest, raw: bytes) -> list[str]:
         return [f"what is no request was edited: {asked.body[:100]!r} -> {raw[:100]!r}"]
     # What is wrong already may be wrong in another way where it stands now.
     known = {each.subject for each in list_violations(asked.api, before) if each.subject}
-    return [f"introduces {each}" for each in list_new_violations(asked.api, before, after) if each.subject not in known]
+    # The last message may be empty. That a model calls a tool right behind it happens only here.
+    allowed = (
+        {"messages-have-content"} if before.get("messages") and not before["messages"][-1].get("content") else set()
+    )
+    return [
+        f"introduces {each}"
+        for each in list_new_violations(asked.api, before, after)
+        if each.subject not in known and each.rule not in allowed
+    ]
 
 
 def _load_json(raw: bytes) -> Any:

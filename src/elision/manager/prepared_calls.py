@@ -43,6 +43,7 @@ from elision.providers.live.client_messages import remove_tags
 from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
+from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import CachePinged, UsageReported
 from elision.trajectory.view import View
 
@@ -293,7 +294,7 @@ class PreparedCalls:
     def warn_once(self, note: str) -> None:
         """Add `note` to the next diagnostics and to the log, unless it is empty or was given before."""
         if note and self.add_note_once(note):
-            _log.warning("session %s: %s", self.session, note)
+            _log.warning("session %s: %s", make_encodable(self.session), note)
 
     def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
         """Say once each of what the request is probably not meant to be."""
