@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
@@ -75,7 +76,10 @@ def recorded(path: Path) -> tuple[Trajectory, ...]:
 
 
 def shortened(run: Trajectory) -> Trajectory:
-    return Trajectory(id=run.id, head=run.head, turns=run.turns[:MOST], observations=run.observations)
+    """The run with fewer turns. Tools include the recall tool, as a replay's placeholders name handles."""
+    recall = {"type": "function", "function": {"name": "elision_recall", "parameters": {"type": "object"}}}
+    head = replace(run.head, tools=(*run.head.tools, recall)) if run.head.tools else run.head
+    return Trajectory(id=run.id, head=head, turns=run.turns[:MOST], observations=run.observations)
 
 
 def write(request: SummaryRequest) -> str:
