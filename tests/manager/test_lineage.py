@@ -104,7 +104,7 @@ def test_a_rewritten_history_reads_what_its_client_had_before(store: Store) -> N
         old.prepare(before[: 1 + 2 * turns])
     old.settle()
     rewritten = open_context(store)
-    compacted = [before[0], {"role": "user", "content": "Summary: much was done."}, *before[9:]]
+    compacted = [before[0], {"role": "user", "content": "Summary: much was done."}, *make_history("after")[1:]]
     view = rewritten.prepare(compacted)
     rewritten.settle()
     assert store.info(view.diagnostics.branch).relation == "replaced"
