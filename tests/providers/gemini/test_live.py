@@ -41,7 +41,7 @@ def test_old_responses_are_masked_in_their_own_shape(as_objects: bool) -> None:
     """Calls and signatures stay, a response keeps its fields, and the types and rules hold."""
     contents = make_contents(6)
     given: list[Any] = [types.Content.model_validate(each) for each in contents] if as_objects else contents
-    with ContextManager(strategy=SPEC, store="memory:", model="gemini-3-pro-preview") as context:
+    with ContextManager(strategy=SPEC, store="memory:", model="gemini-3-pro-preview", recall="caller") as context:
         for end in range(1, len(given) + 1, 2):
             view = context.prepare(given[:end], system="You fix bugs.")
     sent = [types.Content.model_validate(each) for each in view.messages]
