@@ -20,7 +20,7 @@ SETTINGS = {
     "AGENT_CONTEXT_STORE": "memory:",
     "AGENT_CONTEXT_MODEL": "claude-sonnet-4-5",
     "AGENT_CONTEXT_MAX_TURNS": "60",
-    "AGENT_CONTEXT_PLATEAU_WINDOW": "4",
+    "AGENT_CONTEXT_PLATEAU_WINDOW": "2",
 }
 
 
@@ -63,5 +63,5 @@ def test_guards_speak(lived: tuple[list[Diagnostics], dict[str, float]]) -> None
     told, found = lived
     assert [each.call for each in told if each.stop][:1] == [61]
     assert found["agent_context_stops_total max_turns"] == 1
-    assert found["agent_context_stops_total plateau_window"] == 1
-    assert [each.call for each in told if each.hint][:1] == [8]
+    assert found["agent_context_stops_total plateau_window"] == 5
+    assert [each.call for each in told if each.hint][:1] == [6]

@@ -372,7 +372,7 @@ KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_STRATEGY, *_BUDGET, *
 CONFIG: Final = "config"
 
 #: Names that the specification has for settings, and what they are called here.
-_ALIASES: Final[dict[str, str]] = {
+ALIASES: Final[dict[str, str]] = {
     "reserved_for_response": "reserved",
     "summarization_turn_threshold": "summary_turns",
     "summarization_token_threshold": "summary_tokens",
@@ -383,4 +383,4 @@ _CAPITAL: Final = re.compile(r"(?<=[a-z])[A-Z]")
 def resolve_name(name: str) -> str:
     """Return what the setting `name` is called here. The specification writes `summarizationTurnThreshold`."""
     name = _CAPITAL.sub(lambda letter: f"_{letter[0].lower()}", name)
-    return _ALIASES.get(name, name)
+    return ALIASES.get(name, name)
