@@ -68,6 +68,8 @@ def send_requests(upstream: str, case: Case, longest: list[float]) -> float:
         with GatewayThread(found) as gateway:
             port = int(gateway.url.rpartition(":")[2])
             wait_until_ready(port)
+            # As `elision serve` does when it is warm: what was loaded is not looked through again.
+            gc.freeze()
             longest[:] = [0.0]
             connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             headers = {"content-type": "application/json", "authorization": "Bearer sk-1", **dict(case.headers)}
