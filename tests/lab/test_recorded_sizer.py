@@ -81,9 +81,9 @@ def test_models_of_one_tokenizer_share_lengths() -> None:
 
 def test_a_model_of_no_known_tokenizer_has_its_own_lengths() -> None:
     """Recorded lengths of a model hold for that model, whether or not its tokenizer is known."""
-    run = make_run((1_000, 50, 1_900), (1_000, 50, 0), model="claude-opus-5")
-    assert [call.tokens for call in replay_raw(run, find_prices("claude-opus-5")).calls] == billed(run)
-    assert not isinstance(size_run(run, find_prices("claude-fable-5"), SIZER), RecordedSizer)
+    run = make_run((1_000, 50, 1_900), (1_000, 50, 0), model="glm-5")
+    assert [call.tokens for call in replay_raw(run, find_prices("glm-5")).calls] == billed(run)
+    assert not isinstance(size_run(run, find_prices("gemini-2.5-pro"), SIZER), RecordedSizer)
 
 
 @pytest.mark.parametrize("grown", [-500, round(LEAST_SHARE * 900), round(MOST_SHARE * 1_400)])

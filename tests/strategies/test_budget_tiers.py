@@ -24,6 +24,7 @@ from elision.strategies.summary_cost import BLOCK_TOKENS
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.tokenizer import Tokenizer
 from elision.trajectory.turn import Turn
 from tests.properties.builders import (
     CACHED,
@@ -313,6 +314,20 @@ def test_a_summary_that_does_not_fit_is_not_taken() -> None:
     reasons = [event.reason for event in session.events if isinstance(event, SummaryFailed)]
     assert any("449 are allowed" in reason for reason in reasons)
     assert {event.summary.route for event in decisions(session) if event.summary} >= {"model-free"}
+
+
+def test_a_summary_within_its_limit_that_does_not_fit_is_not_taken() -> None:
+    """A limit is counted as we count. On the scale of a model that counts more, the same words may be too long."""
+    prices = replace(CACHED, tokenizer=Tokenizer(name="longer", tokens_per_counted=1.6))
+
+    def exhaustive(request: SummaryRequest) -> str:
+        return "Read: " + ", ".join(f"file{index}.py" for index in range(request.max_tokens // 5))
+
+    strategy = replace(summarizing(1_900, low=0.95), tail=2)
+    session = run_session(strategy, steps(40), prices, start=head("task " * 600), summarizer=exhaustive, watch=fits)
+    reasons = [event.reason for event in session.events if isinstance(event, SummaryFailed)]
+    assert any("where the budget leaves" in reason for reason in reasons)
+    assert {event.summary.route for event in decisions(session) if event.summary} == {"model-free"}
 
 
 def test_raw_has_no_budget() -> None:
