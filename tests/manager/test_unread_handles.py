@@ -15,6 +15,11 @@ from tests.manager.agents import make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 BASH = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
+RECALL_BY_MCP = {"type": "function", "function": {"name": "mcp__elision__recall_hidden", "parameters": {}}}
+#: As Codex sends the tools of a server, and as Claude Code sends those that its model has to search for.
+NAMESPACE = {"type": "namespace", "name": "mcp__elision", "tools": [{"type": "function", "name": "recall_hidden"}]}
+OTHER_NAMESPACE = {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]}
+DEFERRED = [{"name": "ToolSearch"}, {"name": "DeferredToolPlaceholder", "defer_loading": True}]
 OURS = ContextManager(store="memory:").tool_definitions("openai")
 
 
@@ -78,8 +83,10 @@ def test_the_loss_is_logged_once_a_session(caplog: pytest.LogCaptureFixture) -> 
         (None, {"recall": "caller"}),
         (None, {"recall": "never"}),
         (BASH, {"recall": "never"}),
-        ([{"name": "mcp__elision__recall_hidden", "input_schema": {}}], {}),
-        ([{"name": "mcp__elision__recall_hidden", "input_schema": {}}], {"recall": "caller"}),
+        ([RECALL_BY_MCP], {}),
+        ([RECALL_BY_MCP], {"recall": "caller"}),
+        ([NAMESPACE], {"recall": "caller"}),
+        (DEFERRED, {"recall": "caller"}),
         (BASH, {"shadow": True}),
         (None, {"shadow": True}),
         (None, {"strategy": "masking(window=2, schedule=every-turn, handles=false)"}),
@@ -94,9 +101,33 @@ def test_nothing_is_noted_where_recall_is_the_caller_s_or_not_wanted(tools: Any,
     assert find_notes(run(tools, **options)) == []
 
 
-def test_tools_of_the_caller_without_recall_are_noted() -> None:
+@pytest.mark.parametrize("tools", [[RECALL_BY_MCP], [*BASH, NAMESPACE], DEFERRED])
+def test_tools_of_a_server_read_handles(tools: list[Any]) -> None:
+    """In any form: by name, in a namespace, or to be loaded by the model, where only the caller knows what there is."""
+    view = run(tools, recall="caller")[-1]
+    assert names_handles(view)
+    assert view.sent.added_tools == ()
+
+
+def test_tools_to_be_loaded_are_not_trusted_without_the_caller_s_word() -> None:
+    """They may be any: the recall tools enter."""
+    view = run(DEFERRED)[-1]
+    assert names_handles(view)
+    assert len(view.sent.added_tools) == 2
+
+
+def test_what_the_caller_changes_after_the_first_placeholder_changes_no_handle() -> None:
+    """A server that was late: what was written without handles stays so."""
+    with ContextManager(EAGER, store="memory:", recall="caller") as context:
+        views = [context.prepare(make_history("openai", steps), tools=BASH) for steps in range(4)]
+        views += [context.prepare(make_history("openai", steps), tools=[*BASH, NAMESPACE]) for steps in (4, 5)]
+    assert not any(map(names_handles, views))
+
+
+@pytest.mark.parametrize("tools", [BASH, [*BASH, OTHER_NAMESPACE]])
+def test_tools_of_the_caller_without_recall_are_noted(tools: list[Any]) -> None:
     """A caller that promised recall tools and has none gets placeholders without handles, and a note."""
-    views = run(BASH, recall="caller")
+    views = run(tools, recall="caller")
     assert find_notes(views) == [(3, NOTE_NO_RECALL)]
     assert not names_handles(views[-1])
 

@@ -45,6 +45,8 @@ def test_codex() -> None:
         "command": "python",
         "args": [*COMMAND[1:-1], LISTING],
         "env_vars": ["AGENT_CONTEXT_STORE"],
+        "required": True,
+        "startup_timeout_sec": 60,
     }
     assert given["model_provider"] == "elision"
     assert found.variables["AGENT_CONTEXT_STORE"] == SECRET

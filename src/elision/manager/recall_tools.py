@@ -17,6 +17,8 @@ from elision.strategies.strategy import Strategy
 from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS, reads_handles
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
+#: The fields of a definition that hold further ones.
+_NESTED_FIELDS: Final = ("functionDeclarations", "function_declarations", "tools")
 #: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 #: The note of the first placeholder of a session in which no request has a recall tool.
@@ -87,7 +89,7 @@ def is_recall_served(entry: str, tools: Any, sent: SentParts, before: bool = Tru
     if any(map(reads_handles, _list_names(tools))):
         return True
     if entry == "caller":
-        return tools is None
+        return _may_have_unseen_tools(tools)
     return tools is not None and _is_list(tools) and sent.may_have_tools(before)
 
 
@@ -135,7 +137,7 @@ def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:
         return ""
     if not placeholders.handles:
         return "" if log.state.recall_offer == "never" else NOTE_NO_RECALL
-    if log.state.recall_offer == "caller" and tools is None:
+    if log.state.recall_offer == "caller" and _may_have_unseen_tools(tools):
         return ""
     return "" if any(map(reads_handles, _list_names(tools))) else NOTE_UNREAD_HANDLES
 
@@ -174,14 +176,27 @@ def _to_plain(tools: Any) -> Any:
     return convert_to_json(tools)
 
 
+def _may_have_unseen_tools(tools: Any) -> bool:
+    """Return whether the model may have tools that `tools` does not name: none are given, or some are loaded later.
+
+    Claude Code defers the tools of its servers: a message tells the model their names, and the request has a tool that
+    searches for them, and a placeholder with `defer_loading`.
+    """
+    return tools is None or any(_to_mapping(tool).get("defer_loading") is True for tool in list_tools(tools))
+
+
 def _list_names(tools: Any) -> Iterator[str]:
-    """Yield the names of a client's tools. A tool of Gemini's declares several functions."""
+    """Yield the names of a client's tools.
+
+    A tool of Gemini's declares several functions, and a namespace of OpenAI's has tools: Codex's has those of a server.
+    """
     for tool in list_tools(tools):
         definition = _to_mapping(tool)
         yield text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
-        declared = definition.get("functionDeclarations") or definition.get("function_declarations")
-        if isinstance(declared, list):
-            yield from (text_in(_to_mapping(each).get("name")) for each in declared)
+        for field in _NESTED_FIELDS:
+            nested = definition.get(field)
+            if isinstance(nested, list):
+                yield from (text_in(_to_mapping(each).get("name")) for each in nested)
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:

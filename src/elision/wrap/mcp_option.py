@@ -43,7 +43,10 @@ def _offer_to_claude(agent: Agent, command: Sequence[str], variables: Mapping[st
 
 
 def _offer_to_codex(agent: Agent, command: Sequence[str], variables: Mapping[str, str]) -> Agent:
-    settings = {"command": command[0], "args": list(command[1:]), "env_vars": list(variables)}
+    settings: dict[str, Any] = {"command": command[0], "args": list(command[1:]), "env_vars": list(variables)}
+    # Codex waits for servers that it requires: so the tools are there from its first request on. Others may enter after
+    # results are hidden, and break its cache. By itself it waits for 10 seconds, and Python may need more.
+    settings |= {"required": True, "startup_timeout_sec": 60}
     flags: list[str] = []
     for name, value in settings.items():
         # A JSON string, or a list of them, is TOML too.
