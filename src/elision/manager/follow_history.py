@@ -117,7 +117,7 @@ class HistoryFollower:
         self, tools: Any = None, *, bound: bool = False, begun: bool = False, is_native: bool = False
     ) -> BranchLookup:
         """Return the lookup of the session's branches. tools: of the request; the others as for `choose_entry`."""
-        entry = choose_entry(self.options, bound=bound, begun=begun, is_native=is_native)
+        entry = choose_entry(self.options, tools, bound=bound, begun=begun, is_native=is_native)
         opened = self.logs.make_opened_event(entry, is_served=is_recall_served(entry, tools, self.sent))
         return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
 

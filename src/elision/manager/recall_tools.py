@@ -58,16 +58,20 @@ class SentParts:
         return self.has_tools or (before and not self.has_messages)
 
 
-def choose_entry(options: Options, *, bound: bool, begun: bool, is_native: bool) -> RecallEntry:
+def choose_entry(options: Options, tools: Any, *, bound: bool, begun: bool, is_native: bool) -> RecallEntry:
     """Return when the recall tools enter the requests of a session that begins now.
 
-    bound: whether the model binds its thinking to the messages and tools before it. begun: whether the history has such
-    thinking already, with other tools. is_native: whether the provider clears results, whose placeholders name nothing.
+    tools: of its first request. bound: whether the model binds its thinking to the messages and tools before it. begun:
+    whether the history has such thinking already, with other tools. is_native: whether the provider clears results,
+    whose placeholders name nothing.
     """
     if options.recall == "caller":
         return "caller"
     strategy = options.effective_strategy
     if options.recall == "never" or not strategy.handles or begun or (bound and is_native):
+        return "never"
+    # A client without tools gets no results that could be hidden, and its requests stay as they are.
+    if bound and isinstance(_to_plain(tools), list | tuple) and not list_tools(tools):
         return "never"
     # Tools may not enter behind bound thinking, nor for a result that is only shortened as it arrives.
     return "start" if bound or trims_results(strategy) else "first"
