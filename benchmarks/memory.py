@@ -75,7 +75,7 @@ async def send_requests(registry: SessionRegistry, found: Chat, calls: int, key:
     """
     size = 0
     headers = {"authorization": f"Bearer {key}"}
-    namespace = derive_namespace(headers, _SECRET)
+    namespace = derive_namespace(headers, b"", _SECRET)
     for raw in write_bodies(found, calls):
         size = len(raw)
         continued = registry.find_continued(namespace, "openai", raw)
