@@ -44,6 +44,7 @@ class Verdict(Enum):
 
     KEPT = "kept"
     MISSED = "missed, as landed"
+    NEW = "missed, and new"
     REGRESSED = "REGRESSED"
     BUSY = "machine busy, not judged"
     SKIPPED = "skipped"
@@ -97,7 +98,9 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return Verdict.KEPT
         if self.needs_idle and is_busy:
             return Verdict.BUSY
-        if landed is None or self.is_kept(landed) or self.is_worse(figure, landed):
+        if landed is None:
+            return Verdict.NEW
+        if self.is_kept(landed) or self.is_worse(figure, landed):
             return Verdict.REGRESSED
         return Verdict.MISSED
 

@@ -87,7 +87,7 @@ def test_names_and_commands() -> None:
         (6.2, 6.0, Verdict.MISSED),
         (6.7, 6.0, Verdict.REGRESSED),
         (3.1, 2.9, Verdict.REGRESSED),
-        (3.1, None, Verdict.REGRESSED),
+        (3.1, None, Verdict.NEW),
     ],
 )
 def test_what_regresses(figure: float, landed: float | None, verdict: Verdict) -> None:
