@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from elision.manager.history import _ALWAYS_COMPARED, _FIRST_KEPT, _SAMPLE_STRIDE, History, find_history_end
+from elision.manager.history import (
+    _ALWAYS_COMPARED,
+    _FIRST_KEPT,
+    _SAMPLE_STRIDE,
+    COMPARISONS_PER_MESSAGE,
+    History,
+    find_history_end,
+)
 from elision.providers.detect import detect_provider
 from elision.providers.live.parsed_message import parse_message
 from tests.manager.agents import make_history
@@ -136,3 +143,21 @@ def test_a_history_ends_before_the_answer_that_is_begun(shape: str) -> None:
         while expected and spoken[expected - 1].is_from_assistant:
             expected -= 1
         assert find_history_end(dialect, messages[:end]) == find_history_end(dialect, spoken[:end]) == expected
+
+
+def test_a_trim_is_looked_for_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that repeat, and end otherwise, are not compared at each place with all that follow."""
+    counts = [0]
+    compare = History._looks_the_same
+
+    def count(history: History, value: Any, place: int) -> bool:
+        counts[0] += 1
+        return compare(history, value, place)
+
+    monkeypatch.setattr(History, "_looks_the_same", count)
+    same = {"role": "assistant", "content": "a"}
+    task = {"role": "user", "content": "Go."}
+    found = read([task, {"role": "assistant", "content": "b"}, *[same] * 2_000])
+    assert found.find_trim([task, *[same] * 1_000, {"role": "user", "content": "c"}, *[same] * 900, task]) is None
+    assert counts[0] <= 2 * (COMPARISONS_PER_MESSAGE + 1) * len(found) * 2
+    assert found.find_trim([task, *[same] * 20]) == range(1, len(found) - 20)

@@ -33,6 +33,10 @@ _FIRST_KEPT: Final = 3
 _SAMPLE_STRIDE: Final = 16
 
 
+#: Messages that are compared in looking for what a client trimmed, for each message of the history.
+COMPARISONS_PER_MESSAGE: Final = 8
+
+
 class History(Conversation):
     """A conversation with the turns that its messages form, and what is sent in place of some of them."""
 
@@ -103,10 +107,16 @@ class History(Conversation):
             # What follows the head is still there: where turns repeat, the rest alone would show nothing.
             return None
         behind = max(head, self.head_length) + 1
+        left = COMPARISONS_PER_MESSAGE * len(self)
         for first in range(max(behind, len(self) + head - len(messages)), len(self)):
-            kept = messages[head : head + len(self) - first]
-            if all(is_same(value, place) for place, value in enumerate(kept, start=first)):
+            kept = messages[head : head + min(left, len(self) - first)]
+            same = next((at for at, value in enumerate(kept) if not is_same(value, first + at)), len(kept))
+            if same == len(self) - first:
                 return range(head, first)
+            left -= same + 1
+            if left <= 0:
+                # The same few messages over and over: each place would be compared with all that follow.
+                return None
         return None
 
     def _looks_the_same(self, value: Any, place: int) -> bool:
