@@ -6,6 +6,7 @@ Every method may wait for the store. None writes to it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from elision.errors import ConflictError, CorruptError, StoreError, UnknownHandle, words_of_error
 from elision.manager.branch import (
@@ -282,9 +283,12 @@ def count_dropped_turns(history: History, branch: SessionBranch) -> int:
     for dropped in range(max(1, known - history.turns.turn_count), known):
         kept = known - dropped
         names = history.name_turns(branch.nodes.get(dropped, ""), ends[: kept + 1])
-        same = [name == branch.nodes.get(dropped + place) for place, name in enumerate(names, start=1)]
+        # Up to the first that is another: most histories part at once.
+        same = sum(
+            1 for _ in takewhile(lambda each: each[1] == branch.nodes.get(each[0]), enumerate(names, dropped + 1))
+        )
         # The user's words after the newest turn may be new.
-        if all(same[:-1]) and (same[-1] or kept > 1):
+        if same == kept or same == kept - 1 > 0:
             return dropped
     return 0
 

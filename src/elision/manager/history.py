@@ -8,7 +8,7 @@ gateway's messages never change, so they are compared by identity.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
@@ -133,15 +133,13 @@ class History(Conversation):
             return False
         return self.choose_digest(self._read_message(value, place)[0], place) == self.get_digest(place)
 
-    def name_turns(self, before: str, ends: Sequence[int]) -> list[str]:
-        """Return the names of histories that have the messages between `ends` after a history named `before`."""
-        names = []
+    def name_turns(self, before: str, ends: Sequence[int]) -> Iterator[str]:
+        """Yield the names of histories that have the messages between `ends` after a history named `before`."""
         node = bytes.fromhex(before)
         for first, end in pairwise(ends):
             for message in self.messages[first:end]:
                 node = chain_digest(node, message.digest)
-            names.append(node.hex())
-        return names
+            yield node.hex()
 
     def restore_messages(self, messages: Sequence[Any], left_out: range) -> list[Any]:
         """Return `messages` with those that the client left out."""
