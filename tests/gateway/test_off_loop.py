@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway import incoming_messages, json_spans, response_observer, tag_removal
+from elision.gateway import incoming_messages, json_spans, request_body, response_observer, tag_removal
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
@@ -71,7 +71,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     watch(json_spans, "parse_fields", len)
     watch(json_spans, "parse_elements", len)
-    watch(json_spans, "decode_json", len)
+    watch(request_body, "decode_json", len)
     watch(incoming_messages, "decode_message", len)
     watch(
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)

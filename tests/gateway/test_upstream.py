@@ -400,3 +400,25 @@ def test_a_large_body_goes_out_in_slices() -> None:
     sent.clear()
     asyncio.run(_SlicedPayload(raw).write_with_length(Writer(), 300_000))  # type: ignore[arg-type]
     assert bytes(sent) == raw[:300_000]
+
+
+def test_others_are_served_between_two_slices() -> None:
+    """Also where the provider reads so fast that no write ever waits."""
+    raw = bytes(1_000_000)
+    steps: list[str] = []
+
+    class Writer:
+        async def write(self, chunk: bytes) -> None:
+            steps.append("slice")
+
+    async def serve_others() -> None:
+        for _ in range(3):
+            steps.append("other")
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        sending = _SlicedPayload(raw).write_with_length(Writer(), None)  # type: ignore[arg-type]
+        await asyncio.gather(sending, serve_others())
+
+    asyncio.run(run())
+    assert steps == ["slice", "other", "slice", "other", "slice", "other", "slice"]

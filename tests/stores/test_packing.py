@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from elision.errors import CorruptError, StoreError
+from elision.stores import packing
 from elision.stores.packing import (
     LARGE,
     LARGE_IN_TURN,
@@ -23,6 +25,7 @@ from elision.stores.packing import (
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.event_json import encode_event
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended
+from elision.trajectory.text_pieces import split_text
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from tests.stores.session_logs import list_every_event
 
@@ -75,6 +78,19 @@ def test_the_quick_way_writes_the_same_bytes(
         assert split.body == encode_json(encode_event(event))
     tagged = replace(made, observations=(replace(made.observations[0], tags=frozenset({"b", "a", "c"})),))
     assert b'"tags":["a","b","c"]' in split_event(TurnAdded(tagged), make_address).body
+
+
+@given(contents, contents)
+def test_a_large_text_is_measured_in_pieces(
+    first: tuple[Text | Opaque, ...], second: tuple[Text | Opaque, ...]
+) -> None:
+    """Their lengths come to that of the whole, lone surrogates included, and the event keeps its texts."""
+    event = TurnAdded(turn(first, second))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packing, "PIECE", 7)
+        patched.setattr(packing, "split_text", partial(split_text, size=7))
+        assert measure_event(event) == len(encode_json(encode_event(event)))
+        assert split_event(event, make_address).size == measure_event(event)
 
 
 def test_every_kind_of_event_is_written_the_same() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import random
 import tracemalloc
 import weakref
 
@@ -98,18 +100,50 @@ def test_large_texts_are_not_kept_for_long() -> None:
     assert sum(each() is not None for each in held) < 10
 
 
-@given(st.text(alphabet=" \nab1_.'\"`/", max_size=300))
-def test_pieces_come_to_the_same(text: str) -> None:
-    """However a large text is cut: words and what stands in quotes have no white space in them."""
+_SNIPPETS = st.sampled_from(
+    [
+        " ",
+        "\n",
+        ",",
+        "a_b",
+        "a1.py",
+        "'in/quotes'",
+        '"a,b;c_d"',
+        "`",
+        '"',
+        "'",
+        "<b>",
+        "</x_y>",
+        "\\n",
+        "é",
+        "[]",
+        "x" * 400,
+    ]
+)
+
+
+@given(st.lists(_SNIPPETS, max_size=40).map("".join), st.integers(5, 70))
+def test_pieces_come_to_the_same(text: str, size: int) -> None:
+    """However a large text is cut: no word that has items is, and nothing in quotes."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "_PIECE", 10)
+        patched.setattr(module, "_PIECE", size)
         in_pieces = module.scan_text_uncached(text)
     assert in_pieces == module.scan_text_uncached(text)
 
 
-def test_a_large_text_is_looked_through_in_pieces() -> None:
-    """No call of C gets all of it, but for one that is a single word."""
-    text = "some_name in/a/path.py 'quoted' " * 20_000
+@pytest.mark.parametrize(
+    "text",
+    [
+        "some_name in/a/path.py 'quoted' " * 20_000,
+        " " * 600_000,
+        base64.b64encode(random.Random(1).randbytes(500_000)).decode(),
+        '{"path":"src/a.py","line":12,"text":"x,y"},' * 15_000,
+        ",".join(map(str, range(100_000))),
+    ],
+    ids=["words", "blanks", "base64", "JSON", "one line of numbers"],
+)
+def test_a_large_text_is_looked_through_in_pieces(text: str) -> None:
+    """No call of C gets all of it."""
     pieces = list(module._split_pieces(text))
     assert "".join(pieces) == text
     assert max(map(len, pieces)) <= 3 * module._PIECE

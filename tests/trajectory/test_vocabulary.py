@@ -128,6 +128,22 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
     assert loads == ["cl100k"] * 2
 
 
+def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two slow pieces the rest of a text is; the next text is tried again, and the counts are the same."""
+    fast, _ = count_loads(monkeypatch)
+    text = "new words " * 50_000
+    expected = fast.count(text)
+    sizes: list[int] = []
+    count = fast._count_piece
+    monkeypatch.setattr(fast, "_count_piece", lambda piece: sizes.append(len(piece)) or count(piece))
+    monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", -1.0)
+    assert fast.count(text) == fast.count(text) == expected
+    assert sizes == [vocabulary.LONGEST_COUNTED] * 4
+    monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", 1e9)
+    assert fast.count(text) == expected
+    assert len(sizes) == 4 + 5
+
+
 def count_loads(monkeypatch: pytest.MonkeyPatch) -> tuple[GigatokenEncoder, list[str]]:
     """A fast encoder, and the names of what was loaded for it so far; skips where gigatoken is not installed."""
     pytest.importorskip("gigatoken")

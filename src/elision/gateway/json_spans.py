@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress
 from operator import ne
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from elision.errors import ElisionError, MissingExtra
 
@@ -102,10 +102,10 @@ def check_size(raw: bytes, start: int = 0) -> None:
             raise UnreadableBody(f"more than {MAX_VALUES} values")
         if quote < 0:
             return
-        at = _find_string_end(raw, quote + 1) + 1
+        at = find_string_end(raw, quote + 1) + 1
 
 
-def _find_string_end(raw: bytes, start: int) -> int:
+def find_string_end(raw: bytes, start: int) -> int:
     """Return where the string ends whose first character is at `start`. Raises UnreadableBody where it is too long."""
     at = start
     while at < len(raw):
@@ -326,11 +326,3 @@ class JsonArray:
 
     def _find_start(self, place: int) -> int:
         return self.ends[place] - len(self.values[place])
-
-
-def decode_json(raw: bytes) -> Any:
-    """Return a JSON value. Raises UnreadableBody, also for values that Python lacks: 1e400, a lone surrogate."""
-    try:
-        return msgspec.json.decode(raw)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableBody(f"JSON that cannot be read: {error}") from error

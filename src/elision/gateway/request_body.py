@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
+from elision.gateway.json_decoding import decode_json
 from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
@@ -52,7 +53,7 @@ _INPUT: Final = msgspec.json.Decoder(_Input)
 
 def decode_message(raw: bytes) -> dict[str, Any]:
     """Return one message. Raises UnreadableBody where it is no JSON object, or has a value that Python lacks."""
-    found = json_spans.decode_json(raw)
+    found = decode_json(raw)
     if not isinstance(found, dict):
         raise UnreadableBody("a message is no JSON object")
     return found
@@ -325,14 +326,14 @@ class PreviousBody:
 
 @lru_cache(maxsize=32)
 def _decode_cached(raw: bytes) -> Any:
-    return json_spans.decode_json(raw)
+    return decode_json(raw)
 
 
 def _decode_field(raw: bytes) -> Any:
     """Decode a field. An agent's sessions begin with the same tools and prompts, which are decoded once."""
     if _SMALL < len(raw) < _LARGE:
         return _decode_cached(raw)
-    return json_spans.decode_json(raw)
+    return decode_json(raw)
 
 
 def _move_field(field: JsonField, by: int) -> JsonField:

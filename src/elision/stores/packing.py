@@ -13,6 +13,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from elision.errors import CorruptError
 from elision.trajectory.content import Text
 from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, SessionOpened, TurnAdded, TurnAmended
+from elision.trajectory.text_pieces import PIECE, split_text
 from elision.trajectory.turn import Turn
 
 #: Characters from which on a text is kept apart: all sessions of an agent have the same tools and system message.
@@ -209,7 +211,7 @@ def extract_turn(event: Event) -> Turn:
 
 def measure_event(event: Event) -> int:
     """Return the bytes of `event` as JSON, the `size` of records in all stores."""
-    return len(encode_json(encode_event(event)))
+    return _measure_json(encode_event(event))
 
 
 def hash_text(data: bytes) -> bytes:
@@ -261,11 +263,10 @@ class SplitEvent(NamedTuple):
 
 def split_event(event: Event, make_address: Callable[[bytes], str]) -> SplitEvent:
     """Return `event` as JSON, with its large texts apart. Raises TypeError if it cannot be written."""
-    whole = _encode_plain(event)
-    if whole and (len(whole) < LARGE_IN_TURN or not _has_large_text(event)):
+    if not _has_large_text(event) and (whole := _encode_plain(event)):
         return SplitEvent(whole, {}, len(whole))
     value = encode_event(event)
-    size = len(whole or encode_json(value))
+    size = _measure_json(value)
     large = LARGE_IN_TURN if isinstance(event, TurnAdded | TurnAmended) else LARGE
     texts: dict[bytes, str] = {}
 
@@ -280,6 +281,31 @@ def split_event(event: Event, make_address: Callable[[bytes], str]) -> SplitEven
     if "tools" in value:
         value["tools"] = [_move_tool_out(tool, keep) for tool in value["tools"]]
     return SplitEvent(encode_json(value), texts, size)
+
+
+def _measure_json(value: dict[str, Any]) -> int:
+    """Return the length of an event's JSON, as `encode_json` writes it, in bytes; no call encodes a large text."""
+    texts: list[str] = []
+
+    def leave_out(part: dict[str, Any]) -> dict[str, Any]:
+        if len(part.get("text", "")) < PIECE:
+            return part
+        texts.append(part["text"])
+        return {**part, "text": ""}
+
+    contents = [(holder, name, holder[name]) for holder, name in find_parts(value)]
+    for holder, name, content in contents:
+        holder[name] = [leave_out(part) for part in content]
+    try:
+        pieces = chain.from_iterable(map(split_text, texts))
+        return len(_ENCODER.encode(value)) + sum(len(_ENCODER.encode(piece)) - len('""') for piece in pieces)
+    except (ValueError, TypeError):
+        # A lone surrogate, which Python's own encoder writes in another way, or a key that is no text.
+        pass
+    finally:
+        for holder, name, content in contents:
+            holder[name] = content
+    return len(encode_json(value))
 
 
 def _has_large_text(event: Event) -> bool:

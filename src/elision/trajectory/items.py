@@ -17,6 +17,8 @@ from typing import Final
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST_ITEM = 80
+#: Longer words have no items: they are blobs.
+_LONGEST_WORD: Final = 4 * LONGEST_ITEM
 #: A text of more different numbers is a table: its numbers are data, not names that anybody writes again. No recorded
 #: result whose numbers an agent used had half as many.
 MOST_NUMBERS: Final = 1_000
@@ -33,9 +35,16 @@ _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encod
 #: Byte by byte: what may be part of a word is kept, and the end of a line; all else separates words.
 _SEPARATED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
 _PIECE: Final = 128 * 1024
-_SPACE: Final = re.compile(r"\s")
+#: Characters that are looked at for a place to cut, before a blob is looked for.
+_STEP: Final = 1024
+#: The slash of a closing tag belongs to what is before it.
+_SEPARATOR: Final = re.compile(r"[^<\w./~@:#$%+\\-]|<(?!/)", re.ASCII)
+#: Part of a word without escapes; both halves are longer than a word with items.
+_BLOB: Final = re.compile(rf"[\w./~@:#$%+-]{{{2 * (_LONGEST_WORD + 1)}}}", re.ASCII)
 #: Quotes may be escaped. What has a backslash between them is a pattern or half a line, not a name.
 _QUOTED = re.compile(r"([\"'`])([^\s\"'`<>\\]{3,60})\\?\1")
+_QUOTE: Final = re.compile(r"[\"'`]")
+_LONGEST_QUOTED: Final = 63
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?$")
 #: What numbers, dates and times consist of, and what may be left of one between its digits.
 _NUMERIC: Final = string.digits + ".:-#@%+$~\\"
@@ -113,7 +122,7 @@ def scan_text_uncached(text: str) -> TextScan:
         items |= dict.fromkeys(_list_items(chain.from_iterable(new.values())))
         words |= new
         if begun:
-            words[number] = begun + words.get(number, ())
+            words[number] = begun + new.get(number, ())
         for place, word in _find_quoted(piece):
             quoted.setdefault(number + place, []).append(word)
         number += len(lines) - 1
@@ -142,17 +151,37 @@ def _choose_words(text: str) -> Callable[[Iterable[str]], Iterable[str]]:
 
 
 def _split_pieces(text: str) -> Iterator[str]:
-    """`text` in pieces of about `_PIECE` characters that end with white space, or end the text: neither a word nor
-    what stands in quotes has any."""
+    """Yield `text` in pieces of about `_PIECE` characters, so that no item is cut."""
     start = 0
     while len(text) - start > 2 * _PIECE:
-        ends = (_SPACE.search(text, at, at + _PIECE) for at in range(start + _PIECE, len(text), _PIECE))
-        space = next(filter(None, ends), None)
-        if space is None:
-            break
-        yield text[start : space.end()]
-        start = space.end()
+        end = _find_cut(text, start)
+        yield text[start:end]
+        start = end
     yield text[start:]
+
+
+def _find_cut(text: str, start: int) -> int:
+    """Return a place at least `_PIECE` characters behind `start` where `text` can be cut, or its end.
+
+    That is behind a character that separates words, unless it may stand in quotes, or in the middle of a blob, of which
+    both halves are too long for items.
+    """
+    for at in range(start + _PIECE, len(text), _STEP):
+        for separator in _SEPARATOR.finditer(text, at, at + _STEP):
+            if not _may_be_quoted(text, separator.end()):
+                return separator.end()
+        if _BLOB.match(text, at):
+            return at + _LONGEST_WORD + 1
+    return len(text)
+
+
+def _may_be_quoted(text: str, place: int) -> bool:
+    """Return whether something in quotes may begin before `place` and end behind it."""
+    for quote in _QUOTE.finditer(text, max(0, place - _LONGEST_QUOTED), place):
+        found = _QUOTED.match(text, quote.start())
+        if found and found.end() > place:
+            return True
+    return False
 
 
 _scan_short: Final = lru_cache(maxsize=_SHORT_TEXTS_KEPT)(scan_text_uncached)
@@ -210,7 +239,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
     def __missing__(self, word: str) -> tuple[str, ...]:
         found = _split_word(word)
         # A blob comes once and would only take room.
-        if len(word) <= 4 * LONGEST_ITEM:
+        if len(word) <= _LONGEST_WORD:
             if len(self) >= _WORDS_KEPT:
                 self.clear()
             self[word] = found
@@ -232,7 +261,7 @@ def _trim_word(word: str) -> str:
 
 
 def _list_parts(word: str) -> list[str]:
-    if len(word) > 4 * LONGEST_ITEM:
+    if len(word) > _LONGEST_WORD:
         return []
     parts = [word]
     if ":" in word:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from elision.errors import SpecError
 from elision.trajectory.content import Content, Text, has_sealed_reasoning
+from elision.trajectory.text_pieces import digest_text
 from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
@@ -68,7 +68,7 @@ class VocabularyCounter:
         # One pass asks for a text several times; a string knows its own hash.
         known = self._newest_counts.get(text)
         if known is None:
-            known = self._look_up_count(text, _digest_text(text))
+            known = self._look_up_count(text, digest_text(text))
             if len(self._newest_counts) >= NEWEST_TEXTS_KEPT:
                 self._newest_counts = {}
             if len(text) < 50_000:
@@ -94,25 +94,12 @@ class VocabularyCounter:
             # A thread may load it ahead: who needs it meanwhile waits for that, instead of loading it once more.
             with self._load_lock:
                 encoder = self._encoder = self._encoder or self._load_encoder(self.name)
-        return sum(map(encoder.count, _split_text(text)))
+        return encoder.count(text)
 
     @property
     def cached_texts(self) -> int:
         """How many texts' counts are kept."""
         return len(self._known_counts)
-
-
-def _digest_text(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _split_text(text: str, limit: int = 100_000) -> list[str]:
-    """`text` in pieces that tiktoken can digest: its pattern is quadratic on megabytes without a space."""
-    if text.isascii():
-        clean = text
-    else:
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-    return [clean[start : start + limit] for start in range(0, len(clean), limit)]
 
 
 class EstimatingCounter:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import SEALED_KINDS, Content, Text
+from elision.trajectory.text_pieces import encode_pieces
 from elision.trajectory.turn import Action, Message
 
 #: Roles of messages at OpenAI, and at Anthropic, where some of them do not occur.
@@ -129,9 +130,11 @@ def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> b
     said = bytearray()
     for piece in kept:
         for word in _list_words(piece):
-            data = word.encode("utf-8", "surrogatepass")
-            said += len(data).to_bytes(8, "little")
-            said += data
+            place = len(said)
+            said += bytes(8)
+            for data in encode_pieces(word):
+                said += data
+            said[place : place + 8] = (len(said) - place - 8).to_bytes(8, "little")
     return hashlib.blake2b(said, digest_size=16).digest()
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from elision.strategies.extractors.command import Command, Stage
+from elision.trajectory.text_pieces import search_pieces
 
 #: How tools mark an output of which they show only a part.
 _CLIPPED = re.compile(
@@ -14,6 +15,8 @@ _CLIPPED = re.compile(
     r"|\[(?:\d{1,9} )?(?:lines|characters|chars|output) (?:truncated|omitted)",
     re.I,
 )
+#: Characters of the longest of these marks.
+_LONGEST_MARK = 64
 _RANGE = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p(?:;\d{1,9}q)?")
 _NUMBER = re.compile(r"(?:-n|-m|-|--lines=|--max-count=)?(\d{1,9})")
 #: Programs that let every line through.
@@ -26,7 +29,7 @@ def qualify_count(result: str, body: str, command: Command | None = None) -> str
         return result
     stages = command.pipelines[-1] if command and command.pipelines else ()
     part = _find_chosen_part(stages, body.strip("\n").count("\n") + 1)
-    if not part and _CLIPPED.search(body):
+    if not part and search_pieces(_CLIPPED, body, _LONGEST_MARK):
         part = "shown:"
     return f"{part} {result}".strip()
 

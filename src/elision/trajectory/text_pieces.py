@@ -1,0 +1,42 @@
+"""Large texts, piece by piece: one call of C over all of a text would let no other thread run until it returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+#: Characters of a piece: about a millisecond's work for most calls.
+PIECE: Final = 64 * 1024
+
+
+def split_text(text: str, size: int = PIECE) -> Iterator[str]:
+    """Yield `text` in pieces of `size` characters."""
+    if len(text) <= size:
+        yield text
+        return
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def encode_pieces(text: str) -> Iterator[bytes]:
+    """Yield the UTF-8 of `text` in pieces; lone surrogates are encoded as well."""
+    for piece in split_text(text):
+        yield piece.encode("utf-8", "surrogatepass")
+
+
+def digest_text(text: str) -> bytes:
+    """Return a digest (16 bytes) of `text`."""
+    digest = blake2b(digest_size=16)
+    for data in encode_pieces(text):
+        digest.update(data)
+    return digest.digest()
+
+
+def search_pieces(pattern: re.Pattern[str], text: str, longest: int) -> re.Match[str] | None:
+    """Return a match of `pattern` in `text`, or None. longest: characters that a match may have."""
+    for start in range(0, max(len(text), 1), PIECE):
+        if found := pattern.search(text, start, start + PIECE + longest):
+            return found
+    return None
