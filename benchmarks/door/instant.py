@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import lru_cache
 from typing import Any, Final
 
 import httptools
@@ -20,6 +21,7 @@ PACE: Final = 0.001
 #: In a request, at either end: it is answered with so many bytes of text.
 _HUGE: Final = b'"user":"huge answer"'
 HUGE_BYTES: Final = 8_000_000
+_HUGE_TEXT: Final = "word " * (HUGE_BYTES // 5)
 #: What a request's address ends with that is never answered.
 HOLD: Final = "?hold"
 _STREAMS: Final = (b'"stream":true', b'"stream": true')
@@ -28,8 +30,9 @@ _STREAM: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfe
 _DONE: Final = b"data: [DONE]\n\n"
 
 
+@lru_cache(maxsize=16)
 def answer(size: int, text: str = "I will look at the test that fails first.") -> bytes:
-    """A whole answer to a request of so many bytes."""
+    """A whole answer to a request of so many bytes. Kept, because to write one of megabytes takes long."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     found = {**_COMMON, "object": "chat.completion", "choices": [choice], "usage": _usage(size)}
@@ -86,7 +89,7 @@ class Provider(asyncio.Protocol):
             self._transport.write(_STREAM)
             self._next(iter(events(size)))
         elif any(_HUGE in part for part in edges):
-            self._transport.write(answer(size, "word " * (HUGE_BYTES // 5)))
+            self._transport.write(answer(size, _HUGE_TEXT))
         else:
             self._transport.write(answer(size))
 

@@ -25,7 +25,7 @@ values = st.recursive(
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of 14 bytes: no smaller one holds a surrogate pair."""
-    monkeypatch.setattr(json_decoding, "_PIECE_BYTES", 14)
+    monkeypatch.setattr(json_decoding, "PIECE", 14)
     monkeypatch.setattr(json_decoding, "_LONG_STRING_BYTES", 1)
 
 

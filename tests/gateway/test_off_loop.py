@@ -134,6 +134,20 @@ def test_a_large_message(api: Api, on_loop: Watched) -> None:
     assert on_loop == []
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_a_large_request_that_comes_again(api: Api, on_loop: Watched) -> None:
+    """As two agents with the same task send it: the second has a session of its own, and nothing is read twice."""
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        raw = request(api, [{"role": "user", "content": "word " * (MUCH // 5)}])
+        for _ in range(3):
+            await answered(client, api, raw)
+        assert len(gateway.worker.gateway.sessions) == 3
+
+    run_trial(what)
+    assert on_loop == []
+
+
 @pytest.mark.parametrize(
     ("api", "field"), [("anthropic", "system"), ("openai-responses", "instructions"), ("anthropic", "tools")]
 )

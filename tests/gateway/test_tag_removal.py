@@ -217,6 +217,6 @@ def test_list_fields_are_named() -> None:
 @pytest.mark.parametrize("name", [b'"observation_type"', b"\\u005f"])
 def test_a_name_is_found_wherever_a_piece_ends(name: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body is searched in pieces; a name or an escape on the border of two is in one of them."""
-    monkeypatch.setattr(tag_removal, "_PIECE_BYTES", 32)
+    monkeypatch.setattr(tag_removal, "PIECE", 32)
     assert all(tag_removal.may_have_tags(b"x" * before + name + b"x" * 50) for before in range(100))
     assert not tag_removal.may_have_tags(b"x" * 200)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elision.trajectory.items as module
-from elision.trajectory.items import LONG_TEXT, LONGEST_ITEM, find_items, find_items_by_line, scan_text
+from elision.trajectory.items import CHARACTERS_KEPT, LONGEST_ITEM, ItemCache, find_items, find_items_by_line
 from tests.work import assert_linear
 
 
@@ -89,15 +89,25 @@ class Result(str):
 
 
 def test_large_texts_are_not_kept_for_long() -> None:
-    """The newest few are, for those who look again; a session of large results does not stay in memory behind it."""
-    texts = [Result(f"name_{number} " + "x" * LONG_TEXT) for number in range(40)]
+    """Those of a few turns are, for those who ask again; a session of large results leaves no more in memory."""
+    texts = [Result(f"name_{number} " + "x" * (CHARACTERS_KEPT // 8)) for number in range(40)]
     held = [weakref.ref(text) for text in texts]
     for text in texts:
         assert text.split()[0] in find_items(text)
-    assert scan_text(texts[-1]) is scan_text(texts[-1])
+    assert find_items(texts[-1]) is find_items(texts[-1])
     del text, texts
     gc.collect()
-    assert sum(each() is not None for each in held) < 10
+    assert sum(each() is not None for each in held) < 8
+
+
+@given(st.lists(st.integers(1, 30_000), max_size=40))
+def test_a_cache_of_items_is_never_larger_than_it_may_be(sizes: list[int]) -> None:
+    """But for the newest text, which stays however long it is."""
+    cache = ItemCache(20_000)
+    for number, size in enumerate(sizes):
+        text = f"name_{number} ".ljust(size)
+        assert cache.find_items(text) is cache.find_items(text)
+        assert cache.size <= max(20_000, len(text))
 
 
 _SNIPPETS = st.sampled_from(
@@ -126,9 +136,11 @@ _SNIPPETS = st.sampled_from(
 def test_pieces_come_to_the_same(text: str, size: int) -> None:
     """However a large text is cut: no word that has items is, and nothing in quotes."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "_PIECE", size)
-        in_pieces = module.scan_text_uncached(text)
-    assert in_pieces == module.scan_text_uncached(text)
+        patched.setattr(module, "PIECE", size)
+        in_pieces = module.find_items_uncached(text)
+        by_line = list(find_items_by_line(text, set(in_pieces)))
+    assert in_pieces == module.find_items_uncached(text)
+    assert by_line == list(find_items_by_line(text, set(in_pieces)))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +158,7 @@ def test_a_large_text_is_looked_through_in_pieces(text: str) -> None:
     """No call of C gets all of it."""
     pieces = list(module._split_pieces(text))
     assert "".join(pieces) == text
-    assert max(map(len, pieces)) <= 3 * module._PIECE
+    assert max(map(len, pieces)) <= 3 * module.PIECE
 
 
 def test_kept_words_take_a_few_megabytes() -> None:
@@ -155,7 +167,7 @@ def test_kept_words_take_a_few_megabytes() -> None:
     try:
         module._WORD_CACHE.clear()
         for number in range(0, 100_000, 1_000):
-            module.scan_text_uncached("\n".join(f"src/part_{each}.py" for each in range(number, number + 1_000)))
+            module.find_items_uncached("\n".join(f"src/part_{each}.py" for each in range(number, number + 1_000)))
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -264,7 +264,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 @pytest.mark.parametrize("kind", SECRETS)
 def test_a_secret_is_found_wherever_a_piece_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large text is searched in pieces: one that stands across two of them is a secret all the same."""
-    monkeypatch.setattr("elision.trajectory.redact._PIECE", 64)
+    monkeypatch.setattr("elision.trajectory.redact.PIECE", 64)
     for text, secret in SECRETS[kind]:
         for ahead in range(0, 140, 7):
             clean = DEFAULT.redact_text("." * ahead + " " + text)

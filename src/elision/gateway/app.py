@@ -161,6 +161,8 @@ class _ClientExchange:
             self._body.close()
             if self._watch_task is not None:
                 self._watch_task.cancel()
+                # Its cancellation refers to this exchange: together they would stay until a look for garbage.
+                self._watch_task = None
 
     async def _read_request(self, body: RequestBodyReader) -> ClientRequest:
         scope = self._scope

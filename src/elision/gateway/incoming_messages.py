@@ -24,20 +24,28 @@ _RAW: Final = attrgetter("raw")
 class IncomingMessages:
     """The messages of one request. Each is parsed at most once, for all conversations that are compared with it.
 
-    Methods raise UnreadableBody where a message is no JSON object.
+    known: the messages of a conversation that the request probably continues. Where it begins another one with the
+    same bytes, they need not be parsed again. Methods raise UnreadableBody where a message is no JSON object.
     """
 
-    def __init__(self, dialect: LiveDialect, raws: Sequence[bytes]) -> None:
+    def __init__(self, dialect: LiveDialect, raws: Sequence[bytes], known: Sequence[ParsedMessage] = ()) -> None:
         self.dialect = dialect
         self.raws = raws
+        self._known = known
         self._parsed: dict[int, ParsedMessage] = {}
 
     def __len__(self) -> int:
         return len(self.raws)
 
+    def is_known(self, place: int) -> bool:
+        """Return whether message `place` was parsed for the conversation that the request probably continues."""
+        return place < len(self._known) and self._known[place].raw == self.raws[place]
+
     def parse(self, place: int) -> ParsedMessage:
         """Return message `place`."""
         message = self._parsed.get(place)
+        if message is None and self.is_known(place):
+            message = self._known[place]
         if message is None:
             raw = self.raws[place]
             message, _ = parse_message(self.dialect, decode_message(raw), place, raw, patch_json)

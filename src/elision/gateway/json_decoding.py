@@ -13,15 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from elision.gateway.json_spans import UnreadableBody, find_string_end
+from elision.trajectory.text_pieces import PIECE
 
-#: Bytes that one call decodes.
-_PIECE_BYTES: Final = 64 * 1024
 #: Bytes for each string in a text, on average, from which on it is decoded in pieces: strings are looked at one by one.
 _LONG_STRING_BYTES: Final = 4 * 1024
 #: Characters of a string as JSON has them, escapes and surrogate pairs whole.
 _CHARACTERS: Final = re.compile(
     rb'(?:[^"\\]++|\\u[dD][89abAB].{2}\\u[dD][c-fC-F].{2}|\\u(?![dD][89abAB]).{4}|\\[^u])*+', re.DOTALL
 )
+#: Bytes of a surrogate pair's escapes.
+_LONGEST_CHARACTER: Final = 12
+#: Places where a cut is tried, before all characters of a piece are read.
+_MOST_TRIED: Final = 64
 #: Stands for a long string, with its number. No text can say it.
 _MARK: Final = f"elision-{token_hex(16)}-"
 
@@ -29,7 +32,7 @@ _MARK: Final = f"elision-{token_hex(16)}-"
 def decode_json(raw: bytes) -> Any:
     """Return a JSON value. Raises UnreadableBody, also for values that Python lacks: 1e400, a lone surrogate."""
     try:
-        if len(raw) > 4 * _PIECE_BYTES and raw.count(b'"') - raw.count(b'\\"') < len(raw) // _LONG_STRING_BYTES:
+        if len(raw) > 4 * PIECE and raw.count(b'"') - raw.count(b'\\"') < len(raw) // _LONG_STRING_BYTES:
             return _decode_in_pieces(raw)
         return msgspec.json.decode(raw)
     except (ValueError, RecursionError) as error:
@@ -43,7 +46,7 @@ def _decode_in_pieces(raw: bytes) -> Any:
     copied = at = 0
     while (quote := raw.find(b'"', at)) >= 0:
         end = find_string_end(raw, quote + 1)
-        if end - quote > _PIECE_BYTES:
+        if end - quote > PIECE:
             short += (raw[copied : quote + 1], f"{_MARK}{len(long)}".encode())
             long.append("".join(_decode_string(raw, quote + 1, end)))
             copied = end
@@ -55,17 +58,29 @@ def _decode_string(raw: bytes, start: int, end: int) -> Iterator[str]:
     """Yield pieces of the string whose first character is at `start`, and whose quote is at `end`."""
     at = start
     while at < end:
-        found = _CHARACTERS.match(raw, at, min(at + _PIECE_BYTES, end))
-        stop = found.end() if found else at
-        while stop < end and 0x80 <= raw[stop] < 0xC0:
-            # Within the bytes of one character.
-            stop -= 1
+        stop = min(at + PIECE, end)
+        if stop < end:
+            stop = _find_cut(raw, at, stop)
         if stop <= at:
             # No character: the decoder says what is wrong.
             stop = end
         piece: str = msgspec.json.decode(b'"%b"' % raw[at:stop], type=str)
         yield piece
         at = stop
+
+
+def _find_cut(raw: bytes, at: int, stop: int) -> int:
+    """Return a place at or before `stop` where a string can be cut whose character at `at` is whole."""
+    for place in range(stop, max(at + _LONGEST_CHARACTER, stop - _MOST_TRIED), -1):
+        if raw.rfind(b"\\", place - _LONGEST_CHARACTER, place) < 0 and not 0x80 <= raw[place] < 0xC0:
+            return place
+    # Escapes all over: they are read from the first on.
+    found = _CHARACTERS.match(raw, at, stop)
+    stop = found.end() if found else at
+    while 0x80 <= raw[stop] < 0xC0:
+        # Within the bytes of one character.
+        stop -= 1
+    return stop
 
 
 def _put_back(value: Any, long: list[str]) -> Any:

@@ -18,6 +18,7 @@ from operator import ne
 from typing import Final, NamedTuple
 
 from elision.errors import ElisionError, MissingExtra
+from elision.trajectory.text_pieces import PIECE
 
 try:
     import msgspec
@@ -33,15 +34,13 @@ MAX_VALUES: Final = 200_000
 MAX_STRING_BYTES: Final = 8 * 1024 * 1024
 #: Bytes between two strings: white space, numbers, brackets.
 _MAX_GAP_BYTES: Final = 1024 * 1024
-#: Bytes of a string that are looked through in one call.
-_STRING_PIECE_BYTES: Final = 64 * 1024
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 _KEY: Final = re.compile(rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
 _ARRAY_START: Final = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\[")
-_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_BACKSLASH: Final = ord("\\")
 _GAP: Final = re.compile(rb"[ \t\n\r]*,[ \t\n\r]*")
 _AFTER_VALUE: Final = frozenset(b" \t\n\r,}")
 #: Says where a value ends. Numbers stay text: one may be longer than Python takes.
@@ -109,10 +108,19 @@ def find_string_end(raw: bytes, start: int) -> int:
     """Return where the string ends whose first character is at `start`. Raises UnreadableBody where it is too long."""
     at = start
     while at < len(raw):
-        end = _match_at(_STRING, raw, at, min(at + _STRING_PIECE_BYTES, len(raw))).end()
+        end = min(at + PIECE, len(raw))
+        quote = raw.find(b'"', at, end)
+        if raw[(quote if quote > at else end) - 1] == _BACKSLASH and quote != at:
+            # Backslashes come in pairs but for one that escapes what is behind it, perhaps in the next piece.
+            piece = raw[at:end].replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+            place = piece.find(b'"')
+            quote = at + place if place >= 0 else -1
+            end -= piece.endswith(b"\\")
+        if quote >= 0:
+            end = quote
         if end - start > MAX_STRING_BYTES:
             raise UnreadableBody(f"a string has more than {MAX_STRING_BYTES} bytes")
-        if end == at or raw.startswith(b'"', end):
+        if quote >= 0 or end == at:
             return end
         at = end
     return at

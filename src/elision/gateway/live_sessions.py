@@ -240,8 +240,10 @@ class SessionRegistry:
         Raises UnreadableBody where a message is no JSON object.
         """
         family = identity.family
-        incoming = incoming or IncomingMessages(PROVIDERS[api].live, body.messages)
-        group = (family, api, self._find_opening(incoming, before.conversation if before is not None else None))
+        if incoming is None:
+            known = tuple(before.conversation.messages) if before is not None else ()
+            incoming = IncomingMessages(PROVIDERS[api].live, body.messages, known)
+        group = (family, api, self._find_opening(incoming))
         session = _find_known(self._by_opening.get(group, {}), incoming) or self._find_compacted(family, api, incoming)
         if session is None:
             session = self._create_session(identity, family, api, body.model)
@@ -278,16 +280,11 @@ class SessionRegistry:
 
     # -- whose it is -----------------------------------------------------------------------------------------------
 
-    def _find_opening(self, incoming: IncomingMessages, before: Conversation | None) -> bytes:
-        """Return the digest of the first message that has one: system prompts identify no history.
-
-        before: a history with which it may share messages byte for byte.
-        """
+    def _find_opening(self, incoming: IncomingMessages) -> bytes:
+        """Return the digest of the first message that has one: system prompts identify no history."""
         for place, raw in enumerate(incoming.raws):
-            if before is not None and place < len(before) and before.messages[place].raw is raw:
-                says = before.get_digest(place)
-            elif len(raw) > INLINE_BYTES:
-                # To look it up costs as much as to read it, and it was read already.
+            if incoming.is_known(place) or len(raw) > INLINE_BYTES:
+                # Where it is large, to look it up costs as much as to read it, and it was read already.
                 says = incoming.parse(place).opening_digest
             else:
                 says = self._digest_opening(incoming, place)

@@ -438,7 +438,7 @@ def _parse_large_request(
     model_request = _build_model_request(route, headers, body, namespace)
     if model_request is None:
         return None
-    arrived = IncomingMessages(PROVIDERS[route.api].live, body.messages)
+    arrived = IncomingMessages(PROVIDERS[route.api].live, body.messages, known.messages if known is not None else ())
     empty = Conversation.for_family(PROVIDERS[route.api].live, model_request.identity.family)
     arrived.parse_new(known if known is not None and known.seed == empty.seed else empty)
     return replace(model_request, messages=arrived)

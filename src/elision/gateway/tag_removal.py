@@ -13,13 +13,12 @@ from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import RequestBody, decode_message
 from elision.providers.provider import Api
 from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
+from elision.trajectory.text_pieces import PIECE
 
 #: One search for all names: it runs at the speed of a search for one of them.
 _FIELD_NAME: Final = re.compile(b'"(?:%b)"' % b"|".join(re.escape(name).encode() for name in sorted(TAG_FIELDS)))
 #: A letter, dot or underscore that JSON escapes without need: a name may be written so.
 _ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
-#: Bytes that are searched in one call, which no other thread can interrupt: at most a millisecond's work.
-_PIECE_BYTES: Final = 64 * 1024
 #: Bytes by which two pieces overlap: no name or escape is longer.
 _OVERLAP_BYTES: Final = max(map(len, TAG_FIELDS)) + 2
 
@@ -27,9 +26,9 @@ _OVERLAP_BYTES: Final = max(map(len, TAG_FIELDS)) + 2
 def may_have_tags(raw: bytes) -> bool:
     """Return whether a body, or a message of it, may have tags; False is certain."""
     return any(
-        _FIELD_NAME.search(raw, start, start + _PIECE_BYTES + _OVERLAP_BYTES)
-        or _ESCAPED_NAME_CHARACTER.search(raw, start, start + _PIECE_BYTES + _OVERLAP_BYTES)
-        for start in range(0, len(raw), _PIECE_BYTES)
+        _FIELD_NAME.search(raw, start, start + PIECE + _OVERLAP_BYTES)
+        or _ESCAPED_NAME_CHARACTER.search(raw, start, start + PIECE + _OVERLAP_BYTES)
+        for start in range(0, len(raw), PIECE)
     )
 
 

@@ -146,3 +146,6 @@ async def run_off_loop(do: Callable[[], _T], executor: Executor | None = None) -
         if not job.cancelled() and (error := job.exception()) is not None:
             _log.warning("a pass was cancelled while it failed: %s", type(error).__name__)
         raise
+    finally:
+        # It holds an error that holds this frame: together they would stay until a look for garbage.
+        del job

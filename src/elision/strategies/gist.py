@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.gutters import find_gutters
-from elision.trajectory.items import find_items, find_items_by_line, scan_text_uncached
+from elision.trajectory.items import find_items, find_items_by_line, find_items_uncached
 from elision.trajectory.tokens import TokenCounter
 
 #: A line that says what went wrong names what is looked up next.
@@ -61,7 +61,7 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
         text = text[:CHARS_PER_END] + "\n" + text[-CHARS_PER_END:]
     chosen: list[str] = []
     spent = 0
-    for item in rank_items(text, known, frozenset(scan_text_uncached(shown_text).items)):
+    for item in rank_items(text, known, frozenset(find_items_uncached(shown_text))):
         cost = counter.count(" " + item)
         if spent + cost > budget:
             if budget - spent < 3:

@@ -15,6 +15,7 @@ from elision.strategies.extractors.failure import find_complaint, find_exception
 from elision.strategies.extractors.wrappers import unwrap_output
 from elision.trajectory.content import Opaque, Part
 from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.text_pieces import digest_text
 from elision.trajectory.turn import Observation, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
@@ -180,8 +181,7 @@ def _remove_volatile_text(text: str) -> str:
 def _fingerprint(*texts: str) -> bytes:
     digest = blake2b(digest_size=16)
     for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big") + data)
+        digest.update(len(text).to_bytes(8, "big") + digest_text(text))
     return digest.digest()
 
 

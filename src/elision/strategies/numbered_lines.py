@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from elision.trajectory.gutters import find_gutters
 from elision.trajectory.plan import Gutter
+from elision.trajectory.text_pieces import digest_text
 
 #: Characters of a line that is kept itself; a longer one is kept as its hash.
 _LONG_LINE: Final = 400
@@ -101,7 +101,7 @@ def _simplify_lead(lead: str) -> str:
 
 def _shorten_body(body: Body) -> Body:
     if isinstance(body, str) and len(body) > _LONG_LINE:
-        return hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=20).digest()
+        return digest_text(body)
     return body
 
 

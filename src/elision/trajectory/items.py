@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain
+from operator import itemgetter
+from threading import Lock
 from typing import Final
+
+from elision.trajectory.text_pieces import PIECE
 
 #: Longer runs are blobs (base64, minified code), not names that anybody writes again.
 LONGEST_ITEM = 80
@@ -26,15 +29,14 @@ MOST_NUMBERS: Final = 1_000
 MOST_WORDS: Final = 16_384
 #: Words whose items are kept, some 6 MB of them: those of two of the largest texts.
 _WORDS_KEPT: Final = 2 * MOST_WORDS
-#: Texts whose scans are kept: of those of so many characters or more a few, or a hundred large results would stay.
-_SHORT_TEXTS_KEPT = 256
-_LONG_TEXTS_KEPT = 8
-LONG_TEXT = 50_000
+#: Characters of the texts whose items are kept: those of a batch of turns, which is digested after it was read.
+CHARACTERS_KEPT: Final = 4_000_000
+#: What a text counts for at least: an entry takes room, too.
+_FEWEST_COUNTED: Final = 4_000
 
 _LETTERS: Final = (string.ascii_letters + string.digits + "_./~@:#$%+-\\").encode()
 #: Byte by byte: what may be part of a word is kept, and the end of a line; all else separates words.
 _SEPARATED: Final = bytes(byte if byte in _LETTERS + b"\n" else ord(" ") for byte in range(256))
-_PIECE: Final = 128 * 1024
 #: Characters that are looked at for a place to cut, before a blob is looked for.
 _STEP: Final = 1024
 #: The slash of a closing tag belongs to what is before it.
@@ -76,84 +78,114 @@ def _is_item(word: str) -> bool:
     return len(word) <= LONGEST_ITEM and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
 
 
-@dataclass(frozen=True, slots=True)
-class TextScan:
-    """What was found in a text: all items, each once.
+class ItemCache:
+    """Finds the items of texts, and keeps those of the texts that were asked for last.
 
-    words:  the words of a line that hold items, by its number from 0; only lines with such words.
-    quoted: what is an item of a line because it is in quotes, likewise.
+    most: characters of the texts whose items are kept.
     """
 
-    words: Mapping[int, tuple[str, ...]]
-    quoted: Mapping[int, list[str]]
-    items: tuple[str, ...]
+    def __init__(self, most: int = CHARACTERS_KEPT) -> None:
+        self.most = most
+        self.size = 0
+        self._found: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._lock = Lock()
+
+    def find_items(self, text: str) -> tuple[str, ...]:
+        with self._lock:
+            known = self._found.get(text)
+            if known is not None:
+                self._found.move_to_end(text)
+                return known
+        items = find_items_uncached(text)
+        with self._lock:
+            if text not in self._found:
+                self._found[text] = items
+                self.size += max(len(text), _FEWEST_COUNTED)
+            # The newest stays however long it is, because it is asked for again.
+            while self.size > self.most and len(self._found) > 1:
+                oldest, _ = self._found.popitem(last=False)
+                self.size -= max(len(oldest), _FEWEST_COUNTED)
+        return items
+
+
+_CACHE: Final = ItemCache()
 
 
 def find_items(text: str) -> tuple[str, ...]:
-    """The code-like items of `text`, each once, in order of first appearance.
+    """The code-like items of `text`, each once: those of words in order of first appearance, then those in quotes.
 
     A path counts as itself and as its last component; a dotted or `::` name as itself and as its last part, since that
-    is how agents refer to them.
+    is how agents refer to them. A cache serves who asks when a text is read, masked and digested.
     """
-    return scan_text(text).items
+    return _CACHE.find_items(text)
 
 
-def scan_text(text: str) -> TextScan:
-    """`text`, looked through once; a cache serves who looks when it is read, masked and digested."""
-    if len(text) >= LONG_TEXT:
-        return _scan_long(text)
-    return _scan_short(text)
-
-
-def scan_text_uncached(text: str) -> TextScan:
-    """The same as `scan_text`, for a text that nobody looks at again."""
-    words: dict[int, tuple[str, ...]] = {}
-    quoted: dict[int, list[str]] = {}
-    items: dict[str, None] = {}
-    number = 0
-    keep_words = _choose_words(text)
+def find_items_uncached(text: str) -> tuple[str, ...]:
+    """The same as `find_items`, for a text that nobody asks for again."""
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
-    for piece in _split_pieces(text):
-        lines = _separate_words(piece).split("\n")
-        kept = map(tuple, map(keep_words, map(str.split, lines)))
-        # A piece may begin within a line.
-        begun = words.get(number, ())
-        new = {place: found for place, found in enumerate(kept, start=number) if found}
-        items |= dict.fromkeys(_list_items(chain.from_iterable(new.values())))
-        words |= new
-        if begun:
-            words[number] = begun + new.get(number, ())
+    pieces = list(_split_pieces(text))
+    items = dict.fromkeys(_list_items(_list_words(pieces)))
+    for piece in pieces:
+        in_quotes = dict.fromkeys(map(itemgetter(1), _QUOTED.findall(piece)))
+        items |= dict.fromkeys(filter(_is_quoted_item, in_quotes))
+    return tuple(items)
+
+
+def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
+    if not wanted:
+        return
+    pieces = list(_split_pieces(text))
+    words_with_items = frozenset(_list_words(pieces))
+    wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
+    quoted: dict[int, list[str]] = {}
+    number = 0
+    for piece in pieces:
         for place, word in _find_quoted(piece):
             quoted.setdefault(number + place, []).append(word)
-        number += len(lines) - 1
-    items |= dict.fromkeys(chain.from_iterable(quoted.values()))
-    return TextScan(words, quoted, tuple(items))
+        number += piece.count("\n")
+    lines_with_quoted = {number for number, words in quoted.items() if not wanted.isdisjoint(words)}
+    lines = text.split("\n")
+    for number, words in enumerate(_list_words_by_line(pieces)):
+        if number in lines_with_quoted or not wanted_words.isdisjoint(words):
+            found = chain(_list_items(filter(words_with_items.__contains__, words)), quoted.get(number, ()))
+            yield number, lines[number], tuple(dict.fromkeys(found))
 
 
-def _choose_words(text: str) -> Callable[[Iterable[str]], Iterable[str]]:
-    """Return what keeps the words that hold items: of a text with a great many different words, only some.
+def _list_words_by_line(pieces: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the words of each line; a piece may begin within one."""
+    words: list[str] = []
+    for piece in pieces:
+        first, *others = _separate_words(piece).split("\n")
+        words += first.split()
+        for line in others:
+            yield words
+            words = line.split()
+    yield words
+
+
+def _list_words(pieces: Iterable[str]) -> Iterator[str]:
+    """Return the words that hold items, each once: of a text with a great many different words, only some.
 
     Each new word costs some microseconds, so that a megabyte of numbers would take ten times as long as other text.
     """
-    if len(text) < 2 * MOST_NUMBERS:
-        return _KEEP_WORDS_WITH_ITEMS
     different: dict[str, None] = {}
-    for piece in _split_pieces(text):
+    for piece in pieces:
         different |= dict.fromkeys(_separate_words(piece).split())
-    chosen = [word for word in different if word.strip(_NUMERIC) not in _EXPONENTS]
-    if len(different) - len(chosen) <= MOST_NUMBERS:
-        if len(different) <= MOST_WORDS:
-            return _KEEP_WORDS_WITH_ITEMS
-        chosen = list(different)
+    chosen = list(different)
+    if len(different) > MOST_NUMBERS:
+        names = [word for word in different if word.strip(_NUMERIC) not in _EXPONENTS]
+        if len(different) - len(names) > MOST_NUMBERS:
+            chosen = names
     if len(chosen) > MOST_WORDS:
         chosen = chosen[: MOST_WORDS // 2] + chosen[-MOST_WORDS // 2 :]
-    return partial(filter, frozenset(_KEEP_WORDS_WITH_ITEMS(chosen)).__contains__)
+    return filter(_WORD_CACHE.__getitem__, chosen)
 
 
 def _split_pieces(text: str) -> Iterator[str]:
-    """Yield `text` in pieces of about `_PIECE` characters, so that no item is cut."""
+    """Yield `text` in pieces of about `PIECE` characters, so that no item is cut."""
     start = 0
-    while len(text) - start > 2 * _PIECE:
+    while len(text) - start > 2 * PIECE:
         end = _find_cut(text, start)
         yield text[start:end]
         start = end
@@ -161,12 +193,12 @@ def _split_pieces(text: str) -> Iterator[str]:
 
 
 def _find_cut(text: str, start: int) -> int:
-    """Return a place at least `_PIECE` characters behind `start` where `text` can be cut, or its end.
+    """Return a place at least `PIECE` characters behind `start` where `text` can be cut, or its end.
 
     That is behind a character that separates words, unless it may stand in quotes, or in the middle of a blob, of which
     both halves are too long for items.
     """
-    for at in range(start + _PIECE, len(text), _STEP):
+    for at in range(start + PIECE, len(text), _STEP):
         for separator in _SEPARATOR.finditer(text, at, at + _STEP):
             if not _may_be_quoted(text, separator.end()):
                 return separator.end()
@@ -184,25 +216,6 @@ def _may_be_quoted(text: str, place: int) -> bool:
     return False
 
 
-_scan_short: Final = lru_cache(maxsize=_SHORT_TEXTS_KEPT)(scan_text_uncached)
-_scan_long: Final = lru_cache(maxsize=_LONG_TEXTS_KEPT)(scan_text_uncached)
-
-
-def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
-    if not wanted:
-        return
-    scan = scan_text(text)
-    words_with_items = set(chain.from_iterable(scan.words.values()))
-    wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
-    numbers = {number for number, words in scan.words.items() if not wanted_words.isdisjoint(words)}
-    numbers |= {number for number, quoted in scan.quoted.items() if not wanted.isdisjoint(quoted)}
-    lines = text.split("\n")
-    for number in sorted(numbers):
-        found = chain(_list_items(scan.words.get(number, ())), scan.quoted.get(number, ()))
-        yield number, lines[number], tuple(dict.fromkeys(found))
-
-
 def _list_items(words: Iterable[str]) -> Iterator[str]:
     """Return the items of these words, with repetitions."""
     return chain.from_iterable(map(_WORD_CACHE.__getitem__, words))
@@ -214,10 +227,14 @@ def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
     seen = 0
     for match in _QUOTED.finditer(text):
         word = match[2]
-        if any(map(str.isalpha, word)) and not _PAGE_METADATA.match(word):
+        if _is_quoted_item(word):
             line += text.count("\n", seen, match.start())
             seen = match.start()
             yield line, word
+
+
+def _is_quoted_item(word: str) -> bool:
+    return any(map(str.isalpha, word)) and not _PAGE_METADATA.match(word)
 
 
 def _separate_words(text: str) -> str:
@@ -247,7 +264,6 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 _WORD_CACHE: Final = _WordCache()
-_KEEP_WORDS_WITH_ITEMS: Final = partial(filter, _WORD_CACHE.__getitem__)
 
 
 def _trim_word(word: str) -> str:

@@ -20,11 +20,10 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from elision.errors import SettingError
+from elision.trajectory.text_pieces import PIECE
 
 #: Whether the text of a match is a secret, not an example of one.
 SecretTest: TypeAlias = Callable[[str], bool]
-#: Characters of a text that are searched at once.
-_PIECE: Final = 256 * 1024
 #: Values nested deeper than this in a log line or an export are replaced whole.
 _DEEPEST = 64
 
@@ -327,12 +326,12 @@ class Redaction:
 
         The text is searched piece by piece: during one search over all of a large text no other thread could run.
         """
-        for first in range(0, len(text), _PIECE):
-            piece = _lower_text(text[first : first + _PIECE + _BEGINNING_CHARS])
+        for first in range(0, len(text), PIECE):
+            piece = _lower_text(text[first : first + PIECE + _BEGINNING_CHARS])
             if not _compile_beginnings().search(piece.encode("ascii", "replace")):
                 continue
             for place in self.hint_pattern.finditer(piece):
-                if place.start() < _PIECE:
+                if place.start() < PIECE:
                     yield first + place.start(), place[0]
 
     def _find_secret(self, text: str, start: int, hint: str) -> tuple[re.Match[str], str] | None:
