@@ -182,3 +182,65 @@ def test_a_report_lengthens_what_was_written() -> None:
     cache.record_request(kept(track, 0), 0.0)
     cache.lengthen_lifetime()
     assert cache.count_cached(kept(track, 0), 3_000.0) == 50
+
+
+LOOKING_BACK = CacheRules(kind="prefix", ttl=300, minimum=1, look_back=20)
+
+
+def add_turns(track: Track, first: int, last: int, size: int = 10) -> Track:
+    """Turns of one call: 5 tokens of the assistant's and `size` of its result."""
+    for turn in range(first, last + 1):
+        track.append(Segment(kind="assistant", tokens=5, turn=turn))
+        track.append(Segment(kind="observation", tokens=size, turn=turn, index=1))
+    return track
+
+
+def send_turns(cache: PromptCache, track: Track, first: int, last: int) -> None:
+    """A request after each of the turns, which are added to `track`."""
+    for turn in range(first, last + 1):
+        add_turns(track, turn, turn)
+        cache.record_request(view(track, *([1] if turn > 1 else []), len(track.segments)), 0.0)
+
+
+@pytest.mark.parametrize(("behind", "found"), [(20, True), (21, False)])
+def test_a_request_looks_back_few_messages(behind: int, found: bool) -> None:
+    """An entry that ends 20 messages before the newest is found, one that ends 21 before it is not."""
+    cache, track = PromptCache(LOOKING_BACK), grown(Track(), 0)
+    track.append(Segment(kind="head", tokens=100))
+    send_turns(cache, track, 1, 30)
+    kept = 1 + 2 * (30 - behind)
+    changed = add_turns(track.fork(kept), 31 - behind, 30)
+    unmarked = View(call=1, epoch=2, track=changed, length=len(changed.segments))
+    assert cache.count_cached(unmarked, 0.0) == (changed.count_tokens_before(kept) if found else 0)
+    assert cache.count_cached(view(changed, kept, 61), 0.0) == changed.count_tokens_before(kept)
+
+
+def test_an_entry_ends_where_a_request_ended_or_set_a_breakpoint() -> None:
+    """After a rewrite the turns behind it were written as one: a later rewrite among them reads up to a breakpoint."""
+    for marks, read in (((1, 21), 21), ((1,), 1)):
+        cache, track = PromptCache(LOOKING_BACK), Track()
+        track.append(Segment(kind="head", tokens=100))
+        send_turns(cache, track, 1, 30)
+        first = add_turns(track.fork(11), 6, 30)
+        cache.record_request(view(first, *marks, len(first.segments)), 0.0)
+        second = add_turns(first.fork(21), 11, 30)
+        assert cache.count_cached(view(second, 1, 21, 61), 0.0) == second.count_tokens_before(read)
+
+
+def test_a_breakpoint_after_the_model_s_words_is_set_before_them() -> None:
+    """Only what the client sends bears a breakpoint, so that an entry ends with the message before."""
+    track = add_turns(grown(Track(), 0), 1, 3)
+    ends = [view(track).find_message_end(place) for place in range(len(track.segments) + 1)]
+    assert ends == [0, 0, 2, 2, 4, 4, 6]
+
+
+def test_results_of_one_turn_are_one_message() -> None:
+    """Parallel results count once towards the look-back, the user's words once more."""
+    track = Track()
+    track.append(Segment(kind="head", tokens=1))
+    track.append(Segment(kind="assistant", tokens=1, turn=1))
+    for number in (1, 2, 3):
+        track.append(Segment(kind="observation", tokens=1, turn=1, index=number))
+    track.append(Segment(kind="interjection", tokens=1, turn=1, index=1))
+    assert view(track).count_endings(1, 20) == 2
+    assert view(track).find_message_end(4) == 1

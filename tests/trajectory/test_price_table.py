@@ -81,7 +81,10 @@ def test_every_source_is_used() -> None:
     """No source is in the list without an entry (that of the regional surcharge aside)."""
     document = tomllib.loads(TEXT)
     listed = [*document["model"], *document["tokenizer"]]
-    assert {key for each in listed for key in each["sources"]} | {"aws-global"} == set(document["sources"])
+    used = {key for each in listed for key in each["sources"]} | {"aws-global"}
+    for provider in document["providers"].values():
+        used |= set(provider.get("cache_with_write_price", {}).get("look_back", {}))
+    assert used == set(document["sources"])
 
 
 def test_every_tier_has_a_window_to_reach_it() -> None:

@@ -211,6 +211,8 @@ def _describe_cache_rules(cache: CacheRules) -> str:
     if cache.kind == "none":
         return _KINDS["none"]
     step = f", in steps of {cache.step:,}" if cache.step > 1 else ""
+    if cache.look_back:
+        step += f", where a request ended or set a breakpoint, up to {cache.look_back} messages before the end"
     lifetime = _format_lifetime(cache.ttl)
     return f"{_KINDS[cache.kind]}, from {cache.minimum:,} tokens{step}; lives {lifetime} after its last use"
 

@@ -20,11 +20,16 @@ def mark_view(
 
     lifetime: what was decided for it; None where the client decides.
     """
-    if terms.no_cache_marks and not (state.is_edited or terms.breakpoints == "always"):
+    if terms.no_cache_marks and not has_our_marks(terms, state):
         return replace(view, marks=())
     if lifetime is not None:
         return _keep_for_an_hour(view, lifetime.hour_turn, state)
     return _keep_longer(view, reports.find_hour_turn(terms.hour_turn), state)
+
+
+def has_our_marks(terms: CallTerms, state: State) -> bool:
+    """Return whether a request whose client sets no breakpoints has some of ours."""
+    return terms.breakpoints == "always" or (terms.breakpoints == "gaps" and state.is_edited)
 
 
 def choose_raw_lifetime(lifetime: CacheLifetime | None) -> CacheLifetime | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine.cache_marks import choose_raw_lifetime, mark_view, writes_for_an_hour
+from elision.engine.cache_marks import choose_raw_lifetime, has_our_marks, mark_view, writes_for_an_hour
 from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, read_terms
@@ -358,8 +358,7 @@ class Log:
     def _choose_lifetime(self, view: View, terms: CallTerms) -> CacheLifetime | None:
         """Decide how long the cache entries of the next request live; None where the client decides."""
         state = self.state
-        has_marks = not terms.no_cache_marks or state.is_edited or terms.breakpoints == "always"
-        if terms.lifetime == "client" or not has_marks:
+        if terms.lifetime == "client" or (terms.no_cache_marks and not has_our_marks(terms, state)):
             return None
         frontier = self.policy.find_stable_length(state)
         turns = len(state.turns)
@@ -419,6 +418,7 @@ class Log:
             else before.hour_turn is not None,
             scale=self.reports.scale,
             view_limit=view_limit,
+            has_breakpoints=terms.breakpoints != "never",
             may_ask_for_summary=terms.may_summarize and self.breaker.may_ask(len(self.state.turns) + 1),
         )
 

@@ -16,8 +16,10 @@ from elision.providers.anthropic.breakpoints import NO_HOUR, HourEnd
 from elision.providers.anthropic.rules import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
+from elision.providers.live.pieces import LiveDialect
+from elision.providers.shared import prompt_breakpoints
 from elision.providers.shared.capabilities import Capabilities
-from elision.providers.shared.json_reading import Json
+from elision.providers.shared.json_reading import Json, mapping_in
 from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.plan import Key, LivePrefix
 from elision.trajectory.view import View
@@ -123,12 +125,27 @@ def build_request(
     if mark and history.dialect.takes_breakpoints:
         hour_end = None if lifetime is None else _find_hour_end(history, view)
         messages = _add_breakpoints(messages, _collect_kept_json(entries, history), incoming, history, view, hour_end)
+    elif mark and log.state.is_edited and takes_prompt_breakpoints(model, history.dialect):
+        _add_prompt_breakpoints(messages, history, view)
     sent = OutgoingRequest(messages=messages, origins=origins, system=incoming.system, tools=incoming.tools)
     if lifetime is not None:
         sent = _change_client_lifetimes(sent, incoming, history, view)
     if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
     return sent
+
+
+def takes_prompt_breakpoints(model: Capabilities, dialect: LiveDialect) -> bool:
+    """Return whether a request to `model` may have OpenAI's breakpoints."""
+    return model.mark_field == prompt_breakpoints.FIELD and dialect.name in ("openai", "openai-responses")
+
+
+def sets_own_prompt_breakpoints(incoming: IncomingRequest) -> bool:
+    """Return whether the client sets OpenAI's breakpoints itself. Only its first and newest messages are read."""
+    newest = incoming.messages[max(FIRST_MESSAGES, len(incoming.messages) - NEWEST_MESSAGES) :]
+    read = map(convert_to_json, (*incoming.first_messages, *newest))
+    options = convert_to_json(incoming.body_fields.get("prompt_cache_options"))
+    return prompt_breakpoints.sets_own_breakpoints(map(mapping_in, read), options)
 
 
 def needs_breakpoints(who: CacheControl, log: Log) -> bool:
@@ -240,6 +257,20 @@ def _add_breakpoints(
     for place in places:
         result[place.message] = marked[place.message]
     return result
+
+
+def _add_prompt_breakpoints(messages: list[Any], history: History, view: View) -> None:
+    """Set OpenAI's breakpoints in `messages`: after the head, and where a rewrite ends or a later one may begin.
+
+    The newest message needs none: the provider puts one there.
+    """
+    for end in {view.find_message_end(mark) for mark in view.marks} - {view.length}:
+        block = history.splice.find_last_block(end)
+        if block is not None:
+            message = mapping_in(convert_to_json(messages[block[0]]))
+            marked = prompt_breakpoints.add_breakpoint(message, responses=history.dialect.name == "openai-responses")
+            if marked is not None:
+                messages[block[0]] = marked
 
 
 def _collect_kept_json(entries: Sequence[Entry], history: History) -> list[Any]:

@@ -36,12 +36,14 @@ from elision.manager.outgoing_request import (
     build_live_prefix,
     find_client_breakpoints,
     needs_breakpoints,
+    sets_own_prompt_breakpoints,
+    takes_prompt_breakpoints,
 )
 from elision.manager.shared_log import LogWriter
 from elision.providers.anthropic.bound_thinking import find_editable_from, find_newest_thinking
 from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault
-from elision.trajectory.events import Event, PassDecided, SummaryFailed
+from elision.trajectory.events import Breakpoints, Event, PassDecided, SummaryFailed
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.view import View
@@ -101,6 +103,11 @@ class CallPreparer:
         if client.hour_messages is not None and branch.history is not None:
             hour_turn = max(0, branch.history.count_intact_turns(client.hour_messages))
         who = self.options.cache_control
+        ours: Breakpoints = "gaps" if who == "gaps" else "always"
+        if takes_prompt_breakpoints(call.capabilities, call.dialect) and (
+            who == "client" or sets_own_prompt_breakpoints(call.request)
+        ):
+            ours = "never"
         log = branch.log
         unbound_from = find_editable_from(log.state.turns) if call.binds_thinking else 1
         return CallTerms(
@@ -116,8 +123,8 @@ class CallPreparer:
             recall_blocked=recall_tools.must_withhold_tools(
                 log, call.request.tools, self.follower.sent, bound=call.binds_thinking
             ),
-            no_cache_marks=who != "client" and not client.has_any,
-            breakpoints="gaps" if who == "gaps" else "always",
+            no_cache_marks=ours == "never" or (who != "client" and not client.has_any),
+            breakpoints=ours,
             hour_turn=hour_turn,
             lifetime=self._find_lifetime_choice(call, client),
             most_pings=self.options.cache_pings,

@@ -24,6 +24,7 @@ class DecisionContext:
     offers_recall_at_once: whether they enter at this call, whatever is hidden.
     writes_for_an_hour: whether what is written to the cache lives an hour, and costs as much.
     scale: how many tokens the provider counts for ours; None for as many. It is read here and changed elsewhere.
+    has_breakpoints: whether the request has cache breakpoints of the client's or ours.
     may_ask_for_summary: whether a summary could be sent, and no failed one delays the next.
     editable_from: the first turn that may be masked or clipped, since thinking in it is bound to what precedes it. A
     summary has to cover it, so that the thinking goes with its turn.
@@ -42,6 +43,7 @@ class DecisionContext:
     writes_for_an_hour: bool = False
     scale: TokenScale | None = None
     editable_from: int = 1
+    has_breakpoints: bool = True
     may_ask_for_summary: bool = True
 
     def is_cache_cold(self) -> bool:
@@ -66,8 +68,9 @@ class DecisionContext:
             return 0
         common = 0 if entering else common
         length = len(state.track.segments)
-        # Every request marks the end of the head, whatever else it marks.
-        view = View(call=self.call, epoch=state.epoch, track=state.track, length=length, marks=(state.head_length,))
+        # Every request that has breakpoints marks the end of the head, whatever else it marks.
+        marks = (state.head_length,) if self.has_breakpoints else ()
+        view = View(call=self.call, epoch=state.epoch, track=state.track, length=length, marks=marks)
         return self.cache.count_readable(common, view, self.now, self.model)
 
     def cost_prompt(self, tokens: int, cached: int) -> float:

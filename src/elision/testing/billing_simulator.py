@@ -21,13 +21,15 @@ from elision.trajectory.usage import Usage
 class PromptPrefix:
     """The prompt up to and with one of its blocks. key: hash of all of it. tokens: so far.
 
-    lives_an_hour: whether its breakpoint asks for that.
+    lives_an_hour: whether its breakpoint asks for that. ends_message: whether it ends with a message that the model
+    answers, or with the instructions (OpenAI's eligible messages).
     """
 
     key: bytes
     tokens: int
     has_breakpoint: bool
     lives_an_hour: bool = False
+    ends_message: bool = False
 
 
 def hash_prefixes(owner: str, blocks: Sequence[PromptBlock]) -> list[PromptPrefix]:
@@ -35,7 +37,7 @@ def hash_prefixes(owner: str, blocks: Sequence[PromptBlock]) -> list[PromptPrefi
     found = []
     tokens = 0
     digest = hashlib.blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=16)
-    for block in blocks:
+    for block, after in zip(blocks, (*blocks[1:], None), strict=True):
         digest.update(len(block.text).to_bytes(8, "big"))
         digest.update(block.text.encode("utf-8", "surrogatepass"))
         tokens += block.tokens
@@ -45,9 +47,16 @@ def hash_prefixes(owner: str, blocks: Sequence[PromptBlock]) -> list[PromptPrefi
                 tokens=tokens,
                 has_breakpoint=block.has_breakpoint,
                 lives_an_hour=block.ttl == "1h",
+                ends_message=_ends_message(block, after),
             )
         )
     return found
+
+
+def _ends_message(block: PromptBlock, after: PromptBlock | None) -> bool:
+    if block.role in ("system", "developer", "tool"):
+        return after is None or after.role != block.role
+    return block.role == "user"
 
 
 class BillingSimulator:
@@ -82,14 +91,24 @@ class BillingSimulator:
         """Return the places from which the cache is searched, and up to which it is written."""
         if prices.cache.kind == "none" or not prefixes:
             return []
-        if prices.cache.kind == "prefix":
+        if prices.cache.kind == "prefix" and not prices.cache.look_back:
             return [len(prefixes) - 1]
+        if prices.cache.kind == "prefix":
+            return self._find_boundaries(prefixes, prices.cache.look_back + 1)
         return [at for at, place in enumerate(prefixes) if place.has_breakpoint]
+
+    def _find_boundaries(self, prefixes: Sequence[PromptPrefix], endings: int) -> list[int]:
+        """Return the breakpoints of a request, its last ending among them, and as many of the newest `endings`."""
+        ends = [at for at, place in enumerate(prefixes) if place.ends_message]
+        marks = [at for at, place in enumerate(prefixes) if place.has_breakpoint]
+        return sorted({*marks, *ends[-endings:]})
 
     def _find_entry(self, prefixes: Sequence[PromptPrefix], anchor: int, prices: Prices, now: float) -> int:
         """Return where the longest prefix ends that `anchor` finds, -1 for none. Breakpoints look back 20 blocks."""
         if prices.cache.kind == "breakpoints":
             least = max(0, anchor - LOOK_BACK)
+        elif prices.cache.look_back:
+            least = anchor
         else:
             least = 0
         for at in range(anchor, least - 1, -1):
@@ -115,6 +134,11 @@ class BillingSimulator:
         may_last = longest < 0 or prefixes[longest].key in self._hours
         if prices.cache.kind == "breakpoints":
             remembered = [prefixes[at] for at in anchors]
+        elif prices.cache.look_back:
+            # The newest message's end and three breakpoints are written. What is read keeps all in front of it alive.
+            written = {*[at for at in anchors if prefixes[at].has_breakpoint][-3:], *anchors[-1:]}
+            used = [at for at in range(longest + 1) if prefixes[at].key in self._used]
+            remembered = [prefixes[at] for at in sorted({*written, *used})]
         else:
             remembered = list(prefixes)
         for prefix in remembered:

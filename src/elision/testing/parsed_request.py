@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elision.providers.anthropic import parse as anthropic
@@ -35,6 +35,7 @@ class PromptBlock:
     tokens: counted. has_breakpoint: whether a cache breakpoint is set on it. ttl: how long it asks to keep the prefix.
     signature, thinking: of a thinking block; "" for anything else.
     place:  where it is, as a provider's error names it ("messages.3.content.0").
+    role:   whose it is: system, developer, user, assistant, tool; "" for tools and where it does not matter.
     """
 
     text: str
@@ -44,6 +45,7 @@ class PromptBlock:
     signature: str = ""
     thinking: str = ""
     place: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,9 @@ def _split_responses(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]
             tokens = _count_content(openai_responses.parse_result(item).content, counter)
         else:
             tokens = _count_message(openai_responses.parse_item(item), counter)
-        yield _make_block(f"input.{place}", text_in(item.get("role")), item, TOKENS_PER_MESSAGE + tokens)
+        block = _make_block(f"input.{place}", text_in(item.get("role")), item, TOKENS_PER_MESSAGE + tokens)
+        is_output = text_in(item.get("type")) in openai_responses.OUTPUTS
+        yield replace(block, role="tool" if is_output else block.role or "assistant")
 
 
 def _split_anthropic(body: Json, counter: TokenCounter) -> Iterator[PromptBlock]:
@@ -209,17 +213,31 @@ def _make_block(place: str, role: str, block: Json, tokens: int) -> PromptBlock:
     return PromptBlock(
         text=f"{role} {_dump_json(_strip_markers(block))}",
         tokens=tokens,
-        has_breakpoint="cache_control" in block,
+        has_breakpoint="cache_control" in block or any(part.get(_MARK) for part in _list_parts(block)),
         ttl=text_in(mapping_in(block.get("cache_control")).get("ttl")),
         signature=text_in(sealed.get("signature")),
         thinking=text_in(sealed.get("thinking")),
         place=place,
+        role=role,
     )
 
 
+#: OpenAI's cache breakpoint, a field of a part of a message.
+_MARK = "prompt_cache_breakpoint"
+
+
+def _list_parts(block: Json) -> list[Json]:
+    return [part for name in ("content", "output") for part in mappings_in(block.get(name))]
+
+
 def _strip_markers(block: Json) -> dict[str, Any]:
-    """Return `block` without what no cache compares: markers, and nulls."""
-    return {name: value for name, value in block.items() if name != "cache_control" and value is not None}
+    """Return `block` without what no cache compares: markers, nulls, and the part around a single text."""
+    shown = {name: value for name, value in block.items() if name != "cache_control" and value is not None}
+    for name in ("content", "output"):
+        if isinstance(shown.get(name), list) and any(_MARK in part for part in mappings_in(shown[name])):
+            parts = [{key: each for key, each in part.items() if key != _MARK} for part in mappings_in(shown[name])]
+            shown[name] = parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+    return shown
 
 
 def _count_content(parts: Content, counter: TokenCounter) -> int:

@@ -1,6 +1,8 @@
 """A provider's prompt cache, simulated: what a request would read from it.
 
-Entries are prefixes of earlier requests of the same model. With `prefix` rules the whole of a request is an entry; with
+Entries are prefixes of earlier requests of the same model. With `prefix` rules the whole of a request is an entry, and
+any beginning of it is read, unless they have a `look_back` (OpenAI from 5.6 on): then entries end where requests end or
+set breakpoints, and a request finds one that ends at a breakpoint of its own, or few messages before its end. With
 `breakpoints` only the places that it marked are (Anthropic), and a mark looks back 20 blocks for one. An entry lives
 `ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. No breakpoint
 lengthens the life of what was written before: an entry lives an hour if all that it holds was written for one. The
@@ -10,6 +12,7 @@ provider's pages leave open what happens there, so the dearer reading is taken. 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elision.trajectory.prices import CacheRules
@@ -92,6 +95,9 @@ class PromptCache:
         """Whether there is an entry at `place`, by its own lifetime."""
         if place not in memory.entries:
             return False
+        if self.rules.kind == "prefix":
+            # What a request does not reach is dropped, so that all entries were used with the newest.
+            return outlives_pause(memory.used_at, now, self.rules.ttl)
         return outlives_pause(memory.entries[place], now, HOUR_SECONDS if place in memory.hours else self.rules.ttl)
 
     def is_cold(self, now: float | None, model: str = "") -> bool:
@@ -126,11 +132,24 @@ class PromptCache:
     def _find_reach(self, memory: _ModelCache, common: int, view: View, now: float | None) -> int:
         """Return the longest entry that a request of `view` finds. common: segments that are those of the last view."""
         if self.rules.kind == "prefix":
-            if self._is_alive(memory, memory.view.length, now):
-                return min(common, memory.view.length)
-            return 0
+            if not outlives_pause(memory.used_at, now, self.rules.ttl):
+                return 0
+            if self.rules.look_back:
+                return self._find_searched_place(memory, common, view)
+            return min(common, memory.view.length)
         anchors = {common, *(mark for mark in view.marks if mark < common)}
         return max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
+
+    def _find_searched_place(self, memory: _ModelCache, common: int, view: View) -> int:
+        """Return the longest entry among the places where a request of `view` looks for one; 0 for none."""
+        count = bisect_right(memory.places, common)
+        newest = memory.places[count - 1] if count else 0
+        if view.count_endings(newest, self.rules.look_back) <= self.rules.look_back:
+            return newest
+        # Where breakpoints are set at all, one is at the end of what a rewrite leaves.
+        marks = (common, *view.marks) if view.marks else ()
+        ends = (view.find_message_end(mark) for mark in marks if mark <= common)
+        return max((end for end in ends if end in memory.entries), default=0)
 
     def _find_readable_place(self, memory: _ModelCache, view: View, anchor: int, now: float | None) -> int:
         """Return the entry that a breakpoint after `anchor` segments finds, looking back; 0 for none."""
@@ -173,19 +192,29 @@ class PromptCache:
             cached = self.count_readable(common, view, now, model)
             if memory is not None:
                 reach = self._find_reach(memory, common, view, now)
-        if memory is None or self.rules.kind == "prefix":
+        if memory is None or (self.rules.kind == "prefix" and not self.rules.look_back):
             memory = self._caches[model] = _ModelCache(view)
+        elif self.rules.kind == "prefix":
+            memory.drop_after(reach)
         elif common < memory.view.length:
             memory.drop_after(common)
         # What is written after an entry of five minutes lives no longer than that one.
         may_last = not reach or reach in memory.hours
-        for mark in view.marks if self.rules.kind == "breakpoints" else (view.length,):
+        for mark in self._list_entries(view):
             kept = mark in memory.hours and self._is_alive(memory, mark, now)
             memory.add_entry(mark, now, hour=kept or (may_last and mark <= view.hour_length))
         memory.view = view
         memory.used_at = now
         self._newest = view
         return cached
+
+    def _list_entries(self, view: View) -> Iterable[int]:
+        """Return where the entries end that a request of `view` leaves."""
+        if self.rules.kind == "breakpoints":
+            return view.marks
+        if self.rules.look_back:
+            return {view.find_message_end(mark) for mark in (*view.marks, view.length)}
+        return (view.length,)
 
     def lengthen_lifetime(self, model: str = "") -> None:
         """The provider reported that what the newest request wrote lives an hour."""

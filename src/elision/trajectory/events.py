@@ -138,8 +138,8 @@ class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):
     usd: float | None = None
 
 
-#: When a client that sets no cache breakpoints gets some of ours.
-Breakpoints: TypeAlias = Literal["gaps", "always"]
+#: When a client that sets no cache breakpoints gets some of ours. never: nor is one found where a rewrite ends.
+Breakpoints: TypeAlias = Literal["gaps", "always", "never"]
 
 
 class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
@@ -147,7 +147,7 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
 
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
     unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
-              stands in the request, or "always".
+              stands in the request, "always", or "never".
     hour_turn: the newest turn for which its client asks that cache entries live an hour; 0 for the head alone, None
               for nothing.
     lifetime: what we decided of that; None where the client's request holds.

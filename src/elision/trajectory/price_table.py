@@ -124,13 +124,15 @@ def parse_price_table(text: str, file: str = FILE) -> PriceTable:
     sources = document.take_table("sources")
     addresses = {key: sources.take(key, str) for key in tuple(sources.values)}
     provider_tables = document.take_table("providers")
-    providers = {key: _read_provider(provider_tables.take_table(key)) for key in tuple(provider_tables.values)}
+    providers = {
+        key: _read_provider(provider_tables.take_table(key), addresses) for key in tuple(provider_tables.values)
+    }
     entries = tuple(
         _read_entry(fields, providers, addresses, dated) for fields in document.take_tables("model", "names")
     )
     sets: dict[str, Prices] = {}
     for fields in document.take_tables("set", "name"):
-        prices = _read_set(fields, dated)
+        prices = _read_set(fields, dated, addresses)
         if prices.name in sets:
             raise fields.error("name", "another set has it", "give each set a name of its own")
         sets[prices.name] = prices
@@ -157,13 +159,13 @@ def _group_periods(entries: tuple[PriceEntry, ...], file: str) -> Mapping[str, t
     return {name: tuple(sorted(periods, key=lambda entry: entry.since or date.min)) for name, periods in index.items()}
 
 
-def _read_provider(fields: _Fields) -> PriceProvider:
-    rules = _read_cache_rules(fields.take_table("cache"), CacheRules())
+def _read_provider(fields: _Fields, addresses: Mapping[str, str]) -> PriceProvider:
+    rules = _read_cache_rules(fields.take_table("cache"), CacheRules(), addresses)
     with_write_price = fields.take_table("cache_with_write_price", optional=True)
     provider = PriceProvider(
         hosts=frozenset(fields.take_strings("hosts")),
         cache=rules,
-        cache_with_write_price=_read_cache_rules(with_write_price, rules),
+        cache_with_write_price=_read_cache_rules(with_write_price, rules, addresses),
         doubt=fields.take("doubt", str, ""),
     )
     fields.refuse_rest()
@@ -182,7 +184,7 @@ def _read_entry(
     prices = Prices(
         name=names[0],
         tiers=tiers,
-        cache=_read_cache_rules(fields.take_table("cache", optional=True), cache_rules),
+        cache=_read_cache_rules(fields.take_table("cache", optional=True), cache_rules, addresses),
         window=fields.take("window", int, None),
         source="; ".join(addresses[key] for key in sources),
         dated=dated.isoformat(),
@@ -208,11 +210,11 @@ def _read_entry(
     return entry
 
 
-def _read_set(fields: _Fields, dated: date) -> Prices:
+def _read_set(fields: _Fields, dated: date, addresses: Mapping[str, str]) -> Prices:
     prices = Prices(
         name=fields.take("name", str),
         tiers=_read_tiers(fields),
-        cache=_read_cache_rules(fields.take_table("cache"), CacheRules()),
+        cache=_read_cache_rules(fields.take_table("cache"), CacheRules(), addresses),
         source=fields.take("source", str),
         dated=dated.isoformat(),
     )
@@ -271,16 +273,19 @@ def _round_rates(rates: Rates) -> Rates:
     )
 
 
-def _read_cache_rules(fields: _Fields, base: CacheRules) -> CacheRules:
+def _read_cache_rules(fields: _Fields, base: CacheRules, addresses: Mapping[str, str]) -> CacheRules:
     """Return `base` with the rules that `fields` gives in place of its own."""
     kind = fields.take_choice("kind", ("prefix", "breakpoints", "none"), base.kind)
     if kind == "none":
         fields.refuse_rest()
         return CacheRules(kind="none")
     values = {key: fields.take(key, int, getattr(base, key)) for key in ("ttl", "minimum", "step")}
+    # Sources that disagree are all named; the dearest reading is billed, which is the shortest look-back.
+    figures = fields.take_table("look_back", optional=True)
+    look_backs = [figures.take(figures.choose("source", key, addresses), int) for key in tuple(figures.values)]
     fields.refuse_rest()
     try:
-        return CacheRules(kind=kind, **values)
+        return CacheRules(kind=kind, look_back=min(look_backs, default=base.look_back), **values)
     except PriceError as error:
         raise PriceError(f"{fields.place}: {error}") from None
 

@@ -75,18 +75,21 @@ class CacheRules:
     ttl:     seconds from the start of the request that last used an entry.
     minimum: tokens; shorter prefixes are not cached.
     step:    cached prefixes are whole multiples of it beyond the minimum, in tokens.
+    look_back: of `prefix`: a prefix is cached where a request ended or set a breakpoint, and a request looks for it
+             where it does so itself, and at so many message endings before its own; 0: it finds any prefix.
     """
 
     kind: Literal["prefix", "breakpoints", "none"] = "prefix"
     ttl: float = 300.0
     minimum: int = 1024
     step: int = 1
+    look_back: int = 0
 
     def __post_init__(self) -> None:
-        if not (self.ttl >= 0 and self.minimum >= 0 and self.step >= 1):
+        if not (self.ttl >= 0 and self.minimum >= 0 and self.step >= 1 and self.look_back >= 0):
             raise PriceError(
-                f"cache rules need ttl >= 0 seconds, minimum >= 0 tokens and step >= 1 token, "
-                f"not ttl={self.ttl}, minimum={self.minimum}, step={self.step}"
+                f"cache rules need ttl >= 0 seconds, minimum >= 0 tokens, step >= 1 token and look_back >= 0 endings, "
+                f"not ttl={self.ttl}, minimum={self.minimum}, step={self.step}, look_back={self.look_back}"
             )
 
     def count_usable(self, prefix: int) -> int:

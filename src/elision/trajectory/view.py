@@ -123,6 +123,35 @@ class View:
         # Only at a rewrite are two tracks compared, so this scan is paid once an epoch.
         return next((place for place, (ours, theirs) in enumerate(pairs) if ours is not theirs), shortest)
 
+    def find_message_end(self, place: int) -> int:
+        """Return how many of the first `place` segments end with the newest message that the model answers.
+
+        That is the client's: results, the user's words, a summary. The head always ends with such a message.
+        """
+        segments = self.track.segments
+        while place and segments[place - 1].turn:
+            is_answered = place == self.length or segments[place].kind == "assistant"
+            if is_answered and segments[place - 1].kind != "assistant":
+                break
+            place -= 1
+        return place
+
+    def count_endings(self, place: int, most: int) -> int:
+        """Return how many of the client's messages end after the first `place` segments, up to `most` + 1.
+
+        Results of one turn are one message.
+        """
+        segments = self.track.segments
+        found = 0
+        for at in range(self.length, place, -1):
+            if segments[at - 1].kind == "assistant":
+                continue
+            is_last = at == self.length or segments[at].kind in ("assistant", "interjection", "head")
+            found += is_last
+            if found > most:
+                break
+        return found
+
     def find_place(self, tokens: int) -> int:
         """How many whole segments fit into the first `tokens` tokens."""
         return bisect_right(self.track.ends, tokens, 0, self.length)

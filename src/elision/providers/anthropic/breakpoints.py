@@ -4,7 +4,7 @@ Cache entries are written only at breakpoints. One belongs at the frontier of wh
 rewritten at the next decision. One belongs at the end. A breakpoint looks back 20 blocks for an entry, so a turn that
 adds more blocks (parallel calls) loses the entry before it. Breakpoints that are left of the four go in between.
 
-OpenAI's models need none: a prefix is found there wherever an earlier request ended (docs/reference/bound-thinking.md).
+OpenAI's are in `shared/prompt_breakpoints.py`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ _BOUND_SOURCE = (
     "preserved-thinking (Nov 2026), context-editing (copy of Sept 2026), models overview: platform.claude.com/docs"
 )
 _CLAUDE_SOURCE = "context-editing, prompt-caching, thinking: platform.claude.com/docs (copies of Sept-Nov 2026)"
-_OPENAI_SOURCE = "developers.openai.com/api/docs/guides/prompt-caching; openai 3.54"
+_OPENAI_SOURCE = "developers.openai.com/api/docs/guides/prompt-caching; openai 3.57"
 
 
 def _describe_claude(
