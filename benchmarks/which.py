@@ -1,4 +1,4 @@
-"""Which results to hide: gists by kind, windows by age and by reuse, the yardstick, known ends, on both halves.
+"""Which results to hide: gists by kind, windows by age and by reuse, known ends, on both halves.
 
 Constants are set on one half of the corpus and judged on the other. Without the shared recordings: `examples/runs`.
 """
@@ -17,7 +17,6 @@ from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.hiding_yardstick import HidingYardstick, measure_hiding
 from elision.lab.replay import replay_run
 from elision.lab.tuning.run_split import split_runs
 from elision.strategies.schedules import CacheAwareSchedule
@@ -44,9 +43,6 @@ GISTS = (
 WINDOWS = (5, 6, 7, 8, 9)
 WINDOWS_BY_AGE = (4, *WINDOWS, 10, 11, 12)
 COMPARED = ("masking(gist=50", "masking(gist=30, gist_reads=100", "hybrid(gist=50")
-#: The yardstick of longer runs takes minutes each.
-MOST_TURNS = 110
-YARDSTICKS = ("masking", "masking(window=3)", "masking(window=1)")
 ENDED = ("masking", "hybrid")
 LIMITS = (50, 100, 250)
 
@@ -85,10 +81,6 @@ def main(*, small: bool = False) -> None:
                 compare_reuse(pool, prices, text, halves)
             if small:
                 continue
-            for text in YARDSTICKS:
-                for half in halves:
-                    runs = [run for run in half if len(run.turns) <= MOST_TURNS]
-                    print_yardstick(text, list(pool.map(partial(measure, parse_strategy(text), prices), runs)))
             for text in ENDED:
                 for label, replay_ended in list_ends(parse_strategy(text), prices):
                     print_row(f"{text}, {label}", [sum_outcomes(pool.map(replay_ended, half)) for half in halves])
@@ -153,25 +145,6 @@ def interpolate_missing(known: Sequence[Outcome], usd: float) -> float:
     # Windows are steps, and single ones are lucky or not: a line through all of them is not.
     slope, start = np.polyfit([each.usd for each in known], [each.missing for each in known], 1)
     return float(slope * usd + start)
-
-
-def measure(strategy: Strategy, prices: str, run: Trajectory) -> HidingYardstick | None:
-    counting = sizer("openai", "o200k")
-    whole = add_recorded_head(run, counting)
-    return measure_hiding(whole, strategy, find_price_set(prices), counting, collect_evidence(whole))
-
-
-def print_yardstick(text: str, found: Sequence[HidingYardstick | None]) -> None:
-    """Print one half's sums: the bill, with recalls, and of the best plan that knows what is used later."""
-    known = [each for each in found if each is not None]
-    bound = sum(each.bound_usd for each in known)
-    paid = sum(each.usd + each.recall_usd for each in known)
-    cells = [
-        f"${sum(each.usd for each in known):.2f} + ${sum(each.recall_usd for each in known):.2f} recalls",
-        f"best plan ${sum(each.best_usd for each in known):.2f}, bound ${bound:.2f}: {paid / bound:.3f} x",
-        f"exact {sum(each.is_exact for each in known)} of {len(known)}",
-    ]
-    print(f"  {text + ', which':34} {'; '.join(cells)}")
 
 
 def sum_outcomes(outcomes: Iterator[Outcome]) -> Outcome:

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from elision.cli.app import app
 from elision.errors import MissingExtra
 from tests.cli.in_process import run_elision
-from tests.lab.tuning.recorded import write_runs
 from tests.processes import PATIENCE, start_process
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +54,6 @@ def test_writes_what_was_asked_for(tmp_path: Path) -> None:
         (["--model", "gpt-5", "--prices", "openai"], ["contradict"]),
         (["--tokens", "guess"], ["guess", "estimate"]),
         (["--lifetime", "2h"], ["2h", "client", "5m", "1h", "plan"]),
-        (["--best-hiding", "--lifetime", "1h"], ["--best-hiding", "--lifetime"]),
-        (["--best-hiding", "--strategy", "hybrid"], ["--best-hiding", "masking"]),
         (["--lifetime", "1h", "--pings", "2"], ["--pings 2", "--lifetime plan"]),
     ],
 )
@@ -203,25 +200,6 @@ def test_lifetimes_are_compared(tmp_path: Path) -> None:
         assert found["lifetime"] == {"choice": choice, "most_pings": 0}
         bills[choice] = found["totals"][0]
     assert bills["1h"]["usd"] > bills["client"]["usd"]
-
-
-def test_the_best_hiding_is_a_row_on_request(tmp_path: Path) -> None:
-    """It is a yardstick beside the strategy, with a table of what both pay; its progress is part of the study's."""
-    (tmp_path / "runs").mkdir()
-    write_runs(tmp_path / "runs", 2, turns=16)
-    file = tmp_path / "out.json"
-    command = ["replay", str(tmp_path / "runs"), "-s", "raw", "-s", "masking(window=3)", "-j", "1", "--json", str(file)]
-    plain = CliRunner().invoke(app, command)
-    assert "best hiding" not in plain.output
-    assert {each["best_hiding"] for each in json.loads(file.read_text("utf-8"))["totals"]} == {None}
-    result = CliRunner().invoke(app, [*command, "--best-hiding"])
-    assert result.exit_code == 0, result.output
-    assert "Against the best choice of what to hide, and when" in result.output
-    totals = {each["strategy"]: each for each in json.loads(file.read_text("utf-8"))["totals"]}
-    found = totals["masking(window=3), best hiding"]["best_hiding"]
-    assert found["usd_strategy"] == pytest.approx(totals["masking(window=3)"]["usd"])
-    assert found["usd_bound"] <= found["usd_best"] <= found["usd_strategy"] + found["usd_recalls"]
-    assert found["exact_runs"] in (0, 1, 2)
 
 
 def test_json_on_standard_output() -> None:

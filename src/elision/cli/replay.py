@@ -20,7 +20,7 @@ from elision.cli.outputs import check_outputs, encode_json, encode_report, make_
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
-from elision.lab.candidates import add_best_hiding, parse_candidates
+from elision.lab.candidates import parse_candidates
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
@@ -121,12 +121,6 @@ def replay(
             help="Leave out each strategy's cheapest schedule, which takes time; with --lifetime the best lifetimes.",
         ),
     ] = False,
-    best_hiding: Annotated[
-        bool,
-        typer.Option(
-            "--best-hiding", help="Work out the cheapest choice of what to hide, and when: minutes for a long run."
-        ),
-    ] = False,
     elongation: Elongation = None,
     lifetime: Lifetime = "client",
     pings: Pings = 0,
@@ -142,8 +136,6 @@ def replay(
     are those of the settings, its key is in the environment.
     """
     trial = _parse_lifetime(lifetime, pings)
-    if best_hiding and trial != CLIENT_LIFETIMES:
-        raise SpecError("--best-hiding is worked out with the recording's cache lifetimes: leave out --lifetime")
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     candidates = parse_candidates(
         strategy or [],
@@ -151,8 +143,6 @@ def replay(
         hindsight=not no_hindsight and trial == CLIENT_LIFETIMES,
         model_summaries=writer is not None,
     )
-    if best_hiding:
-        candidates = add_best_hiding(candidates)
     settings = StudySettings(
         prices=_choose_prices(model, price, price_set),
         candidates=candidates,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elision.errors import SpecError
 from elision.lab.hindsight import has_hindsight
-from elision.lab.planned_hiding import has_best_hiding, make_planned_hiding
 from elision.lab.replay_summarizer import (
     has_summaries,
 )
-from elision.lab.results import BEST_HIDING, NEVER_COLD
+from elision.lab.results import NEVER_COLD
 from elision.strategies.placeholder import PUBLISHED_TEXT
-from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
+from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 
@@ -87,24 +86,6 @@ def parse_candidates(
         if not isinstance(each.strategy.schedule, HindsightSchedule)
         or (hindsight and not (model_summaries and has_summaries(each.strategy)))
     )
-
-
-def add_best_hiding(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return `candidates` and, for each that has one, its best hiding. Raises SpecError where none has one.
-
-    Strategies that differ in their schedule alone have the same one.
-    """
-    found: dict[Strategy, str] = {}
-    for each in candidates:
-        if has_best_hiding(each.strategy):
-            found.setdefault(replace(each.strategy, schedule=CacheAwareSchedule()), each.label)
-    if not found:
-        raise SpecError(
-            "--best-hiding: no strategy has one; give one that chooses when to hide, and neither summarizes nor folds, "
-            "such as masking"
-        )
-    best = (Candidate(f"{label}, {BEST_HIDING}", make_planned_hiding(strategy)) for strategy, label in found.items())
-    return (*candidates, *best)
 
 
 def name_yardsticks(label: str) -> tuple[str, str]:

@@ -16,7 +16,6 @@ from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
 from elision.strategies.hybrid import Hybrid
-from elision.strategies.mask_candidates import MaskCandidate
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
 from elision.strategies.schedules import FixedSchedule
@@ -54,7 +53,7 @@ def find_cheapest_plan(
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
         return None
-    run, _ = observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
+    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
     usable = strategy.limit_view(prices)
     if usable is not None and int(run.raw.max(initial=0)) > usable:
         return None
@@ -64,12 +63,6 @@ def find_cheapest_plan(
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
     return _find_rhythm(strategy) is not None
-
-
-def has_summaries_in_hindsight(strategy: Strategy) -> bool:
-    """Whether `strategy` summarizes, or acts by what it did before: then what may be hidden is not known in advance."""
-    rhythm = _find_rhythm(strategy)
-    return rhythm is None or bool(rhythm.every)
 
 
 def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
@@ -132,11 +125,8 @@ class _CacheFigures:
         self._sent = view.tokens
 
 
-def observe_run(
-    trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer
-) -> tuple[RunFigures, list[MaskCandidate]]:
-    """Let the strategy see the run without ever acting. Return the run in numbers, and what might have been hidden and
-    when, in the order of the view."""
+def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
+    """Let the strategy see the run without ever acting. Return the run in numbers."""
     session = Log.fold((), LogSetup(replace(strategy, schedule=FixedSchedule()), prices, sizer))
     session.set_head(trajectory.head)
     state = session.state
@@ -153,9 +143,9 @@ def observe_run(
         session.add_turn(turn)
         reported = session.reports.hour_turn == ALL_TURNS
         cache.add_call(sent.raw_view, now, session.bill.newest_raw_prompt.cache_read, is_for_an_hour=reported)
-    found: list[MaskCandidate] = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
+    found = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
-    figures = RunFigures(
+    return RunFigures(
         prices=prices,
         limit=strategy.summary_max_tokens,
         head=state.raw_track.count_tokens_before(state.head_length),
@@ -184,4 +174,3 @@ def observe_run(
             [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found], dtype=int
         ),
     )
-    return figures, found

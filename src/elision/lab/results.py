@@ -17,7 +17,6 @@ from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
 if TYPE_CHECKING:
-    from elision.lab.hiding_yardstick import HidingYardstick
     from elision.lab.lifetime_study import LifetimeCosts
     from elision.lab.replay_summarizer import SummarizerReport
 
@@ -25,8 +24,6 @@ FORMAT = "elision.replay/1"
 
 #: How the label of a yardstick ends for which no cache entry expires.
 NEVER_COLD = "never cold"
-#: What follows a strategy's name where its row says what the best choice of what to hide, and when, would have cost.
-BEST_HIDING = "best hiding"
 
 #: Turns at which the size of the context is listed, as far as runs are that long.
 GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)
@@ -59,7 +56,6 @@ class Row:
     is common property of the format; plain leaves the summary's text out. regret_turns: turns that used what was
     hidden. own_*: the agent's own earlier words that it used again, those still visible, turns missing one and no fact.
     repeats, repeats_hidden: calls made before with the same arguments, and those whose earlier result was hidden.
-    hiding: of a row that is the best hiding of a strategy, what that strategy pays, and the bound.
     """
 
     file: str = ""
@@ -95,7 +91,6 @@ class Row:
     own_missing_turns: int = 0
     repeats: int = 0
     repeats_hidden: int = 0
-    hiding: HidingYardstick | None = None
 
     @property
     def usd(self) -> float:
@@ -188,7 +183,6 @@ class Row:
             "own_words_missing_turns": self.own_missing_turns,
             "repeats": self.repeats,
             "repeats_hidden": self.repeats_hidden,
-            "best_hiding": self.hiding.json() if self.hiding else None,
         }
 
 
@@ -207,7 +201,6 @@ def total(rows: Iterable[Row]) -> Row:
     bill = sum((row.bill for row in listed), Bill())
     summarizer = sum((row.summarizer for row in listed), Bill())
     best = [row.hindsight_usd for row in listed]
-    hiding = [row.hiding for row in listed if row.hiding is not None]
     extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
@@ -221,7 +214,6 @@ def total(rows: Iterable[Row]) -> Row:
         else None,
         peak=max((row.peak for row in listed), default=0),
         worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
-        hiding=sum(hiding[1:], hiding[0]) if hiding and len(hiding) == len(listed) else None,
     )
 
 

@@ -20,11 +20,9 @@ from elision.lab.cheapest_plan import CheapestPlan
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
 from elision.lab.evidence_controls import find_common_items, measure_controls
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.hiding_yardstick import measure_hiding
 from elision.lab.hindsight import find_cheapest_plan
 from elision.lab.lifetime_study import PINGS, LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES
-from elision.lab.planned_hiding import PlannedHiding, make_planned_hiding
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
@@ -243,16 +241,7 @@ def replay_candidates(
         summarizer = None
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
-        hiding = None
-        if isinstance(strategy, PlannedHiding):
-            if settings.hindsight:
-                best = _find_hindsight(run, strategy.of, prices, counting, plans, _ignore_share)
-            hiding = measure_hiding(run, strategy.of, prices, counting, known, step.report_half)
-            if hiding is None:
-                problems.append(_new_problem(run, f"{candidate.label}: {NO_BEST_HIDING}"))
-            else:
-                strategy = make_planned_hiding(strategy.of, hiding.plan)
-        elif settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
+        if settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
             best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
@@ -282,8 +271,6 @@ def replay_candidates(
         row = build_row(run, candidate.label, result, turns.factors.get(candidate.label))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
-        if hiding is not None:
-            row = replace(row, hiding=replace(hiding, plan=()))
         outcome = CandidateOutcome(row, build_series(result))
         if compared is None:
             outcomes.append(outcome)
@@ -332,9 +319,4 @@ def _find_hindsight(
     return plans[family]
 
 
-def _ignore_share(share: float) -> None:
-    """Do nothing with a plan's progress: that of the strategy itself was worked out, and reported, before."""
-
-
-NO_BEST_HIDING = "none here (a budget matters, or models take turns); replayed as hiding nothing"
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"

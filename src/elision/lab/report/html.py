@@ -17,7 +17,6 @@ from elision.lab.report.columns import (
     select_columns,
     title_growth,
 )
-from elision.lab.report.hiding_table import show_hiding
 from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.names import (
     group_rows,
@@ -97,7 +96,6 @@ def _build_sections(study: Study) -> list[str]:
         _show_context(study),
         _show_growth(study),
         _show_totals(study),
-        show_hiding(study),
         lifetime_table.build_section(study),
         _show_runs(study),
         _show_controls(study),

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
-from elision.lab.results import BEST_HIDING, NEVER_COLD, Row, Study
+from elision.lab.results import NEVER_COLD, Row, Study
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
 
@@ -99,7 +99,7 @@ def is_raw(label: str) -> bool:
 
 def is_hindsight(label: str) -> bool:
     """Whether the strategy knows the future, or nothing it wrote expires, so that it cannot be run live."""
-    return "hindsight" in label or BEST_HIDING in label or label.endswith(NEVER_COLD)
+    return "hindsight" in label or label.endswith(NEVER_COLD)
 
 
 def is_every_turn(label: str) -> bool:

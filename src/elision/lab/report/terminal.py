@@ -24,7 +24,6 @@ from elision.lab.report.columns import (
 )
 from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
-from elision.lab.report.hiding_table import print_hiding
 from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
 from elision.lab.results import Control, Row, Study
@@ -77,7 +76,6 @@ def print_study(study: Study, console: Console) -> None:
         print_paragraph(console, text)
     for name, label in list_shortened(study):
         print_paragraph(console, f"{name}: {label}", style="dim")
-    print_hiding(study, console)
     _print_growth(study, console)
     _print_runs(study, console)
     _print_controls(study, console)

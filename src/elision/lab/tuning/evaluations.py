@@ -29,7 +29,7 @@ FORMAT: Final = "elision.tune-study/1"
 #: Fields of a row that depend on the other runs of a corpus, or on where the run lies: they are not kept.
 _NOT_KEPT: Final = frozenset(
     (
-        *("file", "trajectory", "reader", "strategy", "bill", "summarizer", "hindsight_usd", "extended_usd", "hiding"),
+        *("file", "trajectory", "reader", "strategy", "bill", "summarizer", "hindsight_usd", "extended_usd"),
         *("evidence_items_filtered", "evidence_found_filtered", "regret_turns_filtered"),
     )
 )

@@ -51,9 +51,7 @@ class TunedPoint:
 
 #: Keys of a replay's totals that a tuning does not have: they belong to single runs, depend on the other runs read, or
 #: are not asked for.
-_LEFT_OUT: Final = frozenset(
-    ("file", "trajectory", "reader", "strategy", "usd_hindsight", "usd_with_assumed_turns", "best_hiding")
-)
+_LEFT_OUT: Final = frozenset(("file", "trajectory", "reader", "strategy", "usd_hindsight", "usd_with_assumed_turns"))
 
 
 def _encode_sum(row: Row) -> dict[str, Any]:
