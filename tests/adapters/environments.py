@@ -71,14 +71,16 @@ def explain_missing(host: str) -> str:
     return "" if find_python(host).exists() else f"{host} is not installed in {environment}: {command}"
 
 
-def run_host(host: str, folder: Path, hook: str = "", only: Sequence[str] = ()) -> Recordings:
+def run_host(host: str, folder: Path, hook: str = "", only: Sequence[str] = (), damage: str = "") -> Recordings:
     """Play the scenarios of a framework and return what was written down.
 
     hook: `MODULE:NAME` of the function that makes the adapter; "" for none. only: names of scenarios; all if empty.
+    damage: what is done to the adapter's store between two legs: `record`, `file`, or "" for nothing.
     Raises AssertionError where the worker fails or hangs, with the end of what it wrote.
     """
     folder.mkdir(parents=True, exist_ok=True)
     command = [find_python(host), "-m", "tests.adapters.worker", host, folder, "--hook", hook, "--only", ",".join(only)]
+    command += ["--damage", damage]
     # The code of this folder, whichever is installed there.
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": paths}

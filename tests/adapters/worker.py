@@ -1,6 +1,6 @@
 """Play the scenarios of one framework, in the environment that has it: a line of JSON for each process of a scenario.
 
-    python -m tests.adapters.worker HOST FOLDER [--hook MODULE:NAME] [--only SCENARIO,...]
+    python -m tests.adapters.worker HOST FOLDER [--hook MODULE:NAME] [--only SCENARIO,...] [--damage record|file]
 
 The framework is imported once. Each leg of a scenario is a fork of this process: what one leaves in memory, or hangs
 on, is not there for the next, and a leg that continues a history has nothing of it but the framework's own store.
@@ -14,18 +14,20 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final
 
 from tests.adapters.bound_service import BoundService
 from tests.adapters.recording import LegRecord, Recorder
-from tests.adapters.scenarios import SCENARIOS, Scenario
+from tests.adapters.scenarios import EAGER_MASKING, SCENARIOS, Scenario
 from tests.adapters.stage import AdapterSettings, Stage
 
 #: Seconds that a leg may take.
@@ -87,6 +89,16 @@ def plant_fault(kind: str) -> None:
 
     for name in names:
         setattr(target, name, fail_once(getattr(target, name)))
+
+
+def damage_store(kind: str, file: Path) -> None:
+    """Damage what the leg before stored: every `record`, or the whole `file` but the page that says what it is."""
+    if kind == "record":
+        with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("UPDATE records SET body = substr(body, 1, 9)")
+    elif kind == "file":
+        whole = file.read_bytes()
+        file.write_bytes(whole[:4096] + bytes(len(whole) - 4096))
 
 
 async def play_leg(host: Any, scenario: Scenario, leg: int, record: LegRecord) -> None:
@@ -187,6 +199,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hook", default="")
     parser.add_argument("--only", default="")
+    parser.add_argument("--damage", default="")
     options = parser.parse_args()
     records = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -205,9 +218,13 @@ def main() -> None:
     header = {"versions": versions, "usage": module.Host.USAGE, "import_seconds": seconds}
     print(json.dumps(header), file=records, flush=True)
     names = options.only.split(",") if options.only else [scenario.name for scenario in SCENARIOS]
-    for scenario in SCENARIOS:
+    for each in SCENARIOS:
+        # A session that begins beside damage hides everything at once: a schedule would wait for its next rewrite.
+        scenario = replace(each, strategy=EAGER_MASKING) if options.damage else each
         if scenario.name in names:
             for leg in range(len(scenario.legs)):
+                if leg:
+                    damage_store(options.damage, options.folder / scenario.name / "elision.db")
                 line = fork_leg(module, scenario, leg, options.folder / scenario.name, hook)
                 print(line, file=records, flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
@@ -88,8 +89,8 @@ class DamagedSqlite(DamagedStore):
         self._whole = self._file.read_bytes()
 
     def restore(self) -> None:
-        for suffix in ("-wal", "-shm"):
-            Path(f"{self._file}{suffix}").unlink(missing_ok=True)
+        for beside in self._file.parent.glob("store.db*"):
+            beside.unlink()
         self._file.write_bytes(self._whole)
 
     def read_contents(self) -> set[Any]:
@@ -190,6 +191,8 @@ class DamagedLinearHash(DamagedStore):
             self._frames = list(FrameReader(file).iterate_frames())
 
     def restore(self) -> None:
+        for aside in self._folder.parent.glob("store.damaged*"):
+            shutil.rmtree(aside)
         for name, data in self._whole.items():
             (self._folder / name).write_bytes(data)
 

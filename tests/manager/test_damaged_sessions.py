@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from elision.errors import CorruptError, StoreError
+from elision.stores.session_copy import copy_all
 from elision.stores.store_errors import CHECK_COMMAND
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnAdded
@@ -23,6 +24,7 @@ from tests.manager.damaged_stores import (
     DamagedSqlite,
     DamagedStore,
     open_context,
+    write_session,
 )
 
 MAKERS: dict[str, Callable[[Path], DamagedStore]] = {
@@ -31,6 +33,8 @@ MAKERS: dict[str, Callable[[Path], DamagedStore]] = {
     "postgresql": lambda _: DamagedPostgres(),
 }
 IS_SOAK = os.environ.get("ELISION_SOAK") == "1"
+#: What removes a session's own record in each store.
+LOST_SESSIONS = ("sessions[0] removed", "record 0 of session 1 overwritten")
 #: Tests that share the work of one store.
 PARTS = 4
 
@@ -115,30 +119,159 @@ def list_structural_damage(folder: Path) -> Iterator[tuple[DamagedStore, Damage]
         (sqlite := DamagedSqlite(folder), sqlite.list_page_damage()),
         (linear_hash := DamagedLinearHash(folder), linear_hash.list_cuts()),
     ):
-        for damage in found:
-            yield damaged, damage
+        for number, damage in enumerate(found):
+            if IS_SOAK or number % 3 == 0:
+                yield damaged, damage
 
 
-def test_a_store_that_takes_no_writes_lets_requests_through(tmp_path: Path) -> None:
-    """A page that SQLite needs, a log without its end: each call reports it, and the request is what was decided."""
-    held = 0
-    for number, (damaged, damage) in enumerate(list_structural_damage(tmp_path)):
-        if not IS_SOAK and number % 3:
-            continue
+def list_kept(folder: Path) -> list[Path]:
+    """Return the damaged stores that are kept under another name."""
+    return [each for each in folder.iterdir() if each.name.endswith(".damaged")]
+
+
+def test_a_store_that_takes_no_writes_is_set_aside(tmp_path: Path) -> None:
+    """A page that SQLite needs, a log without its end: one call reports it, and the session goes on durably in a new
+    store at the same place. The damaged one is kept as it is, under a name and with a command that the fault says."""
+    kept = 0
+    for damaged, damage in list_structural_damage(tmp_path):
         damaged.restore()
         damage.apply()
-        with suppress(StoreError), open_context(damaged.url) as context:
-            for turns in (TURNS + 1, TURNS + 2):
-                messages = make_history("openai", turns)
-                view = context.prepare(messages)
-                assert len(view.messages) == len(messages), damage.name
-                assert all(CHECK_COMMAND in fault.what for fault in view.diagnostics.faults), damage.name
-                if view.diagnostics.savings.masked == 0:
-                    held += 1
-                    assert view.messages == messages, damage.name
-                    assert view.diagnostics.faults, damage.name
-    # A store that cannot be opened at all is reported before the agent begins.
-    assert held
+        branch, _ = continue_session(damaged, damage)
+        check_durable(damaged, damage, branch)
+        kept += len(list_kept(tmp_path))
+    assert kept > 5
+
+
+def test_what_is_set_aside_is_whole(tmp_path: Path) -> None:
+    """Not a byte of the damaged file is changed, the fault names it, and `migrate` saves its other sessions."""
+    damaged = DamagedSqlite(tmp_path)
+    write_session(damaged.url, "other")
+    file = tmp_path / "store.db"
+    empty_root_page(file, "turns_by_node")
+    before = file.read_bytes()
+    with open_context(damaged.url) as context:
+        faults = context.prepare(make_history("openai", TURNS + 1)).diagnostics.faults
+    (kept,) = list_kept(tmp_path)
+    assert kept.name == "store.db.damaged"
+    assert kept.read_bytes() == before
+    assert "kept as store.db.damaged" in faults[-1].what
+    command = f"elision store migrate sqlite:///{kept} {damaged.url}"
+    assert command in faults[-1].what
+    with closing(open_store(f"sqlite:///{kept}")) as one, closing(open_store(damaged.url)) as two:
+        done = list(copy_all(one, two))
+        assert len(two.turns("other")) == TURNS
+    # The session that went on is there already, under the name of a branch.
+    assert {each.key for each in done if not isinstance(each, StoreError)} == {"s", "other"}
+
+
+def test_records_that_are_in_the_write_ahead_log_are_set_aside_with_the_file(tmp_path: Path) -> None:
+    """Another process keeps the file open, so that its newest records are in the log beside it."""
+    damaged = DamagedSqlite(tmp_path)
+    file = tmp_path / "store.db"
+    empty_root_page(file, "turns_by_node")
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM sqlite_master").fetchall()
+        with closing(sqlite3.connect(file)) as writer, writer:
+            writer.execute("CREATE TABLE noted (what)")
+        with open_context(damaged.url) as context:
+            context.prepare(make_history("openai", TURNS + 1))
+            assert context.prepare(make_history("openai", TURNS + 2)).diagnostics.faults == ()
+    (kept,) = list_kept(tmp_path)
+    with closing(sqlite3.connect(kept)) as connection:
+        assert connection.execute("SELECT count(*) FROM noted").fetchone() == (0,)
+    with closing(open_store(damaged.url)) as store:
+        assert store.check() == []
+        assert len(store.turns("s~2")) == TURNS + 2
+
+
+def test_nothing_is_set_aside_where_faults_are_raised(tmp_path: Path) -> None:
+    """Whoever wants to see every failure decides what becomes of the file."""
+    damaged = DamagedSqlite(tmp_path)
+    empty_root_page(tmp_path / "store.db", "turns_by_node")
+    with open_context(damaged.url, on_fault="raise") as context, pytest.raises(CorruptError, match=CHECK_COMMAND):
+        context.prepare(make_history("openai", TURNS + 1))
+    assert list_kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("on_fault", ["send", "raise"])
+def test_a_store_that_cannot_be_opened_does_not_stop_the_agent(on_fault: str, tmp_path: Path) -> None:
+    """The constructor raises only where every fault is to be raised."""
+    damaged = DamagedSqlite(tmp_path)
+    empty_root_page(tmp_path / "store.db", "sqlite_master")
+    if on_fault == "raise":
+        with pytest.raises(CorruptError, match=CHECK_COMMAND):
+            open_context(damaged.url, on_fault=on_fault)
+        assert list_kept(tmp_path) == []
+        return
+    with open_context(damaged.url, on_fault=on_fault) as context:
+        faults = context.prepare(make_history("openai", TURNS + 1)).diagnostics.faults
+        assert [fault.kind for fault in faults] == ["store"]
+        assert "kept as store.db.damaged" in faults[0].what
+        assert context.prepare(make_history("openai", TURNS + 2)).diagnostics.faults == ()
+    with closing(open_store(damaged.url)) as store:
+        assert len(store.turns("s")) == TURNS + 2
+
+
+def test_a_file_of_another_kind_is_never_set_aside(tmp_path: Path) -> None:
+    """A wrong address is the caller's to correct."""
+    file = tmp_path / "notes.txt"
+    file.write_text("what the user wrote, " * 400)
+    with pytest.raises(StoreError, match="no SQLite database"):
+        open_context(f"sqlite:///{file}")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_sessions_in_other_processes_go_on_in_the_new_store(tmp_path: Path) -> None:
+    """They find another file in the place of theirs: one call goes out as it came, and the next is durable again."""
+    damaged = DamagedSqlite(tmp_path)
+    with open_context(damaged.url, "other") as other:
+        other.prepare(make_history("openai", TURNS + 1))
+        empty_root_page(tmp_path / "store.db", "turns_by_node")
+        with open_context(damaged.url) as context:
+            context.prepare(make_history("openai", TURNS + 1))
+        other.prepare(make_history("openai", TURNS + 2))
+        view = other.prepare(make_history("openai", TURNS + 3))
+        assert view.diagnostics.faults == ()
+        assert view.diagnostics.savings.masked == TURNS + 1
+    assert len(list_kept(tmp_path)) == 1
+    with closing(open_store(damaged.url)) as store:
+        assert store.check() == []
+        assert len(store.turns("other")) == TURNS + 3
+        assert {info.key for info in store.sessions()} == {"s~2", "other"}
+
+
+def empty_root_page(file: Path, name: str) -> None:
+    """Overwrite the page where a table or an index begins."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        found = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        # The list of tables begins after the header, in the first page.
+        start = (found[0] - 1) * 4096 if found else 100
+    whole = file.read_bytes()
+    end = 4096 if start == 100 else start + 4096
+    file.write_bytes(whole[:start] + bytes(end - start) + whole[end:])
+
+
+def test_turns_whose_session_is_lost_are_a_fault(damaged: DamagedStore) -> None:
+    """A history that the store knows, without the session's own record: the session begins anew, and says why."""
+    (lost,) = [each for each in damaged.list_damage() if each.name in LOST_SESSIONS]
+    if isinstance(damaged, DamagedLinearHash):
+        # The session's record is read where the directory has to be made anew.
+        (tmp_directory,) = [each for each in damaged.list_damage() if each.name == "the directory is removed"]
+        tmp_directory.apply()
+    lost.apply()
+    with open_context(damaged.url, damaged.session) as context:
+        view = context.prepare(make_history("openai", TURNS + 1))
+        (fault,) = view.diagnostics.faults
+        assert "lost" in fault.what
+        assert CHECK_COMMAND in fault.what
+        assert view.diagnostics.savings.masked == TURNS - 1
+        assert context.prepare(make_history("openai", TURNS + 2)).diagnostics.faults == ()
+    with open_context(damaged.url, damaged.session) as context:
+        assert context.prepare(make_history("openai", TURNS + 3)).diagnostics.faults == ()
+    with closing(open_store(damaged.url)) as store:
+        assert any(finding.lost for finding in store.check())
 
 
 def test_damage_that_appears_while_a_session_runs(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from elision.errors import DialectError
 from elision.manager import ContextManager
+from elision.manager.prepared_calls import NOTE_DEFAULT_WRITER
 from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_UNRELATED
 from tests.manager.agents import SHAPES, make_history
 
@@ -19,8 +20,9 @@ EAGER = "masking(window=2, schedule=every-turn)"
 def collect_notes(calls: Callable[[ContextManager], Any], **options: Any) -> list[str]:
     """Return the notes of all calls that `calls` makes, those about recall left out."""
     notes: list[str] = []
+    strategy = options.pop("strategy", EAGER)
     with ContextManager(
-        EAGER, store="memory:", recall="never", on_event=lambda told: notes.extend(told.notes), **options
+        strategy, store="memory:", recall="never", on_event=lambda told: notes.extend(told.notes), **options
     ) as context:
         calls(context)
     return notes
@@ -119,3 +121,20 @@ def test_negative_usage_is_refused() -> None:
         context.prepare(make_history("openai", 1))
         with pytest.raises(DialectError, match="prompt_tokens is -500"):
             context.record({"prompt_tokens": -500, "completion_tokens": 1})
+
+
+def test_digests_in_place_of_summaries_are_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A published strategy that summarizes, without a model: it is said with the first of two digests, and in the log.
+
+    Not where the caller chose the digest, and not with a model."""
+
+    def run(context: ContextManager) -> None:
+        for steps in range(56):
+            context.prepare(make_history("openai", steps))
+        assert context.report().summaries.count == 2
+
+    with caplog.at_level(logging.WARNING, logger="elision.manager"):
+        assert collect_notes(run, strategy="paper-summarization") == [NOTE_DEFAULT_WRITER]
+    assert [NOTE_DEFAULT_WRITER in record.getMessage() for record in caplog.records].count(True) == 1
+    assert collect_notes(run, strategy="paper-summarization", summarizer="digest") == []
+    assert collect_notes(run, strategy="paper-summarization", summarizer=lambda request: "Parts were listed.") == []

@@ -377,7 +377,10 @@ DAMAGES = {
     "a missing record": ("DELETE FROM records WHERE id & 4294967295 = 2", "has 2 records, not 3"),
     "a wrong count": ("UPDATE texts SET uses = 7", "is used 1 times, not 7"),
     "a turn not listed": ("DELETE FROM turns WHERE turn = 2", "record 2"),
-    "a stray record": ("INSERT INTO records VALUES (99 << 32, x'', NULL, 0, NULL)", "1 records belong to no session"),
+    "a stray record": (
+        "INSERT INTO records VALUES (99 << 32, x'', NULL, 0, NULL)",
+        "the row of session 99 is lost: 1 rows of records",
+    ),
 }
 
 

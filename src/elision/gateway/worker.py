@@ -19,7 +19,7 @@ from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.warm_up import serve_sample_requests
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
-from elision.stores.store_urls import open_store
+from elision.stores.store_urls import open_or_replace
 from elision.trajectory.price_lookup import list_models
 from elision.trajectory.tokens import make_counter
 
@@ -45,7 +45,9 @@ class Worker:
         if settings.off:
             self.store: Store = MemoryStore()
         else:
-            self.store = open_store(settings.library.store, busy_seconds=BUSY_SECONDS)
+            self.store, damage = open_or_replace(settings.library.store, busy_seconds=BUSY_SECONDS)
+            if damage:
+                _log.error("%s", damage)
         self._metrics_page = page = _make_metrics_page()
         self._is_warm = False
         #: Looks whether the store can be written.

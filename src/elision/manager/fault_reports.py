@@ -20,6 +20,13 @@ class FaultReports:
         self.options = options
         self.session = session
         self.faults: list[Fault] = []
+        #: Of what happened before the next call.
+        self.early_faults: list[Fault] = []
+
+    def begin_call(self) -> None:
+        """Forget the faults of the call before."""
+        self.faults[:] = self.early_faults
+        self.early_faults.clear()
 
     def add_fault(self, kind: FaultKind, error: Exception, then: str = "") -> None:
         """Report a failure that does not end the call. then: what was done. Raises it with `on_fault="raise"`."""

@@ -88,7 +88,7 @@ class ManualTurns(OpenedSession):
 
     def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
         started = time.perf_counter()
-        self._preparer.reports.faults.clear()
+        self._preparer.reports.begin_call()
         branch = self._preparer.follower.open_manual_branch()
         model = model or self.options.model
         tools = branch.log.state.head.tools

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from elision.errors import UnknownHandle
+from elision.errors import CorruptError, UnknownHandle
 from elision.manager.branch import SessionBranch
 from elision.manager.caller_lock import CallerLock
 from elision.manager.context_options import Options
@@ -17,7 +17,7 @@ from elision.manager.preparation import CallPreparer
 from elision.manager.prepared_calls import PreparedCalls
 from elision.manager.summary_worker import SummaryRunner
 from elision.stores.store import Store
-from elision.stores.store_urls import open_store
+from elision.stores.store_urls import open_or_replace, open_store
 from elision.summarizers.factory import make_summarizer
 
 _T = TypeVar("_T")
@@ -38,9 +38,17 @@ class OpenedSession:
         self._summary_runner = SummaryRunner(writer, seconds=options.summary_seconds, background=options.background)
         store = options.store
         self._owns_store = isinstance(store, str)
-        self._store: Store = open_store(store) if isinstance(store, str) else store
+        damage = ""
+        if not isinstance(store, str):
+            self._store: Store = store
+        elif options.on_fault == "send":
+            self._store, damage = open_or_replace(store)
+        else:
+            self._store = open_store(store)
         name = options.session or f"session-{uuid.uuid4().hex[:12]}"
         self._preparer = CallPreparer(options, self._store, name)
+        if damage:
+            self._preparer.reports.early_faults.append(self._preparer.reports.log_fault("store", CorruptError(damage)))
         self._calls = PreparedCalls(self._preparer, self._summary_runner)
         self._lock = CallerLock()
 

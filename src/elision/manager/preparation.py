@@ -76,7 +76,7 @@ class CallPreparer:
         """Take the next options, and forget the faults of the call before."""
         if self.next_options is not self.options and self.branch is None:
             self._use_options(self.next_options)
-        self.reports.faults.clear()
+        self.reports.begin_call()
 
     @property
     def branch(self) -> SessionBranch | None:

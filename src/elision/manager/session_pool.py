@@ -25,7 +25,7 @@ from elision.manager.context_options import (
 )
 from elision.manager.eviction import PoolLimits, select_evictable
 from elision.stores.store import SessionInfo, Store
-from elision.stores.store_urls import open_store
+from elision.stores.store_urls import open_or_replace, open_store
 from elision.strategies.strategy import Strategy
 
 #: Sessions that are held at most, by default.
@@ -97,7 +97,15 @@ class Sessions:
         self._limits = PoolLimits(sessions=limit, idle_seconds=idle_seconds)
         store = self._options.store
         self._owns_store = isinstance(store, str)
-        self._store: Store = open_store(store) if isinstance(store, str) else store
+        damage = ""
+        if not isinstance(store, str):
+            self._store: Store = store
+        elif self._options.on_fault == "send":
+            self._store, damage = open_or_replace(store)
+        else:
+            self._store = open_store(store)
+        if damage:
+            _log.error("%s", damage)
         self._clock = self._options.clock
         self._lock = threading.Lock()
         self._is_closed = False

@@ -10,8 +10,9 @@ Where the store cannot read what it has of a log, the log in memory is written w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast
 
 from elision.errors import ConflictError, CorruptError, StoreError
@@ -20,8 +21,10 @@ from elision.manager.drivers import Steps, StoreCall
 from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History
 from elision.manager.log_factory import LogFactory
+from elision.stores.set_aside import set_aside
 from elision.stores.store import NonBlockingLength, Store
-from elision.stores.store_errors import name_check_command
+from elision.stores.store_errors import DamagedStoreError, name_check_command
+from elision.stores.store_urls import describe_set_aside
 from elision.trajectory.events import (
     CachePinged,
     Event,
@@ -56,19 +59,39 @@ class LogWriter:
         if issubclass(type(store), NonBlockingLength):
             self.nonblocking_store = cast("NonBlockingLength", store)
 
-    def write_branch(self, branch: SessionBranch, now: float | None = None) -> Generator[StoreCall, Any, None]:
+    def write_branch(self, branch: SessionBranch, now: float | None = None) -> Steps[None]:
         """Write the unsaved records.
 
         now: the clock's time if None. Raises StoreError, ConflictError where others wrote.
         """
         at = self.logs.options.clock() if now is None else now
-        try:
-            yield from self._write_unsaved(branch, at)
-        except CorruptError as error:
-            self.leave_damage(branch, error)
-            yield from self._write_unsaved(branch, at)
+        yield from self._survive_damage(branch, lambda: self._write_unsaved(branch, at))
 
-    def _write_unsaved(self, branch: SessionBranch, at: float) -> Generator[StoreCall, Any, None]:
+    def _survive_damage(self, branch: SessionBranch, write: Callable[[], Steps[None]]) -> Steps[None]:
+        """Do what `write` does: beside what the store has of `branch` where that is damaged, else in a new store."""
+        is_new_store = False
+        while True:
+            try:
+                yield from write()
+                return
+            except CorruptError as error:
+                damage = error
+            if branch.needs_stored_log:
+                self.leave_damage(branch, damage)
+            elif is_new_store:
+                raise damage
+            else:
+                yield from self._leave_store(damage)
+                is_new_store = True
+
+    def _leave_store(self, damage: CorruptError) -> Steps[None]:
+        """Have a new store in the place of one that takes no writes any more. Raises `damage` where it is no such."""
+        if not isinstance(damage, DamagedStoreError) or self.logs.options.on_fault == "raise":
+            raise damage
+        kept: Path = yield StoreCall(lambda: set_aside(damage))
+        self._faults.add_fault("store", CorruptError(describe_set_aside(damage, kept)))
+
+    def _write_unsaved(self, branch: SessionBranch, at: float) -> Steps[None]:
         yield from self._settle_attempts(branch, at)
         try:
             yield StoreCall(lambda: branch.save(self.store, at))
@@ -79,20 +102,13 @@ class LogWriter:
             raise
 
     def leave_damage(self, branch: SessionBranch, error: CorruptError) -> None:
-        """Report damage to the stored log of `branch`, which a new session continues with the next write.
-
-        Raises `error` where `branch` has none: then the damage is to the store itself.
-        """
-        if not branch.needs_stored_log:
-            raise error
+        """Report damage to the stored log of `branch`, which a new session continues with the next write."""
         named = CorruptError(f"session {branch.key!r}: {error}")
         named.__cause__ = error
         self._faults.add_fault("store", named)
         branch.leave_stored_log()
 
-    def try_write(
-        self, branch: SessionBranch, now: float | None = None
-    ) -> Generator[StoreCall, Any, StoreError | None]:
+    def try_write(self, branch: SessionBranch, now: float | None = None) -> Steps[StoreError | None]:
         """Write the unsaved records. Return the error where the store fails. Raises ConflictError."""
         try:
             yield from self.write_branch(branch, now)
@@ -107,11 +123,7 @@ class LogWriter:
 
         Raises ConflictError where others write faster, StoreError, UnknownHandle.
         """
-        try:
-            yield from self._catch_up(branch)
-        except CorruptError as error:
-            self.leave_damage(branch, error)
-            yield from self._catch_up(branch)
+        yield from self._survive_damage(branch, lambda: self._catch_up(branch))
 
     def _catch_up(self, branch: SessionBranch) -> Steps[None]:
         now = self.logs.options.clock()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import operator
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from elision.errors import ConflictError
+from elision.errors import ConflictError, UnknownHandle
 from elision.stores import sqlite_rows as rows
 from elision.stores import sqlite_search
 from elision.stores.batch_ids import check_batch_id
-from elision.stores.packing import get_packer
+from elision.stores.packing import PackedRecords, get_packer
 from elision.stores.sqlite_check import find_damage
 from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
 from elision.stores.sqlite_records import SqliteRecords
@@ -54,7 +55,7 @@ class SqliteStore(StoreBase):
             if not self._records.has_append(connection, session.key, events, after, batch):
                 rows.create_session(connection, session, partial(self._records.split_row, connection))
                 if packed:
-                    rows.append_records(connection, session.key, packed, after, at, batch)
+                    self._append_to_new(connection, session.key, packed, after, at, batch)
                 self._shown_turns.show_append(connection, session.key, after, events, at)
         return after + len(events)
 
@@ -72,6 +73,21 @@ class SqliteStore(StoreBase):
             else:
                 self._shown_turns.show_append(connection, session, after, events, at)
         return after + len(events)
+
+    def _append_to_new(
+        self,
+        connection: sqlite3.Connection,
+        session: str,
+        packed: Sequence[PackedRecords],
+        after: int,
+        at: float,
+        batch: bytes,
+    ) -> None:
+        """Write the records of a session that was begun in this transaction."""
+        try:
+            rows.append_records(connection, session, packed, after, at, batch)
+        except (UnknownHandle, ConflictError) as error:
+            raise self._file.make_damage_error("a row that was written is not found again") from error
 
     def length(self, session: str) -> int:
         with self._file.read_transaction() as connection:
@@ -113,6 +129,8 @@ class SqliteStore(StoreBase):
                 place = rows.locate_node(connection, family, node)
                 if place is not None:
                     return place
+            if rows.has_lost_session(connection, nodes):
+                raise self._file.make_corrupt_error("turns of this history are kept, and their session's row is lost")
         return None
 
     # --- sessions ------------------------------------------------------------------------------------------------

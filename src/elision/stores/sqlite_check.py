@@ -10,7 +10,9 @@ from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores import sqlite_rows as rows
+from elision.stores.log_check import LogCheck
 from elision.stores.packing import Packer
+from elision.stores.sqlite_wal import describe_lost_transactions
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded, TurnAmended
 
@@ -20,11 +22,17 @@ _SESSIONS: Final = "SELECT id, key, records FROM sessions ORDER BY id"
 _RECORDS: Final = "SELECT id, body, texts FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
 _TURNS: Final = "SELECT number, turn FROM turns WHERE session = ?"
 _USES: Final = "SELECT address, uses FROM texts"
-_STRAYS: Final = "SELECT count(*) FROM records WHERE id / ? NOT IN (SELECT id FROM sessions)"
+_STRAYS: Final = """
+    SELECT session, sum(turns), sum(rows) FROM (
+      SELECT session, count(*) AS turns, 0 AS rows FROM turns GROUP BY session
+      UNION ALL SELECT id / ?, 0, count(*) FROM records GROUP BY 1)
+    WHERE session NOT IN (SELECT id FROM sessions) GROUP BY session"""
 
 
 def find_damage(connection: sqlite3.Connection, path: Path, packer: Packer) -> Iterator[Finding]:
     """Yield what is wrong with the pages, then with every record and text, then with the counts; nothing is changed."""
+    if what := describe_lost_transactions(path):
+        yield Finding(place=str(path), what=what, lost=True)
     uses: Counter[bytes] = Counter()
     yield from _catch_unreadable(str(path), _check_pages(connection, path))
     yield from _catch_unreadable(str(path), _check_sessions(connection, packer, uses))
@@ -54,9 +62,9 @@ def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counte
 
 
 def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
-    strays = connection.execute(_STRAYS, (rows.SPAN,)).fetchone()[0]
-    if strays:
-        yield Finding(place=str(path), what=f"{strays} records belong to no session")
+    for session, turns, kept in connection.execute(_STRAYS, (rows.SPAN,)).fetchall():
+        what = f"the row of session {session} is lost: {kept} rows of records and {turns} turns belong to none"
+        yield Finding(place=str(path), what=what, lost=True)
 
 
 def _check_use_counts(connection: sqlite3.Connection, path: Path, uses: Counter[bytes]) -> Iterator[Finding]:
@@ -86,6 +94,7 @@ class _SessionCheck:
         turns: dict[int, int] = {}
         unread: set[int] = set()
         found = 0
+        log_check = LogCheck()
         for (record, body, texts), end in zip(kept, ends, strict=False):
             position = record % rows.SPAN
             self._uses.update(rows.split_addresses(texts))
@@ -94,10 +103,13 @@ class _SessionCheck:
             except CorruptError as error:
                 unread.update(range(position, position + end - record))
                 found += end - record
+                log_check.skip()
                 yield self._make_finding(position, str(error), lost=True)
                 continue
             found += len(events)
             for number, event in enumerate(events, start=position):
+                if what := log_check.find_gap(event):
+                    yield self._make_finding(number, what, lost=True)
                 if isinstance(event, TurnAdded | TurnAmended):
                     turns[number] = event.turn.index
         if found != records:

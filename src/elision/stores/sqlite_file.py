@@ -18,7 +18,10 @@ from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
 from elision.stores.disk_checks import check_disk
+from elision.stores.set_aside import hold_place
+from elision.stores.sqlite_wal import describe_lost_transactions
 from elision.stores.store_errors import (
+    DamagedStoreError,
     closed_store_error,
     missing_store_error,
     name_check_command,
@@ -33,6 +36,9 @@ _T = TypeVar("_T")
 VERSION: Final = 4
 #: "Lacn": whose file it is, in its header.
 APPLICATION: Final = 0x4C61636E
+#: Where both are in the file.
+_VERSION_PLACE: Final = slice(60, 64)
+_APPLICATION_PLACE: Final = slice(68, 72)
 #: Seconds that a writer waits for another one.
 BUSY_SECONDS: Final = 5.0
 #: The write-ahead log is cut back to this many bytes where it grew beyond.
@@ -56,6 +62,8 @@ _SETTINGS: Final = (
 
 #: Beginnings of SQLite's names of errors that no undamaged file leads to. One without a name is of a text that is none.
 _DAMAGED: Final = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
+#: That of them which means the file and not a row.
+_FILE_DAMAGED: Final = "SQLITE_CORRUPT"
 #: What is raised within a transaction by a value of another type or size than was written.
 _WRONG_VALUES: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 #: SQLite's name of an error (or its beginning) -> what it is and what to do about it.
@@ -186,17 +194,29 @@ class SqliteFile:
         """Open the file at `path`, brought up to date, and return the connection to it."""
         self._is_opening = True
         try:
-            with self._translate_errors():
-                # Before it is opened: a file that is replaced meanwhile is found to be another one.
-                self._identity = self._find_identity() or (0, 0)
-                self._connection = connection = self._connect(self._busy_seconds)
-            self._prepare_file()
+            with hold_place(self.path):
+                with self._translate_errors():
+                    # Before it is opened: a file that is replaced meanwhile is found to be another one.
+                    self._identity = self._find_identity() or (0, 0)
+                    self._check_log()
+                    self._connection = connection = self._connect(self._busy_seconds)
+                self._prepare_file()
         except BaseException:
             self._close_connections()
             raise
         finally:
             self._is_opening = False
         return connection
+
+    def _check_log(self) -> None:
+        """Raise DamagedStoreError where all that the store has is in its log, and SQLite leaves out all of that.
+
+        So it may be in a young store whose process was killed. SQLite would find no table, and write over the log.
+        """
+        if _read_header(self.path)[_VERSION_PLACE] != bytes(4):
+            return
+        if what := describe_lost_transactions(self.path, only_all=True):
+            raise self.make_damage_error(what)
 
     def _connect(self, timeout: float) -> sqlite3.Connection:
         place: str | Path = self.path.absolute()
@@ -208,6 +228,9 @@ class SqliteFile:
 
     def make_corrupt_error(self, what: str) -> CorruptError:
         return CorruptError(name_check_command(f"{self.path}: {what}"))
+
+    def make_damage_error(self, what: str) -> DamagedStoreError:
+        return DamagedStoreError(f"{self.path}: the file is damaged ({what})", self.path, self._identity)
 
     @contextmanager
     def _run_transaction(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
@@ -274,6 +297,8 @@ class SqliteFile:
             raise self.make_corrupt_error(f"a row has a value that was not written ({error})") from error
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
+            if name.startswith(_FILE_DAMAGED) or (name == "SQLITE_NOTADB" and _has_own_header(self.path)):
+                raise self.make_damage_error(str(error)) from error
             if name.startswith(_DAMAGED) or (not name and isinstance(error, sqlite3.OperationalError)):
                 raise self.make_corrupt_error(f"the file is damaged ({error})") from error
             hint = str(error)
@@ -353,6 +378,19 @@ def _is_foreign(connection: sqlite3.Connection) -> bool:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return bool(application != APPLICATION and (application or tables))
+
+
+def _has_own_header(path: Path) -> bool:
+    """Return whether a file that is no database any more was one of ours, by the application in its header."""
+    return _read_header(path)[_APPLICATION_PLACE] == APPLICATION.to_bytes(4, "big")
+
+
+def _read_header(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_APPLICATION_PLACE.stop)
+    except OSError:
+        return b""
 
 
 def _create_file(path: Path) -> None:

@@ -88,6 +88,8 @@ _LOCATE: Final = """
       SELECT 1 FROM turns AS newer
       WHERE newer.session = turns.session AND newer.turn = turns.turn AND newer.number > turns.number)
     ORDER BY sessions.changed DESC, sessions.key DESC, turns.turn DESC LIMIT 1"""
+_LOST: Final = """
+    SELECT 1 FROM turns WHERE node = ? AND session NOT IN (SELECT id FROM sessions) LIMIT 1"""
 
 _USE: Final = "UPDATE texts SET uses = uses + ? WHERE address = ?"
 _MOVE_TEXT: Final = "UPDATE texts SET place = ? WHERE address = ?"
@@ -176,6 +178,12 @@ def locate_node(connection: sqlite3.Connection, family: str, node: str) -> tuple
         return None
     # Once a bit of the file has changed, any column may hold a value of another type.
     return decode_key(row[0]), operator.index(row[1])
+
+
+def has_lost_session(connection: sqlite3.Connection, nodes: Sequence[str]) -> bool:
+    """Return whether a turn that one of `nodes` names is kept, and its session is not: both are deleted at once."""
+    found = (connection.execute(_LOST, (_shorten_node(node),)).fetchone() for node in filter(None, nodes))
+    return any(found)
 
 
 def parse_session_row(row: Sequence[Any]) -> SessionInfo:

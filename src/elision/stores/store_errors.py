@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
-from elision.errors import ConflictError, MissingStore, StoreError, UnknownHandle
+from elision.errors import ConflictError, CorruptError, MissingStore, StoreError, UnknownHandle
 from elision.stores.store import NewSession
 from elision.trajectory.plan import Key, make_handle
 
@@ -14,6 +15,18 @@ REPAIR_COMMAND: Final = f"{CHECK_COMMAND} --repair"
 
 #: Characters of a key in an error.
 _SHOWN = 200
+
+
+class DamagedStoreError(CorruptError):
+    """The damage is to the store itself, and not to one session: nothing is written to it any more.
+
+    path: its file or folder. identity: which one that is, by device and number, as another may be there by now.
+    """
+
+    def __init__(self, what: str, path: Path, identity: tuple[int, int]) -> None:
+        super().__init__(name_check_command(what))
+        self.path = path
+        self.identity = identity
 
 
 def name_check_command(what: str) -> str:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from elision.errors import StoreError
 from elision.stores.memory import MemoryStore
+from elision.stores.set_aside import set_aside
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import BUSY_SECONDS
 from elision.stores.store import Store
+from elision.stores.store_errors import DamagedStoreError
 
 
 def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
@@ -27,6 +29,25 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
         hint = f"; did you mean sqlite:///{url}" if url and not colon else ""
         raise StoreError(f"no store {_hide_credentials(url)!r}{hint}; give one of: {', '.join(_FORMS)}")
     return _open_sqlite(rest, busy_seconds) if scheme == "sqlite" else opener(rest)
+
+
+def open_or_replace(url: str, *, busy_seconds: float = BUSY_SECONDS) -> tuple[Store, str]:
+    """Do as `open_store`; a store that is too damaged to be opened is set aside, and a new one begun in its place.
+
+    Return also what was done, "" for nothing.
+    """
+    try:
+        return open_store(url, busy_seconds=busy_seconds), ""
+    except DamagedStoreError as damaged:
+        done = describe_set_aside(damaged, set_aside(damaged))
+        return open_store(url, busy_seconds=busy_seconds), done
+
+
+def describe_set_aside(damaged: DamagedStoreError, kept: Path) -> str:
+    """Return what was done about a damaged store, and the command that saves what can be read."""
+    scheme = "linear-hash" if kept.is_dir() else "sqlite"
+    command = f"elision store migrate {scheme}:///{kept} {scheme}:///{damaged.path}"
+    return f"{damaged}. It is kept as {kept.name}, and a new store was begun; `{command}` copies what can be read"
 
 
 def open_existing(url: str) -> Store:

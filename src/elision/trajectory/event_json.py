@@ -19,6 +19,9 @@ from elision.trajectory.turn import Head, Observation, Turn
 #: Version of the form of a record. A record that names none has version 1.
 RECORD_VERSION: Final = 1
 _EVENT_TYPES: Final[dict[str, Any]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+for _kind in (*_EVENT_TYPES.values(), Turn, Observation, Text):
+    # msgspec reads a class's annotations at its first use: here, as it crashed where several threads did so at once.
+    msgspec.json.Decoder(_kind)
 
 
 def encode_event(event: Event) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, get_args
 
@@ -109,6 +110,19 @@ class Catalogue:
                 found.append((session, value & 0xFFFF_FFFF))
         return found
 
+    def find_recovered(self, family: str, nodes: Sequence[str]) -> SessionState | None:
+        """Return a session that has one of the histories `nodes` of `family`, and lost its own name and family."""
+        for node in filter(None, nodes):
+            for value in self.directory.get_all(self.keys.make_node_key(family, node)):
+                session = self._by_number.get(value >> 32)
+                if session is not None and self.is_recovered(session):
+                    return session
+        return None
+
+    def is_recovered(self, session: SessionState) -> bool:
+        """Return whether the record that began a session is lost."""
+        return session.key == session.family == _name_recovered(session.number)
+
     def find_text(self, text: bytes) -> tuple[bytes, int | None]:
         """Return the key of a large text, and the place of the record that contains the same text, if one does."""
         key = self.keys.make_text_key(text)
@@ -164,7 +178,7 @@ class Catalogue:
 
     def _recover_session(self, header: RecordHeader) -> SessionState:
         """Return a session whose beginning is lost."""
-        name = f"recovered {header.session}"
+        name = _name_recovered(header.session)
         session = SessionState(header.session, name, name, "", "", header.at, header.at)
         self._add_session(session)
         return session
@@ -242,6 +256,10 @@ class Catalogue:
         self.directory = directory
         self.by_key = {session.key: session for session in sessions}
         self._by_number = {session.number: session for session in sessions}
+
+
+def _name_recovered(number: int) -> str:
+    return f"recovered {number}"
 
 
 def pack_session_facts(new: NewSession, parent: int) -> list[Any]:

@@ -12,6 +12,7 @@ from elision.stores.linear_hash.log import FrameReader
 from elision.stores.linear_hash.open_log import OpenLog
 from elision.stores.linear_hash.records import iterate_records
 from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.log_check import LogCheck
 from elision.stores.store import Finding
 
 
@@ -73,22 +74,30 @@ def _check_sessions(opened: OpenLog) -> Iterator[Finding]:
     catalogue = opened.catalogue
     for session in catalogue.by_key.values():
         turns = set()
+        log_check = LogCheck()
+        if catalogue.is_recovered(session):
+            what = "the record that begins it is lost, and with it its name"
+            yield Finding(place=f"session {session.key!r}", what=what, lost=True)
         size = 0
         for number in range(1, session.records + 1):
             place = f"session {session.key!r}, record {number}"
             offset = catalogue.find_record(session.number, number)
             if offset is None:
+                log_check.skip()
                 yield Finding(place=place, what="it is missing", lost=True)
                 continue
             try:
                 header, data = opened.view.read_record(offset)
-                opened.view.unpack_event(header, data)
+                event = opened.view.unpack_event(header, data)
             except StoreError as error:
+                log_check.skip()
                 yield Finding(place=place, what=str(error), lost=True)
                 continue
             size += header.raw_bytes
             if header.turn:
                 turns.add(header.turn)
+            if what := log_check.find_gap(event):
+                yield Finding(place=place, what=what, lost=True)
             if header.number != number:
                 yield Finding(place=place, what=f"record {header.number} is in its place", lost=True)
         if (len(turns), size) != (session.turns, session.raw_bytes):

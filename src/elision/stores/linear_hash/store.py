@@ -184,6 +184,9 @@ class LinearHashStore(StoreBase):
                 if known:
                     newest = max(known, key=lambda each: (each[0].changed, each[0].key, each[1]))
                     return newest[0].key, newest[1]
+            recovered = log.catalogue.find_recovered(family, nodes)
+        if recovered is not None:
+            raise CorruptError(f"the beginning of this history's session is lost; its turns are {recovered.key!r} now")
         return None
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:

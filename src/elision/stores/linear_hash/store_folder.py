@@ -29,6 +29,12 @@ class StoreFolder:
         self.old_pages = path / "pages"
         self.old_log = path / "log"
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Which folder this is: device and number. Raises OSError."""
+        status = os.stat(self.path)
+        return status.st_dev, status.st_ino
+
     def is_old(self) -> bool:
         """Return whether a store of the format before is there and has not been converted."""
         return not self.values.exists() and (

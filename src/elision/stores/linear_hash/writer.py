@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from elision.errors import CorruptError, ElisionError, StoreError
+from elision.errors import ElisionError, StoreError
 from elision.stores.batch_ids import pack_batch_mark, recognize_append
 from elision.stores.linear_hash.catalogue import SessionState, pack_session_facts
 from elision.stores.linear_hash.frame_builder import MOST_WAITING, FrameBuilder
@@ -21,7 +21,13 @@ from elision.stores.linear_hash.log import START
 from elision.stores.linear_hash.records import BEGIN, DELETE, DraftRecord, draft_event
 from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.store import NewSession
-from elision.stores.store_errors import REPAIR_COMMAND, session_exists_error, short_parent_error, stale_writer_error
+from elision.stores.store_errors import (
+    REPAIR_COMMAND,
+    DamagedStoreError,
+    session_exists_error,
+    short_parent_error,
+    stale_writer_error,
+)
 from elision.trajectory.events import Event
 
 _CLOSED: Final = "the store is closed"
@@ -175,7 +181,8 @@ class Writer:
             log = self._folder.open_log(writable=True)
             if log.reader.is_cut():
                 log.close()
-                raise CorruptError(f"the log was cut: it has no end mark; nothing is written before `{REPAIR_COMMAND}`")
+                what = f"the log was cut: it has no end mark; nothing is written before `{REPAIR_COMMAND}`"
+                raise DamagedStoreError(what, self._folder.path, self._folder.identity)
             self.log = log
             self._frame = FrameBuilder(log)
         except OSError as error:

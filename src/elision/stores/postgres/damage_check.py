@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from elision.errors import CorruptError
+from elision.stores.log_check import LogCheck
 from elision.stores.packing import Packer, hash_text
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.record_batches import RecordBatch, read_batch
@@ -26,6 +27,7 @@ def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[S
         yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
     for info in sessions:
         yield from _check_log(database, packer, info)
+    yield from _check_strays(database)
     yield from _check_texts(database, packer)
 
 
@@ -36,20 +38,32 @@ def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) ->
         return
     yield from _check_counts(database, id, place)
     after = 0
+    log_check = LogCheck()
     while True:
         batch = database.read(partial(read_batch, session=id, after=after, last=info.records), patient=True)
         if not batch.bodies:
             return
-        yield from _check_batch(batch, packer, place)
+        yield from _check_batch(batch, packer, place, log_check)
         after = batch.bodies[-1][0]
 
 
-def _check_batch(batch: RecordBatch, packer: Packer, place: str) -> Iterator[Finding]:
+def _check_batch(batch: RecordBatch, packer: Packer, place: str, log_check: LogCheck) -> Iterator[Finding]:
     for position, body in batch.bodies:
         try:
-            packer.unpack(body, batch.texts.__getitem__)
+            events = packer.unpack(body, batch.texts.__getitem__)
         except CorruptError as error:
+            log_check.skip()
             yield Finding(place=f"{place}, record {position}", what=str(error), lost=True)
+            continue
+        for what in filter(None, map(log_check.find_gap, events)):
+            yield Finding(place=f"{place}, record {position}", what=what, lost=True)
+
+
+def _check_strays(database: PostgresDatabase) -> Iterator[Finding]:
+    strays = database.read(lambda cursor: cursor.execute(find_statement("check_strays")).fetchall(), patient=True)
+    for session, records, turns in strays:
+        what = f"the row of session {session} is lost: {records} records and {turns} turns belong to none"
+        yield Finding(place="agent_context_sessions", what=what, lost=True)
 
 
 def _check_counts(database: PostgresDatabase, id: int, place: str) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from elision.errors import StoreError
+from elision.errors import CorruptError, StoreError
 from elision.stores.batch_ids import check_batch_id
 from elision.stores.packing import extract_turn, get_packer
 from elision.stores.postgres.address import parse_address
@@ -120,6 +120,10 @@ class PostgresStore(StoreBase):
         names = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
         row = self._database.read(lambda cursor: cursor.execute(find_statement("locate"), names).fetchone())
         if row is None:
+            lost = self._database.read(lambda cursor: cursor.execute(find_statement("lost_session"), names).fetchone())
+            if lost is not None:
+                what = "turns of this history are kept, and their session's row is lost"
+                raise CorruptError(f"{self._database.name}: {what}")
             return None
         return unescape_name(row[0]), row[1]
 

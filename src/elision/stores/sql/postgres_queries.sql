@@ -319,6 +319,14 @@ cross join lateral (
 order by wanted.place desc
 limit 1
 
+-- name: lost_session
+select 1
+from agent_context_turns as turns
+where turns.node = any(%(nodes)s::text[])
+    and turns.node <> ''
+    and not exists (select 1 from agent_context_sessions as sessions where sessions.id = turns.session_id)
+limit 1
+
 -- name: session_bytes
 select
     (select coalesce(sum(octet_length(body) + pg_column_size(texts) + 64), 0)
@@ -400,6 +408,16 @@ select
     (select count(distinct turn) from agent_context_log where session_id = sessions.id and turn > 0),
     (select count(*) from agent_context_turns where session_id = sessions.id)
 from agent_context_sessions as sessions where sessions.id = %(id)s
+
+-- name: check_strays
+select stray.session_id, sum(stray.records)::bigint, sum(stray.turns)::bigint
+from (
+    select session_id, count(*) as records, 0 as turns from agent_context_log group by session_id
+    union all
+    select session_id, 0, count(*) from agent_context_turns group by session_id
+) as stray
+where not exists (select 1 from agent_context_sessions as sessions where sessions.id = stray.session_id)
+group by stray.session_id order by stray.session_id
 
 -- name: check_texts
 select address, packed from agent_context_texts
