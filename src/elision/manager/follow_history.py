@@ -32,6 +32,7 @@ from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
 from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_TRIMMED, NOTE_UNRELATED, describe_wrong_dialect
+from elision.manager.returned_placeholders import may_hold_placeholder, restore_results
 from elision.manager.shared_log import LogWriter, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
@@ -241,6 +242,22 @@ class HistoryFollower:
             # The session was deleted meanwhile: the messages begin it again.
             self.branch = None
         return None
+
+    def restore_results(self, call: IncomingCall) -> Steps[IncomingCall]:
+        """Return the first `call` of a process with the results that its client gives back as placeholders."""
+        # In a family no session is given that the placeholders must be of.
+        if self.branch is not None or self.options.family or not may_hold_placeholder(call.body):
+            return call
+        lookup = self.make_lookup(call.request.tools)
+        try:
+            branch: SessionBranch | None = yield StoreCall(lookup.load_latest_branch)
+        except StoreError:
+            # Whoever looks for the branch next reports it.
+            return call
+        if branch is None:
+            return call
+        messages = restore_results(call.request.messages, call.dialect, branch)
+        return replace(call, request=replace(call.request, messages=messages))
 
     def restore_trimmed(self, call: IncomingCall) -> IncomingCall:
         """Return `call` with the messages that its client dropped, where it trims its own history."""

@@ -143,6 +143,7 @@ class PreparedCalls:
                 call = follower.read_call(incoming, model)
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
+                call = yield from follower.restore_results(call)
                 call = follower.restore_trimmed(call)
                 change = yield from follower.follow_history(call)
                 change = yield from follower.settle_dropped(call, change)

@@ -1,0 +1,73 @@
+"""A view of one process that is given back to another as the history."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elision.manager import ContextManager
+from elision.manager.request_notes import NOTE_PLACEHOLDERS
+from elision.stores.store_urls import open_store
+from tests.manager.agents import SHAPES, make_history
+
+STRATEGY = "masking(window=2, schedule=every-turn)"
+
+
+def open_context(url: str, session: str = "s") -> ContextManager:
+    return ContextManager(STRATEGY, store=url, session=session, cache_control="client", recall="never")
+
+
+def count_stored_placeholders(url: str) -> int:
+    with closing(open_store(url)) as store:
+        results = [
+            result.text for info in store.sessions() for turn in store.turns(info.key) for result in turn.observations
+        ]
+    return sum("tokens hidden" in text for text in results)
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_results_are_put_back_in_another_process(shape: str, tmp_path: Path) -> None:
+    """The session continues with the same bytes, no placeholder is stored as a result, and nothing is noted."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_context(url) as context:
+        for steps in range(7):
+            shown: Any = context.prepare(make_history(shape, steps)).messages
+    assert "tokens hidden" in str(shown)
+    with open_context(url) as context:
+        given = [*shown]
+        for step in (7, 8, 9):
+            given += SHAPES[shape](step)
+            view = context.prepare(given)
+            assert (view.diagnostics.notes, view.diagnostics.faults) == ((), ())
+            assert (view.diagnostics.branch, view.diagnostics.history) == ("s", "continue")
+            assert view.messages[: len(shown) - 4] == shown[:-4]
+            assert view.diagnostics.savings.masked == step - 2
+    with open_context(url) as context:
+        assert context.prepare(make_history(shape, 9)).messages == view.messages
+    assert count_stored_placeholders(url) == 0
+
+
+def test_placeholders_of_another_session_are_noted(tmp_path: Path) -> None:
+    """Their results are not this session's."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_context(url) as context:
+        for steps in range(7):
+            shown = context.prepare(make_history("openai", steps)).messages
+    with open_context(url, "another") as context:
+        assert context.prepare(shown).diagnostics.notes == (NOTE_PLACEHOLDERS,)
+
+
+def test_a_text_that_looks_like_one_stays(tmp_path: Path) -> None:
+    """The placeholder must be the one that was written for this call's result."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_context(url) as context:
+        for steps in range(7):
+            shown = context.prepare(make_history("openai", steps)).messages
+    place = next(place for place, each in enumerate(shown) if "tokens hidden" in str(each))
+    odd = {**shown[place], "content": shown[place]["content"].replace(" tokens hidden", "0 tokens hidden")}
+    with open_context(url) as context:
+        view = context.prepare([*shown[:place], odd, *shown[place + 1 :]])
+        assert view.diagnostics.notes == (NOTE_PLACEHOLDERS,)
