@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from tests.claims.hidden_results import HiddenResult
 
@@ -26,6 +27,9 @@ _STATED_CODE: Final = re.compile(
 _EXIT: Final = re.compile(r"exit (-?\d+)")
 _PAGE_KEY: Final = re.compile(r"(?:og|fb|twitter|article):\w+|viewport|meta_tags|robots|referrer")
 _ESCAPED: Final = re.compile(r"\\[nrt](?:[A-Z+-]|\Z|\\)|\\u[0-9a-f]{4}|u00[0-9a-f]{2}\Z|\\[\"']")
+_BODY: Final = re.compile(r"<output>\n?(.*?)</output>", re.DOTALL)
+_PAIR: Final = re.compile(r'(\S+?)=((?:"[^"]*"|[^\s",]+)(?:,(?:"[^"]*"|[^\s",]+))*)')
+_VALUE: Final = re.compile(r'"[^"]*"|[^",]+')
 _WRAPPING: Final = re.compile(
     r"</?(?:returncode|output|warning)\w*>|\[The command completed|\(Open file:|\(Current dir"
 )
@@ -92,7 +96,48 @@ def find_page_keys(hidden: HiddenResult) -> Iterator[str]:
 
 def find_invented_items(hidden: HiddenResult) -> Iterator[str]:
     """Yield items that the result does not have."""
-    yield from (item for item in hidden.items if item not in hidden.text)
+    if read_objects(hidden.text) is None:
+        yield from (item for item in hidden.items if item not in hidden.text)
+
+
+def find_misplaced_values(hidden: HiddenResult) -> Iterator[str]:
+    """Yield what the gist of JSON tells side by side though no one object has it, be it a key and a value."""
+    objects = read_objects(hidden.text)
+    for group in hidden.gist.split("; ") if hidden.gist and objects is not None else ():
+        pairs = {(key, value.strip('"')) for key, values in _PAIR.findall(group) for value in _VALUE.findall(values)}
+        if pairs:
+            is_misplaced = not any(pairs <= each for each in objects)
+        else:
+            is_misplaced = group not in hidden.text
+        if is_misplaced:
+            yield group
+
+
+def read_objects(text: str) -> list[set[tuple[str, str]]] | None:
+    """Return the fields of each object of a result that is JSON, those of an object without lists in it included."""
+    for body in (text, *(found[1] for found in [_BODY.search(text)] if found)):
+        try:
+            value = json.loads(body)
+        except ValueError:
+            continue
+        objects: list[set[tuple[str, str]]] = []
+        _collect_fields("", value, objects)
+        return objects
+    return None
+
+
+def _collect_fields(key: str, value: Any, objects: list[set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    """Add the objects in `value` to `objects`. Return the fields that `value` adds to the object which has it."""
+    if not isinstance(value, dict | list):
+        return {(key.replace(" ", "_"), str(value))}
+    fields = set()
+    for name, inner in value.items() if isinstance(value, dict) else ((key, inner) for inner in value):
+        fields |= _collect_fields(name, inner, objects)
+    if isinstance(value, list):
+        # Objects of a list are apart.
+        return set() if any(isinstance(inner, dict) for inner in value) else fields
+    objects.append(fields)
+    return set() if any(isinstance(inner, dict | list) for inner in value.values()) else fields
 
 
 CHECKS: Final[Mapping[str, Callable[[HiddenResult], Iterator[str]]]] = {
@@ -104,6 +149,7 @@ CHECKS: Final[Mapping[str, Callable[[HiddenResult], Iterator[str]]]] = {
     "shows parts of escapes": find_escapes,
     "shows keys of a page's metadata": find_page_keys,
     "names what the result does not have": find_invented_items,
+    "puts values together that are apart": find_misplaced_values,
 }
 
 

@@ -26,7 +26,7 @@ class HiddenResult:
     """A result, and what its placeholder says of it.
 
     place: run and turn. call: the arguments, decoded. label, outcome: as the extractors wrote them.
-    items: the gist.
+    gist: as it is written. items: its words.
     """
 
     place: str
@@ -35,7 +35,11 @@ class HiddenResult:
     label: str
     outcome: str
     is_lookup: bool
-    items: Sequence[str]
+    gist: str
+
+    @property
+    def items(self) -> Sequence[str]:
+        return self.gist.split()
 
 
 def list_runs(paths: Sequence[Path]) -> Iterator[Trajectory]:
@@ -75,5 +79,5 @@ def _hide_results(run: Trajectory, turn: Turn, known: KnownIdentifiers) -> Itera
             label=outcome.label,
             outcome=outcome.result,
             is_lookup=outcome.is_lookup,
-            items=gist.split(),
+            gist=gist,
         )

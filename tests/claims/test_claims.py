@@ -57,7 +57,7 @@ def test_claims_about_every_recording_are_true(path: Path) -> None:
 
 def hide(text: str, outcome: str = "exit 0, done", *, call: str = "", items: str = "") -> HiddenResult:
     return HiddenResult(
-        place="run turn 1", call=call, text=text, label=call, outcome=outcome, is_lookup=False, items=items.split()
+        place="run turn 1", call=call, text=text, label=call, outcome=outcome, is_lookup=False, gist=items
     )
 
 
@@ -70,6 +70,7 @@ FALSE = {
     "shows parts of escapes": hide('"a\\nTestCase"', items="nTestCase"),
     "shows keys of a page's metadata": hide('"og:title": "x"', items="og:title"),
     "names what the result does not have": hide("some text", items="other_name"),
+    "puts values together that are apart": hide('[{"id": 4711, "n": 1}, {"id": 1207}]', items="id=1207 n=1"),
 }
 
 
@@ -84,6 +85,9 @@ def test_true_claims_are_left_alone() -> None:
     assert not list(list_false_claims(hide("Traceback (most recent call last):\nTypeError: y", "exit 0, TypeError: y")))
     assert not list(list_false_claims(hide("a\n" * 3, "3 paths", call="find . | head -20")))
     assert not list(list_false_claims(hide("  4711\tx = 4711", items="4711")))
+    order = '{"id": "#W1", "items": [{"id": 4711, "name": "Desk Lamp"}, {"id": 1207}]}'
+    assert not list(list_false_claims(hide(order, items='id=#W1; id=4711 name="Desk Lamp"; id=1207')))
+    assert list(list_false_claims(hide(order, items='id=1207 name="Desk Lamp"')))
 
 
 def test_claims_of_a_digest_are_found() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from elision.strategies.json_gist import read_json, write_json_gist
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.trajectory.gutters import find_gutters
 from elision.trajectory.items import find_items, find_items_by_line, find_items_uncached
@@ -59,9 +60,14 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
         return ""
     if len(text) > 2 * CHARS_PER_END:
         text = text[:CHARS_PER_END] + "\n" + text[-CHARS_PER_END:]
+    shown_items = frozenset(find_items_uncached(shown_text))
+    scores = score_items(text, known, shown_items)
+    values = read_json(text)
+    if values is not None:
+        return write_json_gist(values, text, scores, shown_text, budget, counter)
     chosen: list[str] = []
     spent = 0
-    for item in rank_items(text, known, frozenset(find_items_uncached(shown_text))):
+    for item in sorted(scores, key=scores.__getitem__, reverse=True):
         cost = counter.count(" " + item)
         if spent + cost > budget:
             if budget - spent < 3:
@@ -72,8 +78,8 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
     return " ".join(chosen)
 
 
-def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> list[str]:
-    """Return the unknown items of `text`, most informative first; ties in order of appearance."""
+def score_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> dict[str, float]:
+    """Return how informative each unknown item of `text` is, in order of appearance; those that are not stay out."""
     seen_counts, written = known.seen_counts, known.written_by_agent
     worths: dict[str, float] = {}
     left_out = shown_items | _PAGE_KEYS
@@ -90,8 +96,7 @@ def rank_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] =
             score = base + worths[item]
             if score > scores.get(item, -9.0):
                 scores[item] = score
-    kept = [item for item in _drop_repeated_parts(scores) if scores[item] > LEAST_SCORE]
-    return sorted(kept, key=scores.__getitem__, reverse=True)
+    return {item: scores[item] for item in _drop_repeated_parts(scores) if scores[item] > LEAST_SCORE}
 
 
 #: Scores below this are not worth their tokens at every later call.
