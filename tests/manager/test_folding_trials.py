@@ -147,6 +147,6 @@ def test_equal_results_of_one_turn() -> None:
         sent = dict(list_results(context.prepare(messages).messages))
     assert sent == {
         "t1.1": PIECES[0],
-        "t1.2": "[same as lines 1–30 of t1.1 (bash make)]",
-        "t1.3": "[same as lines 1–30 of t1.1 (bash make)]",
+        "t1.2": "[same as t1.1 (bash make)]",
+        "t1.3": "[same as t1.1 (bash make, 1 before the latest)]",
     }

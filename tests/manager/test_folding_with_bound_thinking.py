@@ -25,7 +25,7 @@ CLEARING = "masking(window=2, schedule=every-turn, fold=5)"
 SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn, fold=5)"
 THINKS: dict[str, Any] = {"type": "adaptive"}
 #: Sources are named by handle only where the request lets the model recall.
-_REFERENCE = re.compile(r"\[same as lines (\d+)–(\d+) of (?:turn |t)(\d+)(?:\.1)?(?: \([^)\n]*\))?\]")
+_REFERENCE = re.compile(r"\[same as (?:lines (\d+)–(\d+) of )?(?:turn |t)(\d+)(?:\.1)?(?: \([^)\n]*\))?\]")
 
 Json = dict[str, Any]
 
@@ -126,10 +126,13 @@ def restore_text(text: str, results: list[str], cleared: int) -> str:
     lines are counted as the source is sent."""
 
     def find_lines(reference: re.Match[str]) -> str:
-        first, last, source = map(int, reference.groups())
+        source = int(reference[3])
         assert source > cleared
-        named = results[source - 1].split("\n")[first - 1 : last]
-        assert len(named) == last - first + 1
+        named = results[source - 1].split("\n")
+        if reference[1]:
+            first, last = int(reference[1]), int(reference[2])
+            named = named[first - 1 : last]
+            assert len(named) == last - first + 1
         assert not any(map(_REFERENCE.fullmatch, named))
         return "\n".join(named)
 
@@ -144,7 +147,7 @@ def test_where_nothing_is_hidden_results_are_folded_and_nothing_is_cleared(
     """The provider takes every request, is asked for nothing, and gets the same bytes again."""
     bodies, views = run_through(strategy, TEXTS, recall=recall)
     check_requests(bodies, TEXTS)
-    assert list_results(bodies[-1])[1].startswith(f"[same as lines 1–39 of {source} (bash")
+    assert list_results(bodies[-1])[1].startswith(f"[same as {source} (bash")
     assert sum(text != sent for text, sent in zip(TEXTS, list_results(bodies[-1]), strict=True)) == 5
     assert all(view.extra == {} and view.betas == () for view in views)
     assert [each.handle for view in views for each in view.diagnostics.folded] == [
@@ -366,4 +369,4 @@ def test_a_history_that_the_client_changes() -> None:
         view = context.prepare(compacted)
         whole, folded = list_results({"messages": list(view.messages)})
         assert whole == TEXTS[6]
-        assert folded.startswith("[same as lines 1–40 of turn 1 (")
+        assert folded.startswith("[same as turn 1 (")

@@ -10,8 +10,8 @@ from elision.strategies.numbered_lines import cut_number
 from elision.trajectory.plan import Fold, FoldedRun, Gutter
 
 REFERENCE: Final = re.compile(
-    r"\[same as lines (?:numbered (?P<prefix>\S*?:)?(?P<first>\d+)–(?P<last>\d+)|(?P<top>\d+)–(?P<end>\d+)"
-    r"(?: from the top)?) of (?P<handle>t\d+\.\d+)(?: \((?P<call>.*)\))?"
+    r"\[same as (?:lines (?:numbered (?P<prefix>\S*?:)?(?P<first>\d+)–(?P<last>\d+)|(?P<top>\d+)–(?P<end>\d+)"
+    r"(?: from the top)?) of )?(?P<handle>t\d+\.\d+)(?: \((?P<call>.*)\))?"
     r"(?:, here (?:numbered )?(?P<here_prefix>\S*?:)?(?P<here_first>\d+)–(?P<here_last>\d+))?\]"
 )
 
@@ -38,7 +38,9 @@ def check_references(fold: Fold, own: str, shown: Mapping[str, str]) -> None:
 
 
 def follow_reference(found: re.Match[str], shown: Sequence[str]) -> Sequence[str]:
-    """Return the lines of a shown result that a reference means: by the numbers in front of them, or counted."""
+    """Return the lines of a shown result that a reference means: all, by the numbers in front of them, or counted."""
+    if found["top"] is None and found["first"] is None:
+        return shown
     if found["top"] is not None:
         return shown[int(found["top"]) - 1 : int(found["end"])]
     first, last = (_find_number(shown, found["prefix"] or "", int(found[name])) for name in ("first", "last"))

@@ -66,8 +66,8 @@ def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> No
     assert show(log) == {
         (1, 1): "placeholder",
         (2, 1): "observation",
-        (3, 1): "[same as lines 1–39 of t2.1 (read_file f2.py)]",
-        (4, 1): "[same as lines 1–39 of t2.1 (read_file f2.py)]",
+        (3, 1): "[same as t2.1 (read_file f2.py)]",
+        (4, 1): "[same as t2.1 (read_file f2.py)]",
     }
     assert before is not None
     assert log.newest_call is not None
@@ -148,7 +148,7 @@ def test_what_is_read_again_is_whole() -> None:
 def test_turns_are_named_where_handles_are_not() -> None:
     """Without recall a reference says the turn."""
     log = run_session("fold(handles=false)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
-    assert show(log)[2, 1] == "[same as lines 1–39 of turn 1 (read_file f1.py)]"
+    assert show(log)[2, 1] == "[same as turn 1 (read_file f1.py)]"
 
 
 def test_folds_that_were_recorded_keep_their_words() -> None:
@@ -167,7 +167,7 @@ def test_folds_that_were_recorded_keep_their_words() -> None:
     assert show(older) == {
         (1, 1): "observation",
         (2, 1): words,
-        (3, 1): "[same as lines 1–39 of t1.1 (read_file f1.py)]",
+        (3, 1): "[same as t1.1 (read_file f1.py)]",
     }
 
 
@@ -202,3 +202,28 @@ def test_text_form() -> None:
     for text in ("raw(fold=1)", "raw(fold=-1)", "raw(fold=true)"):
         with pytest.raises(SpecError, match="fold"):
             parse_strategy(text)
+
+
+def test_a_reference_names_one_call() -> None:
+    """Of calls that are alike it counts back, so that no later one makes it ambiguous."""
+    texts = [lines(1, 40), lines(41, 80), lines(81, 120)]
+    turns = [turn(index, (call(path="f.py"), result(text, "read_file"))) for index, text in enumerate(texts, 1)]
+    again = [lines(81, 110), lines(1, 30), lines(41, 70)]
+    turns += [turn(index, (call(name="bash"), result(text))) for index, text in enumerate(again, 4)]
+    shown = show(run_session("fold", turns))
+    assert [shown[index, 1] for index in (4, 5, 6)] == [
+        "[same as lines 1–29 of t3.1 (read_file f.py, the latest before this)]",
+        "[same as lines 1–29 of t1.1 (read_file f.py, 2 before the latest)]",
+        "[same as lines 1–29 of t2.1 (read_file f.py, 1 before the latest)]",
+    ]
+
+
+def test_a_result_of_one_line_that_comes_again_is_folded() -> None:
+    """Such as JSON: it is the same as the result that is shown."""
+    text = "{" + ", ".join(f'"key_{number}": {number * 7919}' for number in range(99)) + "}"
+    log = run_session("fold", [read(index, text, "get") for index in (1, 2, 3)])
+    assert show(log) == {
+        (1, 1): "observation",
+        (2, 1): "[same as t1.1 (get f1.py)]",
+        (3, 1): "[same as t1.1 (get f1.py)]",
+    }

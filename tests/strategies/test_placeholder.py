@@ -239,7 +239,7 @@ def test_a_filled_template_is_one_line(text: str, command: str, tool: str) -> No
         ("cd /repo && python -m pytest 'tests/test_a.py::test_b[c-d]'", "1 passed in 0.1s", None),
         ("echo 'one\ntwo'\nls", "one\ntwo", None),
         ("echo \ud800\u2028\x1b[31m", "x", None),
-        ("x" * 5_000, "x", "bash " + "x" * 23 + "…"),
+        ("x" * 5_000, "x", "bash " + "x" * 59 + "…"),
     ],
 )
 def test_a_call_in_a_few_words(command: str, text: str, expected: str | None) -> None:
@@ -248,7 +248,7 @@ def test_a_call_in_a_few_words(command: str, text: str, expected: str | None) ->
     found = Placeholders().describe_call(turn(3, pair), pair[1])
     assert expected in (None, found)
     assert found.isprintable()
-    assert len(found) <= 40
+    assert len(found) <= 70
     assert not set("[]") & set(found)
 
 

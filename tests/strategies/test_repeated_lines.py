@@ -49,6 +49,27 @@ def test_two_runs_of_one_source() -> None:
     assert found.text == "[same as lines 21–30 of t3.1]\nnew\n[same as lines 1–8 of t3.1]\n"
 
 
+def test_a_result_that_repeats_another_whole_is_one_reference() -> None:
+    """However few its lines: JSON has one. Of several the newest one that shows it all counts."""
+    found = fold(SOURCE)
+    assert found is not None
+    assert (found.text, found.runs) == ("[same as t3.1]", (FoldedRun(0, 40, (3, 1), 0, is_whole=True),))
+    line = "value " * 400
+    index = LineIndex()
+    for key in ((1, 1), (2, 1), (4, 1)):
+        index.add_observation(key, line)
+    assert fold_observation(index, (2, 2), line, count_tokens) == Fold(
+        (2, 2), "[same as t2.1]", (FoldedRun(0, 1, (2, 1), 0, is_whole=True),)
+    )
+    index.add_observation((4, 1), line, (FoldedRun(0, 1, (2, 1), 0, is_whole=True),))
+    index.remove_observation((2, 1))
+    assert fold_observation(index, (5, 1), line, count_tokens, SourceNames(name_turn)) == Fold(
+        (5, 1), "[same as turn 1]", (FoldedRun(0, 1, (1, 1), 0, is_whole=True),)
+    )
+    index.remove_observation((1, 1))
+    assert fold_observation(index, (5, 1), line, count_tokens) is None
+
+
 def test_nothing_is_folded_that_does_not_repeat() -> None:
     """Too few lines, too few characters, too few tokens, or other text."""
     assert fold("\n".join(CODE[:4])) is None

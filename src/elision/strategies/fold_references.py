@@ -3,6 +3,10 @@
     [same as lines 40–51 of t12.1 (read_file src/app.py)]     the first one to that result
     [same as lines 60–71 of t12.1]                            another one to it, in the same result
     [same as lines numbered 95–114 of t7.1 (grep -n "def ")]  where that result shows line numbers
+    [same as t41.1 (bash pytest, the latest before this)]     all of that result, where such a call was made twice
+
+The call is the only one like it before the result that refers to it, or the reference counts back from there. So
+nothing that is shown needs a handle, and no later call makes a reference ambiguous.
 
 Lines are counted as that result is shown, from its top: a result that refers to others itself shows one line for each.
 """
@@ -31,7 +35,8 @@ def describe_no_call(key: Key) -> str:
 class SourceNames:
     """How references say which result they mean.
 
-    name: by handle, or by turn. describe_call: the call that gave it in a few words, on one line; "" for nothing.
+    name: by handle, or by turn. describe_call: the call that gave it, on one line; "" for nothing. It is told from
+    every other call before the reference.
     """
 
     name: Callable[[Key], str] = make_handle
@@ -56,7 +61,7 @@ def write_reference(run: FoldedRun, names: SourceNames = PLAIN_NAMES, *, is_firs
     is_first: whether no line before it in the same result names the source, so that it says the call too.
     """
     ours, theirs = run.gutter, run.source_gutter
-    text = f"same as {_name_lines(run)} of {names.name(run.source)}"
+    text = f"same as {'' if run.is_whole else f'{_name_lines(run)} of '}{names.name(run.source)}"
     call = names.describe_call(run.source) if is_first else ""
     if call:
         text += f" ({call})"
@@ -64,6 +69,13 @@ def write_reference(run: FoldedRun, names: SourceNames = PLAIN_NAMES, *, is_firs
         is_numbered = theirs is not None and not run.from_top
         text += f", here {'' if is_numbered else 'numbered '}{_format_range(ours)}"
     return f"[{text}]"
+
+
+def count_back(description: str, newer: int) -> str:
+    """Return the description of a call which others before a result have, too; newer: how many of them followed it."""
+    if not newer:
+        return f"{description}, the latest before this"
+    return f"{description}, {newer} before the latest"
 
 
 def _name_lines(run: FoldedRun) -> str:

@@ -6,6 +6,7 @@ place, or shows it whole again. What refers comes later in the prompt, so the pa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -13,7 +14,7 @@ from typing import Final
 
 from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
-from elision.strategies.fold_references import SourceNames, name_turn
+from elision.strategies.fold_references import SourceNames, count_back, name_turn
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.repeated_lines import LineIndex, fold_observation
 from elision.strategies.resources import ResourceUse, find_resource_use
@@ -70,8 +71,10 @@ class Folding:
         self._count = make_counter(options.counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
-        #: What references say of the calls that gave their sources.
+        #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean.
+        self._described_turns = 0
         self._calls: dict[Key, str] = {}
+        self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
         self._results: dict[ResourceUse, Key] = {}
         self._edits_exactly = False
@@ -98,6 +101,8 @@ class Folding:
         """
         if self._index is None and not state.folded:
             return FoldPlan()
+        # A few at each call, rather than all of a long session where the first fold is written.
+        self._learn_calls(state)
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
         masked: list[Key] = []
@@ -195,7 +200,7 @@ class Folding:
             return None
         names = SourceNames(
             make_handle if self.options.placeholders.names_handle else name_turn,
-            lambda source: self._describe_call(state, source),
+            lambda source: self._describe_call(state, source, key),
         )
         fold = fold_observation(self._index, key, state.find_own_text(key), self._count, names)
         if fold is not None and is_bound and not self._are_sources_fixed(state, fold):
@@ -217,12 +222,28 @@ class Folding:
                 return False
         return True
 
-    def _describe_call(self, state: State, key: Key) -> str:
-        known = self._calls.get(key)
-        if known is None:
-            turn = state.turns[key[0] - 1]
-            known = self._calls[key] = self.options.placeholders.describe_call(turn, state.find_observation(key))
-        return known
+    def _describe_call(self, state: State, source: Key, key: Key) -> str:
+        """Return which call gave `source`, so that no other call before result `key` is meant."""
+        self._learn_calls(state)
+        beside = dict(self._list_calls(state.turns[-1])) if key[0] == len(state.turns) else {}
+        call = beside.get(source) or self._calls[source]
+        alike = self._alike.get(call, []) + [each for each in beside if beside[each] == call]
+        before = bisect_left(alike, key)
+        if before < 2:
+            return call
+        return count_back(call, before - 1 - bisect_left(alike, source))
+
+    def _learn_calls(self, state: State) -> None:
+        """Describe the calls of each turn but the newest, which may be replaced."""
+        for turn in state.turns[self._described_turns : -1]:
+            for key, call in self._list_calls(turn):
+                self._calls[key] = call
+                self._alike.setdefault(call, []).append(key)
+        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+
+    def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
+        for position, observation in enumerate(turn.observations, start=1):
+            yield (turn.index, position), self.options.placeholders.describe_call(turn, observation)
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
@@ -321,7 +342,6 @@ class Folding:
 
     def _drop_source(self, key: Key) -> None:
         self._shown.pop(key, None)
-        self._calls.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
 

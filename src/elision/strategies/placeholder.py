@@ -26,6 +26,8 @@ PUBLISHED_TEXT = "[Observation omitted for brevity]"
 
 #: Characters of the key argument. The call itself is in the view, right above: this only says which one it was.
 LABEL_CHARS = 24
+#: Characters of the key argument where a fold refers to a call far above.
+CALL_CHARS = 60
 #: Characters of the outcome.
 RESULT_CHARS = 64
 #: Characters of a template's `{arguments}`, and of its `{tool}`.
@@ -88,7 +90,7 @@ class Placeholders:
         turn, observation = _redact_call(turn, observation, self.redaction)
         tool = shorten_to_line(find_tool_name(turn.find_action(observation), observation), TOOL_CHARS)
         label = self.extractors.find_outcome(turn, observation).label
-        label = _shorten_label(_FILE_LENGTH.sub("", label))
+        label = _shorten_label(_FILE_LENGTH.sub("", label), CALL_CHARS)
         return make_encodable(f"{tool} {label}".strip().translate(_NO_BRACKETS))
 
     def _write_unredacted(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
@@ -186,13 +188,13 @@ def _redact_content(parts: Content, redaction: Redaction) -> Content:
     return tuple(Text(redaction.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)
 
 
-def _shorten_label(label: str) -> str:
-    """Return `label` cut to `LABEL_CHARS`: a path keeps its end, anything else its beginning."""
-    if len(label) <= LABEL_CHARS:
+def _shorten_label(label: str, limit: int = LABEL_CHARS) -> str:
+    """Return `label` cut to `limit` characters: a path keeps its end, anything else its beginning."""
+    if len(label) <= limit:
         return label
     if " " in label.split("/", 1)[0] or "/" not in label:
-        return f"{label[: LABEL_CHARS - 1]}…"
-    tail = label[1 - LABEL_CHARS :]
+        return f"{label[: limit - 1]}…"
+    tail = label[1 - limit :]
     if "/" in tail[:-12]:
         tail = tail[tail.find("/") :]
     return f"…{tail}"

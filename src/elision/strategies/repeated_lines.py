@@ -53,6 +53,9 @@ class LineIndex:
         self._sources: dict[Key, NumberedLines] = {}
         #: What of a source is folded, where any of it is.
         self._folded: dict[Key, Sequence[FoldedRun]] = {}
+        self._texts: dict[Key, str] = {}
+        #: Text -> the observations that show it whole, oldest first.
+        self._whole: dict[str, list[Key]] = {}
         #: Hash of a group of lines -> where it begins, oldest first.
         self._places: dict[int, list[tuple[Key, int]]] = {}
         #: The text that was looked at last: it is searched for, and then added.
@@ -68,6 +71,9 @@ class LineIndex:
         self._sources[key] = lines
         if runs:
             self._folded[key] = runs
+        else:
+            self._texts[key] = text
+            self._whole.setdefault(text, []).append(key)
         self.line_count += len(lines.bodies)
         for start, group in self._hash_groups(lines.bodies):
             places = self._places.setdefault(group, [])
@@ -83,6 +89,11 @@ class LineIndex:
         if lines is None:
             return
         self._folded.pop(key, None)
+        text = self._texts.pop(key, None)
+        if text is not None:
+            self._whole[text].remove(key)
+            if not self._whole[text]:
+                del self._whole[text]
         self.line_count -= len(lines.bodies)
         for _, group in self._hash_groups(lines.bodies):
             left = [place for place in self._places.pop(group, ()) if place[0] != key]
@@ -92,8 +103,13 @@ class LineIndex:
     def find_runs(self, key: Key, text: str) -> list[FoldedRun]:
         """Return runs of `text` that observations before `key` hold: from the front, the longest first found.
 
-        Of several places with as many lines the newest observation counts. Runs do not overlap.
+        Of several places with as many lines the newest observation counts. Runs do not overlap. A text that one of them
+        shows whole is one run, however few its lines are.
         """
+        same = max((source for source in self._whole.get(text, ()) if source < key), default=None)
+        if same is not None:
+            is_long = len(text) >= self.least_characters
+            return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
         ends = _find_line_ends(text)
         groups = dict(self._hash_groups(target.bodies))

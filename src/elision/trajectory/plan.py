@@ -75,6 +75,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     source_gutter: those in front of the source's lines; None likewise.
     from_top:      whether numbers that the source shows do not tell which of its lines these are.
     shown_start:   where the lines begin in the source as it is shown, if lines before them are folded; None if not.
+    is_whole:      whether the run is all of the folded observation, and all of the source, which is shown whole.
     """
 
     start: int
@@ -85,6 +86,7 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     source_gutter: Gutter | None = None
     from_top: bool = False
     shown_start: int | None = None
+    is_whole: bool = False
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True):
