@@ -103,7 +103,9 @@ def find_invented_items(hidden: HiddenResult) -> Iterator[str]:
 def find_misplaced_values(hidden: HiddenResult) -> Iterator[str]:
     """Yield what the gist of JSON tells side by side though no one object has it, be it a key and a value."""
     objects = read_objects(hidden.text)
-    for group in hidden.gist.split("; ") if hidden.gist and objects is not None else ():
+    if objects is None or not hidden.gist:
+        return
+    for group in hidden.gist.split("; "):
         pairs = {(key, value.strip('"')) for key, values in _PAIR.findall(group) for value in _VALUE.findall(values)}
         if pairs:
             is_misplaced = not any(pairs <= each for each in objects)
