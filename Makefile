@@ -95,6 +95,8 @@ clients: .venv-clients/ready .node-clients/ready
 
 demo: .venv/run
 	$(BIN)/elision replay $(RUNS) --html report.html
+	@echo && echo "  The same runs, all as the newest flagship:"
+	@$(BIN)/elision replay $(RUNS) --model claude-opus-5-5 --no-hindsight
 	@echo "  the gateway, tried     make demo-gateway"
 
 demo-gateway: .venv/demo

@@ -1,19 +1,20 @@
-"""Each run at the prices of the model that was recorded: on its day, and what has no price is named."""
+"""Each run at the prices of the model that was recorded: on its day, or as the newest flagship."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
-from elision.errors import PriceError
 from elision.lab.candidates import Candidate
 from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import find_recorded_prices, leave_out_unpriced, sum_up_prices
+from elision.lab.run_prices import describe_unpriced, find_recorded_prices, sum_up_prices
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
+from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 
@@ -35,19 +36,29 @@ def test_prices_of_the_day() -> None:
     assert early.find_rates(0).cache_read == 2 * (late.find_rates(0).cache_read or 0)
 
 
-def test_what_is_unknown_is_named() -> None:
-    """Runs without a known price are left out, each with the model and what to give instead."""
-    runs = [make_run("claude-opus-4-5"), make_run("nobody-knows-1"), make_run("")]
-    priced, problems = leave_out_unpriced(runs)
-    assert priced == runs[:1]
-    assert ["'nobody-knows-1'" in problem.reason for problem in problems] == [True, False]
-    assert all("give --model NAME or --prices SET" in problem.reason for problem in problems)
+def test_what_is_unknown_is_billed_as_the_newest_flagship() -> None:
+    """A run whose model has no known price is billed as the flagship of its family, and that is reported."""
+    runs = [make_run("claude-opus-4-5"), make_run("claude-opus-9"), make_run("gpt-9"), make_run("nobody-knows-1")]
+    runs += [make_run(""), make_run("")]
+    names = [find_recorded_prices(run).name for run in runs]
+    assert names == ["claude-opus-4-5", "claude-opus-5-5", "gpt-6.1-sol", *["claude-opus-5-5"] * 3]
+    assert describe_unpriced(runs) == (
+        "1 run of 'claude-opus-9', 1 run of 'nobody-knows-1', 2 runs without a model's name as claude-opus-5-5, the "
+        "newest flagship; 1 run of 'gpt-9' as gpt-6.1-sol, the newest flagship"
+    )
+    assert describe_unpriced(runs[:1]) == ""
 
 
-def test_no_run_has_a_price() -> None:
-    """Where no run is left, that is an error."""
-    with pytest.raises(PriceError, match="no run has a model with a known price"):
-        leave_out_unpriced([make_run("nobody-knows-1")])
+def test_flagships_are_in_the_table() -> None:
+    """Each family's flagship has a price of its own vendor's page or of two tables."""
+    table = load_price_table()
+    flagships = {key: each.flagship for key, each in table.providers.items() if each.flagship}
+    assert set(flagships) == {"anthropic", "openai", "google"}
+    for provider, name in flagships.items():
+        entry = table.find_entry(name, on=date(2026, 11, 20))
+        assert entry is not None
+        assert entry.provider == provider
+        assert entry.trust != "L"
 
 
 def test_heading_of_one_model() -> None:
@@ -72,9 +83,8 @@ def test_a_study_at_recorded_prices() -> None:
     asked = StudySettings(prices=None, candidates=(Candidate("raw", parse_strategy("raw")),), hindsight=False)
     found = run_study(Loaded(runs, ()), asked)
     costs = {row.trajectory: row.usd for row in found.rows}
-    for run in runs[:2]:
+    for run in runs:
         alone = run_study(Loaded((run,), ()), replace(asked, prices=find_recorded_prices(run)))
         assert costs[run.id] == pytest.approx(alone.rows[0].usd)
-    assert set(costs) == {"gpt-5", "claude-opus-4-5"}
-    assert [problem.file for problem in found.problems] == ["nobody-knows-1.json"]
+    assert found.problems == ()
     assert found.prices.name == "the recorded models"

@@ -23,7 +23,7 @@ Price = Annotated[
 ]
 PriceSet = Annotated[
     str | None,
-    typer.Option("--prices", help="A named set: anthropic (the default), fable, openai, qwen3-coder, uncached."),
+    typer.Option("--prices", help="A named set: anthropic, fable, openai, qwen3-coder, uncached."),
 ]
 Tokens = Annotated[
     str, typer.Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).")
@@ -46,7 +46,7 @@ StoreUrl = Annotated[
 
 def choose_own_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
     """The price list that one of the options asks for; None if none does. Raises PriceError."""
-    return choose_prices(model, price, price_set) if model or price or price_set else None
+    return choose_prices(model, price, price_set) if model is not None or price or price_set else None
 
 
 def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Paths, Price, PriceSet, Tokens, choose_own_prices
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
@@ -29,14 +29,13 @@ from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
-from elision.lab.run_prices import RECORDED
+from elision.lab.run_prices import describe_unpriced
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.providers.provider_table import find_provider
 from elision.strategies.pauses import MOST_PINGS
 from elision.summarizers.answer_cache import find_default_folder
 from elision.trajectory.lifetimes import LifetimeChoice
-from elision.trajectory.prices import Prices
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -104,7 +103,11 @@ def replay(
     strategy: Strategies = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Price the runs as this model; `recorded`: each as the model of its recording."),
+        typer.Option(
+            "--model",
+            help="Price the runs as this model; default: each as the model of its recording, or the newest flagship "
+            "where that has no known price.",
+        ),
     ] = None,
     price: Price = None,
     price_set: PriceSet = None,
@@ -144,7 +147,7 @@ def replay(
         model_summaries=writer is not None,
     )
     settings = StudySettings(
-        prices=_choose_prices(model, price, price_set),
+        prices=choose_own_prices(model, price, price_set),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
@@ -164,7 +167,8 @@ def replay(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    failure = _report_study(result, files, _list_recorded_models(loaded), errors)
+    unpriced = describe_unpriced(loaded.runs) if settings.prices is None else ""
+    failure = _report_study(result, files, _list_recorded_models(loaded), unpriced, errors)
     if failure is not None:
         raise failure
     if not result.finished:
@@ -184,17 +188,13 @@ def _parse_lifetime(choice: str, pings: int) -> LifetimeTrial:
     raise SpecError(f"--lifetime {choice}: there are {', '.join(get_args(LifetimeChoice))}")
 
 
-def _choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
-    """Return the prices of all runs; None for each run at those of its recorded model."""
-    if model == RECORDED and not price and not price_set:
-        return None
-    return choose_prices(model, price, price_set)
-
-
 def _report_study(
-    result: Study, files: Mapping[str, Path | None], recorded: str, errors: Console
+    result: Study, files: Mapping[str, Path | None], recorded: str, unpriced: str, errors: Console
 ) -> OutputError | None:
-    """Write the files and print the tables; the refusal of a file, if any. recorded: models and bills of the runs."""
+    """Write the files and print the tables; the refusal of a file, if any.
+
+    recorded: models and bills of the runs. unpriced: those whose price is not known, and as what they are billed.
+    """
     # The files first: a reader that closes our output must not cost them.
     made_by = make_provenance(recorded)
     failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
@@ -203,7 +203,7 @@ def _report_study(
     if result.rows:
         print_lifetimes(result, output)
     if result.rows:
-        priced = f"Recorded as {recorded}; priced here as {result.prices.name}."
+        priced = f"Recorded as {recorded}; priced here as {result.prices.name}{f' ({unpriced})' if unpriced else ''}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
         page = files["html"]
         terminal.print_next_steps(output, page if failure is None and str(page) != "-" else None)

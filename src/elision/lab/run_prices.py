@@ -8,12 +8,10 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from elision.errors import PriceError
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import find_flagship_prices, find_prices
 from elision.trajectory.prices import Prices
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Trajectory
 
-#: What `--model` says for each run's own model.
-RECORDED: Final = "recorded"
 #: What a heading calls the prices of several recorded models.
 SEVERAL: Final = "the recorded models"
 #: Models that a heading names.
@@ -21,34 +19,42 @@ NAMED: Final = 4
 
 
 def find_recorded_prices(run: Trajectory) -> Prices:
-    """Return the prices of the recorded model on the day of the run. Raises PriceError where none is known."""
-    if not run.model:
-        raise PriceError("the recording names no model")
-    return find_prices(run.model, on=_find_day(run))
+    """Return the prices of the recorded model on the day of the run; of the newest flagship where none is known."""
+    try:
+        return find_prices(run.model, on=_find_day(run))
+    except PriceError:
+        return find_flagship_prices(run.model)
+
+
+def describe_unpriced(runs: Sequence[Trajectory]) -> str:
+    """Return which runs are billed as a flagship, since the price of their own model is not known; "" for none."""
+    found: dict[str, dict[str, int]] = {}
+    for run in runs:
+        if not _has_known_price(run):
+            models = found.setdefault(find_recorded_prices(run).name, {})
+            models[run.model] = models.get(run.model, 0) + 1
+    return "; ".join(
+        f"{', '.join(_describe_model(*each) for each in models.items())} as {flagship}, the newest flagship"
+        for flagship, models in found.items()
+    )
+
+
+def _describe_model(model: str, runs: int) -> str:
+    count = f"{runs} run{'s' if runs > 1 else ''}"
+    return f"{count} of {model[:80]!r}" if model else f"{count} without a model's name"
+
+
+def _has_known_price(run: Trajectory) -> bool:
+    try:
+        find_prices(run.model, on=_find_day(run))
+    except PriceError:
+        return False
+    return True
 
 
 def _find_day(run: Trajectory) -> date | None:
     first = next((turn.at for turn in run.turns if turn.at is not None), None)
     return None if first is None else datetime.fromtimestamp(first, UTC).date()
-
-
-def leave_out_unpriced(runs: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Problem]]:
-    """Return the runs whose recorded model has a price, and a problem for each of the others. Raises PriceError if
-    none has one."""
-    priced: list[Trajectory] = []
-    problems: list[Problem] = []
-    for run in runs:
-        try:
-            find_recorded_prices(run)
-        except PriceError:
-            model = f"its model {run.model[:80]!r}" if run.model else "it, since it names no model"
-            reason = f"{run.id}: left out: no price is known for {model}; give --model NAME or --prices SET"
-            problems.append(Problem(file=run.file, line=None, reason=reason))
-        else:
-            priced.append(run)
-    if runs and not priced:
-        raise PriceError(f"--model {RECORDED}: no run has a model with a known price; first: {problems[0]}")
-    return priced, problems
 
 
 def sum_up_prices(runs: Sequence[Trajectory]) -> Prices:

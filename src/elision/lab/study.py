@@ -35,7 +35,7 @@ from elision.lab.replay_summarizer import (
 )
 from elision.lab.results import Row, Series, Study
 from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import leave_out_unpriced, sum_up_prices
+from elision.lab.run_prices import sum_up_prices
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
@@ -63,9 +63,6 @@ def run_study(
         asked_at = settings.summarizer.make_model_summarizer().prices
     turns = settings.turns
     read: Sequence[Trajectory] = loaded.runs
-    unpriced: Sequence[Problem] = ()
-    if settings.prices is None:
-        read, unpriced = leave_out_unpriced(read)
     runs = [add_recorded_head(run, settings.size_run(run)) for run in read]
     known = [collect_evidence(run) for run in runs]
     common = find_common_items(runs, known)
@@ -88,7 +85,7 @@ def run_study(
         strategies=settings.list_labels(),
         rows=tuple(outcome.row for outcome in listed),
         controls=measure_controls(runs, known, common, settings if finished else None),
-        problems=(*loaded.problems, *unpriced, *(problem for result in results for problem in result.problems)),
+        problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
         series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
         finished=finished,
         hindsight=settings.hindsight,

@@ -23,7 +23,8 @@ from elision.trajectory.trajectory import Trajectory
 class StudySettings:
     """What is asked of every run.
 
-    prices: at which runs are billed; None for each at those of the model that was recorded.
+    prices: at which runs are billed; None for each at those of the model that was recorded, or the newest
+    flagship's where those are not known.
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
     out, which takes a good part of the time; with a `lifetime` the best lifetimes in their place. elongation: how many
     turns to assume, as text: "" for the measured band, `measured`, `none` or factors. summarizer: the model that writes
@@ -49,7 +50,7 @@ class StudySettings:
         return sizer(self.dialect, self.tokens)
 
     def find_prices(self, run: Trajectory) -> Prices:
-        """Return what `run` is billed at. Raises PriceError where that is its own model's and not known."""
+        """Return what `run` is billed at."""
         return find_recorded_prices(run) if self.prices is None else self.prices
 
     def size_run(self, run: Trajectory) -> Sizer:

@@ -290,6 +290,13 @@ def _find_maker(model: str) -> str | None:
     return next((maker for mark, maker in _MAKERS if mark in model.lower()), None)
 
 
+def find_flagship_prices(name: str) -> Prices:
+    """Return the prices of the newest flagship of the family that `name` tells, or else of Anthropic's."""
+    providers = load_price_table().providers
+    maker = _find_maker(name)
+    return find_prices((providers[maker].flagship if maker else "") or providers["anthropic"].flagship)
+
+
 def _convert_genai_model(provider: Provider, info: ModelInfo, on: date) -> Prices | None:
     """A model of genai-prices as a price list; None where it is not sold by the token (images, speech, embeddings)."""
     price = _find_price_in_force(info, on)

@@ -35,6 +35,7 @@ class PriceProvider:
     hosts: prefixes of a model name under which the list price holds ("anthropic/claude-…"). Open weights are served
            by many at their own prices, so those providers list only themselves.
     cache_with_write_price: the rules of models with a write price, where those differ.
+    flagship: the newest of its largest models, as which a run is billed whose own model is not known; "" for none.
     doubt: what of `cache` is assumed, not known.
     """
 
@@ -42,6 +43,7 @@ class PriceProvider:
     cache: CacheRules
     cache_with_write_price: CacheRules
     doubt: str = ""
+    flagship: str = ""
 
     def cache_rules(self, rates: Rates) -> CacheRules:
         """Return the cache rules of a model with these rates."""
@@ -167,6 +169,7 @@ def _read_provider(fields: _Fields, addresses: Mapping[str, str]) -> PriceProvid
         cache=rules,
         cache_with_write_price=_read_cache_rules(with_write_price, rules, addresses),
         doubt=fields.take("doubt", str, ""),
+        flagship=fields.take("flagship", str, ""),
     )
     fields.refuse_rest()
     return provider
