@@ -16,7 +16,7 @@ from elision.lab.results import Study
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
-from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.price_lookup import find_prices
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -34,7 +34,7 @@ def replay_samples() -> Study:
     chosen: tuple[Candidate, ...] = tuple(
         each for each in default_candidates() if each.label in {"raw", "masking", "masking, every turn"}
     )
-    settings = StudySettings(prices=find_price_set("anthropic"), candidates=chosen, hindsight=False)
+    settings = StudySettings(prices=find_prices("claude-opus-5-5"), candidates=chosen, hindsight=False)
     return run_study(load_runs([ROOT / "examples" / "runs"]), settings)
 
 

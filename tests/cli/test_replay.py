@@ -195,7 +195,7 @@ def test_lifetimes_are_compared(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output
         assert ("What expired cache entries cost" in result.output) is (choice == "1h")
-        assert ("cache entries live an hour, written at $6" in " ".join(result.output.split())) is (choice == "1h")
+        assert ("cache entries live an hour, written at $8" in " ".join(result.output.split())) is (choice == "1h")
         found = json.loads(file.read_text("utf-8"))
         assert found["lifetime"] == {"choice": choice, "most_pings": 0}
         bills[choice] = found["totals"][0]
