@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "complexity-trap"
 EXPERIMENTS = "experiments.csv"
 INSTANCES = "instances.csv.gz"
 DIFFERENCES = "paired_ci_diffs_vs_raw.csv"
+DOSES = "dose.csv"
 
 #: What to do about a file that is not whole.
 MEND = "restore docs/data/complexity-trap from the repository, or write it anew with --compact"
@@ -37,6 +38,7 @@ COMPACTED = {
     "turn_count": "turns",
     "outcome": "solved",
 }
+DOSE_COLUMNS = ("window_turns", "turns", "missing_turns", "experiment")
 DIFFERENCE_COLUMNS = (
     *("group", "strategy", "experiment_other", "experiment_raw", "n_common"),
     *("solve_rate_diff", "solve_rate_lo", "solve_rate_hi", "mean_cost_diff", "mean_cost_lo", "mean_cost_hi"),
@@ -90,11 +92,25 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dose:
+    """What replays of other recordings miss under the window of an experiment: turns missing a fact, of `turns`.
+
+    window: in turns; 0 for raw.
+    """
+
+    experiment: str
+    window: int
+    turns: int
+    missing_turns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperFacts:
-    """experiments: by key. differences: as published, in their order."""
+    """experiments: by key. differences: as published, in their order. doses: by window, the smallest first."""
 
     experiments: Mapping[str, Experiment]
     differences: tuple[Difference, ...]
+    doses: tuple[Dose, ...] = ()
 
     @property
     def instances(self) -> tuple[str, ...]:
@@ -105,7 +121,11 @@ class PaperFacts:
 def load_facts(folder: Path = FOLDER) -> PaperFacts:
     """Read the folder. Raises FormatError that names file and row of what is missing, and what to do."""
     experiments = _load_experiments(folder)
-    return PaperFacts(experiments=experiments, differences=_load_differences(folder, experiments))
+    return PaperFacts(
+        experiments=experiments,
+        differences=_load_differences(folder, experiments),
+        doses=tuple(_load_doses(folder, experiments)),
+    )
 
 
 def compact_source(source: Path, folder: Path = FOLDER) -> None:
@@ -186,6 +206,19 @@ def _load_differences(folder: Path, experiments: Mapping[str, Experiment]) -> tu
             )
         )
     return tuple(found)
+
+
+def _load_doses(folder: Path, experiments: Mapping[str, Experiment]) -> Iterator[Dose]:
+    file = folder / DOSES
+    for number, row in _read_rows(file, DOSE_COLUMNS):
+        if row["experiment"] not in experiments:
+            raise FormatError(f"{file}, row {number}: {EXPERIMENTS} has no experiment {row['experiment']!r}; {MEND}")
+        yield Dose(
+            experiment=row["experiment"],
+            window=int(_read_number(file, number, row, "window_turns")) if row["window_turns"] else 0,
+            turns=int(_read_number(file, number, row, "turns")),
+            missing_turns=int(_read_number(file, number, row, "missing_turns")),
+        )
 
 
 def _read_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from docs.paper.facts import AgentRun, Difference, Experiment, PaperFacts
@@ -66,6 +67,10 @@ def build_tables(facts: PaperFacts) -> dict[str, str]:
         "turns": _compare_turns(facts),
         "mean-turns": _list_mean_turns(facts),
         "openhands": _compare_windows(facts),
+        "openhands-all": _compare_openhands(facts),
+        "pooled": _pool_models(facts),
+        "dose": _list_doses(facts),
+        "summary-calls": _count_summaries(facts),
         "warmup": _count_short_runs(facts),
         "differences": _compare_differences(facts),
         "missing": _list_missing(facts),
@@ -200,6 +205,90 @@ def _compare_windows(facts: PaperFacts) -> str:
             (name, f"${mean_usd(each):.3f}", f"{count_solved(each)} of {len(each.runs)}", f"{mean_turns(each):.1f}")
         )
     return _write_table(("OpenHands, Gemini 2.5 Flash", "cost", "solved", "turns"), rows)
+
+
+def _compare_openhands(facts: PaperFacts) -> str:
+    raw = facts.experiments["openhands-raw-all"]
+    rows = []
+    for name in ("raw", "masking-10", "masking-72", "summarization-21"):
+        each = facts.experiments[f"openhands-{name}-all"]
+        instances = list_common([raw, each])
+        solved = estimate_difference(each, raw, _solve, SOLVED_SEED, instances)
+        turns = estimate_ratio(each, raw, _count_turns, SOLVED_SEED, instances)
+        cost = estimate_ratio(each, raw, _pay, COST_SEED, instances)
+        same = each is raw
+        rows.append(
+            (
+                f"masking, M={each.window}" if each.strategy == "masking" else each.strategy,
+                f"{count_solved(each)} of {len(each.runs)}",
+                "–" if same else _write_interval((solved.value, solved.low, solved.high), 100, 1),
+                f"{mean_turns(each):.1f}",
+                "–" if same else _write_change(turns),
+                "–" if same else _write_change(cost),
+            )
+        )
+    heads = (
+        "OpenHands, 500 instances",
+        "solved",
+        "solved more, points",
+        "turns",
+        "turns against raw",
+        "cost against raw",
+    )
+    return _write_table(heads, rows)
+
+
+def _pool_models(facts: PaperFacts) -> str:
+    """Paired outcomes of five models together; the interval is that of a paired difference (Wald)."""
+    rows = []
+    for name in STRATEGIES:
+        pairs = [
+            (ours.runs[instance].solved, raw.runs[instance].solved)
+            for ours, raw in (
+                (facts.experiments[f"{model}-{name}"], facts.experiments[f"{model}-raw"]) for model in MODELS
+            )
+            for instance in list_common([ours, raw])
+        ]
+        more = sum(ours > theirs for ours, theirs in pairs)
+        fewer = sum(ours < theirs for ours, theirs in pairs)
+        count = len(pairs)
+        width = 1.96 * math.sqrt(more + fewer - (more - fewer) ** 2 / count) / count
+        rows.append(
+            (
+                NAMES[name],
+                f"{count:,}",
+                f"{_write_number(100 * (more - fewer) / count, 2)} ± {100 * width:.2f}",
+                f"{100 * (more + fewer) / count:.0f} %",
+            )
+        )
+    return _write_table(("SWE-agent, five models", "pairs", "solved more than raw, points", "pairs that differ"), rows)
+
+
+def _list_doses(facts: PaperFacts) -> str:
+    rows = []
+    for dose in facts.doses:
+        each = facts.experiments[dose.experiment]
+        rows.append(
+            (
+                f"{dose.window} turns (M={each.window})" if dose.window else "raw",
+                f"{100 * dose.missing_turns / dose.turns:.1f} %",
+                f"{count_solved(each)} of {len(each.runs)}",
+                f"{mean_turns(each):.0f}",
+            )
+        )
+    return _write_table(("window", "turns missing a fact", "solved", "turns taken"), rows)
+
+
+def _count_summaries(facts: PaperFacts) -> str:
+    experiments = [facts.experiments[f"coder-{name}"] for name in ("summarization-21", *HYBRIDS)]
+    instances = list_common(experiments)
+    first = sum(experiments[0].runs[name].summaries for name in instances)
+    rows = []
+    for each in experiments:
+        count = sum(each.runs[name].summaries for name in instances)
+        change = "–" if each is experiments[0] else f"{_write_number(100 * (count / first - 1), 0)} %"
+        rows.append((NAMES[each.key.removeprefix("coder-")], f"{count / len(instances):.2f}", change))
+    return _write_table(("Qwen3-Coder 480B, the same 50", "summaries a run", "against summarization"), rows)
 
 
 def list_openhands(facts: PaperFacts) -> list[Experiment]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import re
 import shutil
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,11 +24,12 @@ from docs.paper.facts import (
     load_facts,
 )
 from docs.paper.figures import find_mark, render_figure
-from docs.paper.statistics import count_solved, estimate_difference, estimate_ratio, list_common, mean_usd
+from docs.paper.statistics import count_solved, estimate_difference, estimate_ratio, list_common, mean_turns, mean_usd
 from docs.paper.tables import recompute_difference
 from docs.update_paper import Outputs, build_outputs, fill_page, list_outdated
 
 from elision.errors import FormatError
+from elision.lab.dose import KNEE
 from tests.docs.blocks import ROOT, prose
 
 
@@ -118,6 +121,25 @@ def _experiment(*turns: int) -> Experiment:
         for place, count in enumerate(turns)
     }
     return Experiment(key="k", name="n", scaffold="s", model="m", strategy="raw", window=0, every=0, runs=runs)
+
+
+def test_misses_predict_what_is_solved(facts: PaperFacts) -> None:
+    """Over the windows of OpenHands: none below the knee solves less than raw, and every one above it does."""
+    experiments = [facts.experiments[dose.experiment] for dose in facts.doses]
+    shares = [dose.missing_turns / dose.turns for dose in facts.doses]
+    solved = [count_solved(each) for each in experiments]
+    assert round(correlate_ranks(shares, solved), 2) == -0.87
+    assert round(correlate_ranks(shares, [mean_turns(each) for each in experiments]), 2) == 0.88
+    assert all((count >= solved[-1]) == (share <= KNEE) for share, count in zip(shares, solved, strict=True))
+
+
+def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Spearman's coefficient; values that are equal share their ranks."""
+    ranks = [
+        [statistics.mean(i for i, v in enumerate(sorted(row)) if v == value) for value in row]
+        for row in (first, second)
+    ]
+    return statistics.correlation(*ranks)
 
 
 def test_paired_samples_cancel_what_is_the_same() -> None:

@@ -1,6 +1,6 @@
 """OpenHands SDK: a condenser that hides old tool results in the view of each call. The events stay whole.
 
-agent = Agent(llm=llm, tools=[*tools, *RECALL_TOOLS], condenser=ElisionCondenser("masking(window=10)"))
+agent = Agent(llm=llm, tools=[*tools, *RECALL_TOOLS], condenser=ElisionCondenser("masking(window=29)"))
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _CondenserSessions(SessionOwner):
 class ElisionCondenser(CondenserBase):
     """Hide old tool results in what an agent of the OpenHands SDK sends. The conversation's events stay whole.
 
-        condenser = ElisionCondenser("masking(window=10)", store="sqlite:///agents.db")
+        condenser = ElisionCondenser("masking(window=29)", store="sqlite:///agents.db")
         agent = Agent(llm=llm, tools=[*tools, *RECALL_TOOLS], condenser=condenser)
 
     Each conversation is a session, also in another process. One condenser serves any number of agents.

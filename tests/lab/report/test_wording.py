@@ -143,6 +143,19 @@ def test_notes_speak_of_what_is_there() -> None:
     )
 
 
+def test_notes_warn_of_many_misses() -> None:
+    """Above the share at which live agents solved less; not of raw, nor of a few turns."""
+    plain = study((RAW, MASKING))
+    assert wording.warn_of_misses(plain) is None
+    above = replace(row(MASKING), turns=1_000, regret_turns=36)
+    warned = wording.warn_of_misses(replace(plain, rows=(row(RAW), above)))
+    assert warned is not None
+    assert warned.startswith("Warning: many turns miss a fact: masking 3.6 %. Above 3.5 %")
+    assert warned in wording.list_notes(replace(plain, rows=(row(RAW), above)))
+    for few in (replace(above, regret_turns=35), replace(above, turns=99)):
+        assert wording.warn_of_misses(replace(plain, rows=(row(RAW), few))) is None
+
+
 def test_problems_are_grouped() -> None:
     """Equal reasons are one line with a count; ten lines at most, and the rest counted."""
     same = [Problem(file="a.jsonl", line=line, reason="no JSON") for line in (3, 4, 5)]

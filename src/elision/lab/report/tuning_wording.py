@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
@@ -235,6 +236,12 @@ def list_notes(tuning: Tuning) -> list[str]:
         "still showed. Missing: turns that used a hidden one.",
         "A replay keeps the agent's recorded steps; an agent that sees less may need more turns.",
     ]
+    best = tuning.best.judge or tuning.best.fit
+    if is_above_knee(best.regret_turns, best.turns):
+        notes.append(
+            f"Warning: {100 * best.regret_turns / best.turns:.1f} % of the turns miss a fact at the recommended point. "
+            f"Above {100 * KNEE:.1f} % live agents solved fewer tasks (OpenHands, nine windows)."
+        )
     if any(point.fit.summaries for point in tuning.points):
         notes.append(
             "Summaries are made without a model, and billed as the model call that they stand for. "

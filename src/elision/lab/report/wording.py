@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
@@ -265,9 +266,24 @@ def describe_break_even(row: Row) -> str | None:
     return f"{figures.format_turns(row.allowance)} extra turns{share}"
 
 
+def warn_of_misses(study: Study) -> str | None:
+    """Which strategies make more turns miss a fact than live agents bore; None if none does."""
+    above = [row for row in _list_live_rows(study) if is_above_knee(row.regret_turns, row.turns)]
+    if not above:
+        return None
+    names = shorten_strategies(study.strategies)
+    listed = ", ".join(f"{names[row.strategy]} {100 * row.regret_turns / row.turns:.1f} %" for row in above)
+    return (
+        f"Warning: many turns miss a fact: {listed}. Above {100 * KNEE:.1f} % live agents solved fewer tasks "
+        "(OpenHands, nine windows); a larger window or gist lowers it."
+    )
+
+
 def list_notes(study: Study) -> list[str]:
     """What limits the figures."""
     listed = ["A replay keeps the agent's recorded steps; an agent that sees less may need more turns."]
+    if (warning := warn_of_misses(study)) is not None:
+        listed.append(warning)
     if study.summarizer is not None:
         listed.append(_describe_summary_effects())
     elif any(row.summaries for row in study.rows):
