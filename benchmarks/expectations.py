@@ -17,10 +17,18 @@ from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.price_lookup import find_price_set, find_prices
 
 FOLDERS = (CORPUS, SAMPLES)
-PRICE_SETS = ("anthropic", "openai")
+#: The newest flagships first, with all candidates; then a set whose cache reads cost 0.1 x input, and an API without a
+#: cache, with masking alone.
+FLAGSHIPS = ("Opus 5.5", "GPT-6.1")
+PRICES = {
+    "Opus 5.5": find_prices("claude-opus-5-5"),
+    "GPT-6.1": find_prices("gpt-6.1-sol"),
+    "reads at 0.1 ×": find_price_set("anthropic"),
+    "uncached": find_price_set("uncached"),
+}
 #: Calls at which a group of runs begins.
 GROUPS = (0, 40, 80, 150)
 RAW, MASKING, FOLDED, EVERY_TURN = "raw", "masking", "masking, folded", "masking, every turn"
@@ -38,12 +46,13 @@ def main(*, small: bool = False) -> None:
         runs = sorted(loaded.runs, key=lambda run: (len(run.turns), run.format, run.id))
         loaded = Loaded(tuple(runs[EVERY // 2 :: EVERY]), loaded.problems)
     studies = []
-    for name in PRICE_SETS:
-        settings = StudySettings(prices=find_price_set(name), candidates=CANDIDATES, hindsight=False)
+    for prices in PRICES.values():
+        settings = StudySettings(prices=prices, candidates=CANDIDATES, hindsight=False)
         studies.append(run_study(loaded, settings, jobs=os.cpu_count() or 1))
     print(f"{len(loaded.runs)} runs of {', '.join(str(folder) for folder in FOLDERS if folder.exists())}")
-    print("| calls | runs |" + "".join(f" {name}: masking | folded | every turn |" for name in PRICE_SETS))
-    print("|---" * (2 + 3 * len(PRICE_SETS)) + "|")
+    heads = [f" {name}: masking |" + (" folded | every turn |" if name in FLAGSHIPS else "") for name in PRICES]
+    print("| calls | runs |" + "".join(heads))
+    print("|---" * (2 + len(PRICES) + 2 * len(FLAGSHIPS)) + "|")
     for line in table(studies):
         print(line)
 
@@ -56,12 +65,13 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
         if not runs:
             continue
         cells = [figures.format_count(runs)]
-        for costs in groups:
-            for strategy in (MASKING, FOLDED):
+        for name, costs in zip(PRICES, groups, strict=False):
+            for strategy in (MASKING, FOLDED) if name in FLAGSHIPS else (MASKING,):
                 shares = [each[strategy] for each in costs[start]]
                 best, worst = figures.format_change(min(shares)), figures.format_change(max(shares))
                 cells.append(f"**{figures.format_change(median(shares))}** ({best} … {worst})")
-            cells.append(figures.format_change(median(each[EVERY_TURN] for each in costs[start])))
+            if name in FLAGSHIPS:
+                cells.append(figures.format_change(median(each[EVERY_TURN] for each in costs[start])))
         label = f"{start} or more" if end is None else f"{start}–{end - 1}" if start else f"under {end}"
         yield f"| {label} | {' | '.join(cells)} |"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.expectations import EVERY_TURN, FOLDED, MASKING, RAW, costs_by_length, table
+from benchmarks.expectations import EVERY_TURN, FOLDED, MASKING, PRICES, RAW, costs_by_length, table
 
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Bill
@@ -30,6 +30,16 @@ def test_runs_are_grouped_by_calls() -> None:
     assert list(table([found])) == [
         "| under 40 | 1 | **±0 %** (±0 % … ±0 %) | **−10 %** (−10 % … −10 %) | +50 % |",
         "| 80–149 | 3 | **−20 %** (−30 % … −10 %) | **−30 %** (−40 % … −20 %) | +50 % |",
+    ]
+
+
+def test_flagships_come_first_and_in_full() -> None:
+    """Three columns for each of the newest flagships, then masking alone at cheaper and uncached prices."""
+    found = _study(_run("a", 90, 0.9))
+    assert list(table([found] * len(PRICES))) == [
+        "| 80–149 | 1 |"
+        + " **−10 %** (−10 % … −10 %) | **−20 %** (−20 % … −20 %) | +50 % |" * 2
+        + " **−10 %** (−10 % … −10 %) |" * 2
     ]
 
 
