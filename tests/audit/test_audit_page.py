@@ -17,7 +17,10 @@ from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
 def report(file: str = "logs/s.jsonl", reader: str = "claude-code") -> AuditReport:
     run = partition_run(replace(PlantedRun(3).build(), file=file), SIZER, price=lambda model, on: PRICES)
     assert run is not None
-    return AuditReport(runs=(replace(run, reader=reader),), saving=SavingEstimate(1, 2.0, 1.0))
+    return AuditReport(
+        runs=(replace(run, reader=reader),),
+        saving=SavingEstimate(runs=1, billed_usd=2.01, recorded_usd=2.0, raw_usd=2.0, instead_usd=1.0, on_top_usd=1.0),
+    )
 
 
 def test_the_page_has_every_cause_and_the_next_command() -> None:

@@ -14,6 +14,7 @@ from elision.audit.audit_wording import (
     describe_saving,
     list_audit_notes,
     list_reader_cells,
+    list_saving_rows,
     name_finding,
     suggest_command,
     write_audit_headline,
@@ -121,6 +122,10 @@ def _build_next_section(report: AuditReport, paths: Sequence[Path]) -> Iterator[
     saving = describe_saving(report)
     command = suggest_command(report, paths)
     lines = [f"<p>{escape_text(saving)}</p>"] if saving else []
+    if report.saving is not None and saving:
+        lines.append(
+            build_table(("the same runs", "USD", "vs recorded"), map(build_row, list_saving_rows(report.saving)))
+        )
     if command:
         lines.append(f"<p>Next: <code>{escape_text(command)}</code></p>")
     if lines:

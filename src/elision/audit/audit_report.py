@@ -19,7 +19,7 @@ FORMAT: Final = "elision.audit/1"
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
 TOLERANCE: Final = 0.02
-#: Replayed bill as a multiple of raw's from which on hiding is not worth it.
+#: Replayed bill as a multiple of what was sent from which on hiding is not worth it.
 LEAST_SAVING: Final = 0.99
 
 
@@ -99,8 +99,8 @@ class AuditReport:
 
     @property
     def strategy(self) -> str:
-        """The strategy to take: the recommended one where its replay costs less than sending everything."""
-        if self.saving is None or self.saving.to_raw is None or self.saving.to_raw < LEAST_SAVING:
+        """The strategy to take: the recommended one where its replay costs less than what was sent."""
+        if self.saving is None or self.saving.to_recorded is None or self.saving.to_recorded < LEAST_SAVING:
             return RECOMMENDED
         return "raw"
 
@@ -200,8 +200,12 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
 def _encode_saving(saving: SavingEstimate, strategy: str) -> dict[str, Any]:
     return {
         "runs": saving.runs,
+        "condensed_runs": saving.condensed_runs,
+        "billed_usd": saving.billed_usd,
+        "recorded_usd": saving.recorded_usd,
         "everything_usd": saving.raw_usd,
-        "recommended_usd": saving.masked_usd,
-        "recommended_to_everything": saving.to_raw,
+        "instead_usd": saving.instead_usd,
+        "on_top_usd": saving.on_top_usd,
+        "recommended_to_recorded": saving.to_recorded,
         "strategy": strategy,
     }

@@ -19,6 +19,7 @@ from elision.audit.audit_wording import (
     format_difference,
     list_audit_notes,
     list_reader_cells,
+    list_saving_rows,
     name_finding,
     name_run,
     suggest_command,
@@ -156,6 +157,14 @@ def _print_next_step(report: AuditReport, console: Console, paths: Sequence[Path
     if saving or command:
         console.print()
     print_text(console, saving, "bold")
+    if report.saving is not None and saving:
+        table = open_table()
+        table.add_column("the same runs", no_wrap=True)
+        for title in ("USD", "vs recorded"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for row in list_saving_rows(report.saving):
+            table.add_row(*row)
+        console.print(table)
     if command:
         # Not wrapped: a command is copied whole.
         console.print(Text(f"Next: {command}"), soft_wrap=True)

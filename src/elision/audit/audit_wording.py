@@ -10,6 +10,7 @@ from typing import Final
 from elision.audit.audit_report import LEAST_SAVING, TOLERANCE, AuditReport, compare_bills, sum_causes
 from elision.audit.cause_table import CAUSES
 from elision.audit.run_partition import AuditedRun, AuditFinding
+from elision.audit.saving_estimate import SavingEstimate
 from elision.formats.source import derive_run_name
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import (
@@ -109,22 +110,46 @@ def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
 def describe_saving(report: AuditReport) -> str:
     """Return what the recommended strategy would have saved; "" where nothing was replayed."""
     saving = report.saving
-    if saving is None or saving.to_raw is None:
+    if saving is None or saving.to_recorded is None:
         return ""
-    change = format_change(saving.to_raw)
+    change = format_change(saving.to_recorded)
     runs = format_plural(saving.runs, "run")
+    how = ""
+    if saving.condensed_runs:
+        how = " on top of the agents' own condensing" if saving.is_on_top else " instead of the agents' own condensing"
     text = (
-        f"Replayed over the same {runs}, the strategy masking costs {format_usd(saving.masked_usd)} where sending"
-        f" everything costs {format_usd(saving.raw_usd)} ({change})."
+        f"Replayed over the same {runs}, the strategy masking{how} costs {format_usd(saving.strategy_usd)}; what was"
+        f" sent costs {format_usd(saving.recorded_usd)} by the same count ({change})."
     )
-    if saving.to_raw >= LEAST_SAVING:
-        return f"{text} These runs are too short for hiding to pay: keep everything."
+    if saving.to_recorded >= LEAST_SAVING:
+        why = "these runs are too short for hiding to pay"
+        if saving.condensed_runs:
+            why = "the agents' own condensing saves as much already"
+        return f"{text} Change nothing, because {why}."
     return f'{text} The setting to take: strategy = "{report.strategy}".'
+
+
+def list_saving_rows(saving: SavingEstimate) -> list[tuple[str, str, str]]:
+    """Return what the replayed runs cost, as rows: what of, USD, and the change against what was sent."""
+    rows = [("as billed", saving.billed_usd), ("as recorded", saving.recorded_usd)]
+    if saving.condensed_runs:
+        rows += [
+            ("sending everything (never sent)", saving.raw_usd),
+            ("masking instead of the agents' condensing", saving.instead_usd),
+            ("masking on top of it", saving.on_top_usd),
+        ]
+    else:
+        rows.append(("masking", saving.instead_usd))
+    return [
+        (name, format_usd(usd), NOTHING if name == "as recorded" else format_change(usd / saving.recorded_usd))
+        for name, usd in rows
+        if usd and saving.recorded_usd
+    ]
 
 
 def suggest_command(report: AuditReport, paths: Sequence[Path]) -> str:
     """Return one command to continue with; "" where there is nothing to gain."""
-    if report.saving is None or report.saving.to_raw is None:
+    if report.saving is None or report.saving.to_recorded is None:
         return shlex.join(["elision", "replay", *map(str, paths)])
     if report.strategy == "raw":
         return ""

@@ -10,31 +10,76 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_none
 from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
+from elision.lab.results import BILLED
+from elision.lab.sent_rows import replay_as_sent
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavingEstimate:
-    """raw_usd: of sending everything. masked_usd: of the recommended strategy. Both are simulated, in USD."""
+    """What runs cost, in USD; all but `billed_usd` is simulated, with the same counts and cache.
+
+    billed_usd: by the recorded usage. recorded_usd: as the agents sent their requests. raw_usd: of sending everything,
+    which is a hypothesis for the condensed_runs whose agents condensed their own history. instead_usd, on_top_usd: of
+    the recommended strategy instead of that condensing, and on top of it.
+    """
 
     runs: int = 0
+    condensed_runs: int = 0
+    billed_usd: float = 0.0
+    recorded_usd: float = 0.0
     raw_usd: float = 0.0
-    masked_usd: float = 0.0
+    instead_usd: float = 0.0
+    on_top_usd: float = 0.0
 
     def __add__(self, other: SavingEstimate) -> SavingEstimate:
-        return SavingEstimate(self.runs + other.runs, self.raw_usd + other.raw_usd, self.masked_usd + other.masked_usd)
+        return SavingEstimate(
+            runs=self.runs + other.runs,
+            condensed_runs=self.condensed_runs + other.condensed_runs,
+            billed_usd=self.billed_usd + other.billed_usd,
+            recorded_usd=self.recorded_usd + other.recorded_usd,
+            raw_usd=self.raw_usd + other.raw_usd,
+            instead_usd=self.instead_usd + other.instead_usd,
+            on_top_usd=self.on_top_usd + other.on_top_usd,
+        )
 
     @property
-    def to_raw(self) -> float | None:
-        """The strategy's bill as a multiple of that of sending everything; None where nothing was replayed."""
-        return divide_or_none(self.masked_usd, self.raw_usd)
+    def strategy_usd(self) -> float:
+        """The recommended strategy, instead of the agents' condensing or on top of it: whichever costs less."""
+        return min(self.instead_usd, self.on_top_usd)
+
+    @property
+    def is_on_top(self) -> bool:
+        """Whether it costs less on top of the agents' own condensing."""
+        return self.on_top_usd < self.instead_usd
+
+    @property
+    def to_recorded(self) -> float | None:
+        """The strategy's bill as a multiple of what was sent; None where nothing was replayed."""
+        return divide_or_none(self.strategy_usd, self.recorded_usd)
 
 
 def estimate_saving(trajectory: Trajectory, prices: Prices, tokens: str) -> SavingEstimate:
     """Replay `trajectory` at `prices`. tokens: name of the counter. Raises SpecError for an unknown one."""
     dialect = "anthropic" if prices.cache.kind == "breakpoints" else "openai"
-    counting = size_run(trajectory, prices, sizer(dialect, tokens))
-    replay = replay_run(add_recorded_head(trajectory, counting), parse_strategy(RECOMMENDED), prices, counting)
-    return SavingEstimate(1, replay.raw.usd, replay.usd)
+    run = add_recorded_head(trajectory, size_run(trajectory, prices, sizer(dialect, tokens)))
+    counting = size_run(run, prices, sizer(dialect, tokens))
+    strategy = parse_strategy(RECOMMENDED)
+    as_sent = replay_as_sent(run, prices, counting)
+    instead = replay_run(run, strategy, prices, counting, sent=as_sent.sent)
+    on_top_usd = instead.usd
+    if as_sent.sent.cuts:
+        on_top = replay_run(run, strategy, prices, counting, sent=as_sent.sent, is_cut=True)
+        on_top_usd = on_top.usd + as_sent.condensing.usd
+    billed = sum(row.usd for row, _ in as_sent.rows if row.strategy == BILLED)
+    return SavingEstimate(
+        runs=1,
+        condensed_runs=as_sent.summary.condensed_runs,
+        billed_usd=billed,
+        recorded_usd=as_sent.usd,
+        raw_usd=instead.raw.usd,
+        instead_usd=instead.usd,
+        on_top_usd=on_top_usd,
+    )

@@ -41,7 +41,7 @@ from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 
@@ -154,10 +154,11 @@ class Log:
         """Record a complete turn: assistant message, results, interjections."""
         self.record_event(TurnAdded(turn, node))
 
-    def drop_turns(self, through: int) -> None:
-        """Record that the client no longer sends turns 1 ... `through`."""
+    def drop_turns(self, through: int, words: Message | None = None) -> None:
+        """Record that the client no longer sends turns 1 ... `through`. words: what it sends in their place."""
         folding = self.policy.plan_dropped(self.state, through)
-        self.record_event(TurnsDropped(through=through, folds=folding.folds, unfolded=folding.unfolded))
+        dropped = TurnsDropped(through=through, words=words, folds=folding.folds, unfolded=folding.unfolded)
+        self.record_event(dropped)
 
     def record_call(
         self,

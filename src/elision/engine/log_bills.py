@@ -102,8 +102,10 @@ class LogBills:
             return
         self._unbilled = None
         terms = newest.terms
-        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model)
-        ours = self._bill.record_prompt(newest.view, terms.now, terms.model, anew=newest.begins_anew)
+        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model, terms.finding)
+        ours = self._bill.record_prompt(
+            newest.view, terms.now, terms.model, anew=newest.begins_anew, finding=terms.finding
+        )
         self._costs.record_call(ours, raw, client_marks=not terms.no_cache_marks)
 
 

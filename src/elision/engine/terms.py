@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from elision.trajectory.cache import AS_FORESEEN, CacheFinding
 from elision.trajectory.events import Breakpoints, PassDecided, RequestSent
 from elision.trajectory.lifetimes import LifetimeChoice
 
@@ -30,6 +31,7 @@ class CallTerms:
     hour_turn:      the newest turn for which the client asks that cache entries live an hour; 0 for the head alone,
                     None for nothing.
     lifetime:       who decides how long cache entries live. most_pings: that may keep them alive in one pause.
+    finding:        what a recording says that the cache held. Bills follow it; no decision foresees it.
     """
 
     now: float | None
@@ -47,6 +49,7 @@ class CallTerms:
     hour_turn: int | None
     lifetime: LifetimeChoice
     most_pings: int
+    finding: CacheFinding
 
 
 def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
@@ -67,6 +70,7 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
         hour_turn=None,
         lifetime="client",
         most_pings=0,
+        finding=AS_FORESEEN,
     )
 
 

@@ -16,7 +16,7 @@ from elision.providers.shared.json_reading import AssistantMessage, join_lines
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
-from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation
 from elision.trajectory.turn_builder import TurnBuilder, find_opening_text
 from elision.trajectory.usage import Usage
@@ -197,9 +197,26 @@ class Assembler:
             tool = names[action_id]
         draft.results += (Observation(action_id=action_id, tool=tool, content=content, error=error, tags=tags),)
 
-    def add_compaction(self, *, tokens_before: int | None = None, summary: str = "") -> None:
-        """Note that the recording agent rewrote its own context here."""
-        self._compactions.append(Compaction(before=self.turn_count + 1, tokens_before=tokens_before, summary=summary))
+    def add_compaction(
+        self,
+        *,
+        tokens_before: int | None = None,
+        summary: str = "",
+        kind: CompactionKind = "summary",
+        kept_from: int | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """Note that the recording agent rewrote its own context here. kept_from: the first turn that it kept."""
+        self._compactions.append(
+            Compaction(
+                before=self.turn_count + 1,
+                tokens_before=tokens_before,
+                summary=summary,
+                kind=kind,
+                kept_from=kept_from,
+                usage=usage,
+            )
+        )
 
     def finish(
         self,

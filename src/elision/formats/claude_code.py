@@ -20,6 +20,7 @@ from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.formats.timestamps import parse_timestamp
 from elision.providers.anthropic import parse as anthropic
+from elision.providers.anthropic.server_clearing import parse_clearing_report
 from elision.providers.shared.json_reading import (
     Json,
     ToolResult,
@@ -31,7 +32,7 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.content import Content, join_text
-from elision.trajectory.trajectory import Problem
+from elision.trajectory.trajectory import CompactionKind, Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 
@@ -326,6 +327,9 @@ class _TranscriptRun:
         self._has_prompt = False
         self._before: int | None = None
         self._compacting = False
+        #: Results were cleared, and their turns stayed; and how many the server has cleared.
+        self._clearing = False
+        self._cleared_uses = 0
 
     def feed_group(self, group: _LineGroup) -> None:
         if group.is_turn:
@@ -350,6 +354,11 @@ class _TranscriptRun:
             actions += fragment.actions
             # Every fragment repeats the usage of the whole message; only the last one's output count is final.
             usage = anthropic.parse_usage(message.get("usage")) or usage
+        cleared = parse_clearing_report(messages[-1])
+        if cleared is not None and cleared.cleared_uses > self._cleared_uses:
+            # Each later request has the same ones cleared.
+            self._cleared_uses = cleared.cleared_uses
+            self.assembler.add_compaction(kind="cleared")
         # A line's own time is when its block was complete; the request started when its newest input was there.
         at = parse_timestamp(fragments[0].value.get("timestamp")) if self._sent is None else self._sent
         self.assembler.add_assistant(
@@ -368,6 +377,7 @@ class _TranscriptRun:
             self._settle_compaction()
             metadata = mapping_in(value.get("compactMetadata")) or mapping_in(value.get("microcompactMetadata"))
             self._compacting = True
+            self._clearing = value["subtype"] == "microcompact_boundary"
             self._before = count_in(metadata.get("preTokens")) or None
         elif value.get("type") == "user":
             self._add_user(line)
@@ -418,6 +428,7 @@ class _TranscriptRun:
     def _settle_compaction(self, summary: str = "") -> None:
         """Record a compaction once its summary is known, or that none came."""
         if self._compacting and self.assembler.turn_count:
-            self.assembler.add_compaction(tokens_before=self._before, summary=summary)
-        self._compacting = False
+            kind: CompactionKind = "cleared" if self._clearing and not summary else "summary"
+            self.assembler.add_compaction(tokens_before=self._before, summary=summary, kind=kind)
+        self._compacting = self._clearing = False
         self._before = None

@@ -246,8 +246,9 @@ class _Rollout:
             case "response_item":
                 self._add_input(payload, line)
             case "compacted":
-                # The rewritten history is not read: the raw turns it replaced are all here.
-                self.assembler.add_compaction(summary=text_in(payload.get("message")))
+                # The rewritten history is not read: the raw turns it replaced are all here. Of these it keeps none.
+                kept = self.assembler.turn_count + 1
+                self.assembler.add_compaction(summary=text_in(payload.get("message")), kept_from=kept)
 
     def _add_head(self, meta: Json) -> None:
         """Add the head. A fork repeats its parent's; the first is the session's own."""
@@ -278,7 +279,7 @@ class _Rollout:
                 result.action_id, result.content, error=result.error, tags=result.tags, line=line.number
             )
         elif kind in _COMPACTIONS:
-            self.assembler.add_compaction()
+            self.assembler.add_compaction(kept_from=self.assembler.turn_count + 1)
         elif kind == "message":
             self._add_message(item, line)
         else:

@@ -151,7 +151,8 @@ class _SessionRun:
         finished = _list_finish_parts(parts)
         usage = self._read_usage(finished[0] if finished else info)
         summary = join_lines(_list_texts(parts, "text"))
-        self.assembler.add_compaction(tokens_before=usage.prompt if usage else None, summary=summary)
+        before = usage.prompt if usage else None
+        self.assembler.add_compaction(tokens_before=before, summary=summary, usage=usage)
 
     def _add_assistant(self, info: Json, parts: Sequence[Json], number: int) -> None:
         """Add a turn for each step.

@@ -52,6 +52,7 @@ class OpenHandsEventsReader:
         # Of every service of a conversation, the condenser's too.
         services = mapping_in(stats.get("usage_to_metrics")) or mapping_in(stats.get("service_to_metrics"))
         run.bills = read_bills(map(mapping_in, services.values()))
+        run.condenser_bills = iter(read_bills([mapping_in(services.get("condenser"))]).values())
         for number, name in enumerate(sorted(filter(_is_event_file, document.members)), start=1):
             run.take_event(read_member(run.assembler, document, name), number)
         model = text_in(mapping_in(mapping_in(state.get("agent")).get("llm")).get("model"))
@@ -94,7 +95,11 @@ class V1RunFeeder:
 
     assembler: Assembler
     bills: Mapping[str, RecordedBill] = field(default_factory=dict)
+    #: Of the summaries, in their order: no event names its response.
+    condenser_bills: Iterator[RecordedBill] = field(default_factory=lambda: iter(()))
     _newest: str = ""
+    #: Id of each event -> the turn that it is part of.
+    _turns: dict[str, int] = field(default_factory=dict)
     _clock: float | None = None
 
     def take_event(self, event: Any, number: int) -> None:
@@ -104,6 +109,7 @@ class V1RunFeeder:
         handler = _HANDLERS.get(text_in(mapping_in(event).get("kind")))
         if handler:
             handler(self, event, number)
+            self._turns[text_in(event.get("id"))] = self.assembler.turn_count
         elif not isinstance(event, dict):
             self.assembler.report_problem("an event that is no object; left out", number)
         self._clock = parse_timestamp(mapping_in(event).get("timestamp")) or self._clock
@@ -177,7 +183,15 @@ class V1RunFeeder:
         self.assembler.add_result(call, shown or (Text(""),), tool=tool, error=error, line=number)
 
     def add_condensation(self, event: Json, number: int) -> None:
-        self.assembler.add_compaction(summary=text_in(event.get("summary")))
+        forgotten = [
+            self._turns[id] for id in map(text_in, list_in(event.get("forgotten_event_ids"))) if id in self._turns
+        ]
+        bill = next(self.condenser_bills, None)
+        self.assembler.add_compaction(
+            summary=text_in(event.get("summary")),
+            kept_from=max(forgotten) + 1 if forgotten else None,
+            usage=bill.usage if bill else None,
+        )
 
 
 _HANDLERS: Mapping[str, Callable[[V1RunFeeder, Json, int], None]] = {

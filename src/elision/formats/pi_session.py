@@ -6,7 +6,7 @@ the cache; `message.timestamp` (ms) is when the request started, the entry's own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
@@ -99,8 +99,15 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
     assembler = Assembler(file, observations="tools")
     path = [lines[position] for position in branch.path]
     stand_ins = _find_open_calls(path)
+    turns: dict[str, int] = {}
     for place, line in enumerate(path):
-        _feed_entry(assembler, line)
+        turns[text_in(line.value.get("id")) or str(line.number - 1)] = assembler.turn_count + _is_turn(
+            mapping_in(line.value.get("message"))
+        )
+        if line.value.get("type") == "compaction":
+            _add_compaction(assembler, line.value, turns)
+        else:
+            _feed_entry(assembler, line)
         for call in stand_ins.get(place, ()):
             assembler.add_result(call, make_content(STAND_IN_RESULT), error=True, line=line.number)
     name, parent = (f"fork {number}", "main") if number else ("main", None)
@@ -108,16 +115,15 @@ def _read_branch(file: str, lines: Sequence[JsonLine], branch: RecordedBranch, n
 
 
 def _feed_entry(assembler: Assembler, line: JsonLine) -> None:
-    """Feed one entry; types that carry nothing to the model (labels, model changes, `context_edit` ...) are passed
-    over."""
+    """Feed one entry; types that carry nothing to the model (labels, model changes ...) are passed over."""
     entry = line.value
     match entry.get("type"):
         case "message":
             message = mapping_in(entry.get("message"))
             if take := _MESSAGE_HANDLERS.get(text_in(message.get("role"))):
                 take(assembler, message, line)
-        case "compaction":
-            _add_compaction(assembler, entry, line)
+        case "context_edit":
+            assembler.add_compaction(kind="cleared")
         case "branch_summary":
             _add_summary(assembler, entry, line)
         case "custom_message":
@@ -205,11 +211,23 @@ def _add_summary(assembler: Assembler, message: Json, line: JsonLine) -> None:
     assembler.add_user(make_content(text_in(message.get("summary"))))
 
 
-def _add_compaction(assembler: Assembler, message: Json, line: JsonLine) -> None:
-    """Add a compaction. It holds the summary, which is no message: the raw turns it replaced are all here."""
+def _add_compacted(assembler: Assembler, message: Json, line: JsonLine) -> None:
+    _add_compaction(assembler, message, {})
+
+
+def _add_compaction(assembler: Assembler, message: Json, turns: Mapping[str, int]) -> None:
+    """Add a compaction. It holds the summary, which is no message: the raw turns it replaced are all here.
+
+    turns: by the id, or else the position, of each entry so far, the turn that it is part of.
+    """
     summary = text_in(message.get("summary"))
     if assembler.turn_count:
-        assembler.add_compaction(tokens_before=count_in(message.get("tokensBefore")) or None, summary=summary)
+        kept = text_in(message.get("firstKeptEntryId")) or str(message.get("firstKeptEntryIndex", ""))
+        assembler.add_compaction(
+            tokens_before=count_in(message.get("tokensBefore")) or None,
+            summary=summary,
+            kept_from=max(1, turns[kept]) if kept in turns else None,
+        )
     else:
         assembler.add_user(make_content(summary))
 
@@ -224,7 +242,7 @@ _MESSAGE_HANDLERS: dict[str, _Take] = {
     "toolResult": _add_result,
     "bashExecution": _add_command,
     "branchSummary": _add_summary,
-    "compactionSummary": _add_compaction,
+    "compactionSummary": _add_compacted,
 }
 
 

@@ -22,7 +22,7 @@ from elision.lab.ratios import divide_or_zero
 from elision.lab.recorded_requests import ROUNDING_TOKENS, RecordedRequest, Restart, list_requests
 from elision.lab.results import encode_problems
 from elision.lab.token_fit import PromptGrowth, TokenFit, fit_growth
-from elision.trajectory.cache import HOUR_SECONDS, PromptCache
+from elision.trajectory.cache import AS_FORESEEN, HOUR_SECONDS, CacheFinding, PromptCache
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules, Prices
@@ -135,16 +135,21 @@ class CauseTally:
 class Calibration:
     """One run, or many.
 
-    priced_as: the price list's name, None where no price is known. stated: whether the recording itself gave the USD.
+    prices: of the run's model, None where none are known. stated: whether the recording itself gave the USD.
     """
 
     file: str = ""
     trajectory: str = ""
     reader: str = ""
     model: str = ""
-    priced_as: str | None = None
+    prices: Prices | None = None
     stated: bool = False
     calls: tuple[CalibratedCall, ...] = ()
+
+    @property
+    def priced_as(self) -> str | None:
+        """The name of the price list."""
+        return None if self.prices is None else self.prices.name
 
     @property
     def cached(self) -> bool:
@@ -344,7 +349,7 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         trajectory=trajectory.id,
         reader=trajectory.format,
         model=trajectory.model,
-        priced_as=main.prices.name if main.prices else None,
+        prices=main.prices,
         stated=all(request.usage.usd is not None for request in sent),
         calls=tuple(books.add_call(request, outputs[request.call]) for request in sent),
     )
@@ -402,7 +407,6 @@ class _CalibrationLedger:
 
     def add_call(self, request: RecordedRequest, output: int) -> CalibratedCall:
         model = request.model
-        counted = self._bill_request(self._counted[model], request, request.counted, output)
         lengths = self._bill_request(self._lengths[model], request, request.billed, output)
         moment = _Moment(
             request=request,
@@ -413,6 +417,8 @@ class _CalibrationLedger:
             no_cache=self._no_cache,
         )
         cause = find_cause(moment)
+        finding = make_finding(cause, request.usage, is_restart=bool(request.restart))
+        counted = self._bill_request(self._counted[model], request, request.counted, output, finding)
         self._before[model], self._newest = request, model
         return CalibratedCall(
             index=request.call,
@@ -425,8 +431,15 @@ class _CalibrationLedger:
             growth=request.growth,
         )
 
-    def _bill_request(self, cache: PromptCache, request: RecordedRequest, view: View, output: int) -> Usage:
-        read = cache.record_request(view, request.now, request.model)
+    def _bill_request(
+        self,
+        cache: PromptCache,
+        request: RecordedRequest,
+        view: View,
+        output: int,
+        finding: CacheFinding = AS_FORESEEN,
+    ) -> Usage:
+        read = cache.record_request(view, request.now, request.model, finding=finding)
         return self._billings[request.model].build_usage(view.tokens, read, output, view.hour_tokens)
 
 
@@ -491,3 +504,26 @@ _WHY: Final[tuple[tuple[Cause, Callable[[_Moment], bool]], ...]] = (
 def find_cause(moment: _Moment) -> Cause | None:
     """The likely cause why this call did not simply read what the one before left; None where it did."""
     return next((cause for cause, holds in _WHY if holds(moment)), None)
+
+
+def make_finding(cause: Cause | None, usage: Usage, *, is_restart: bool) -> CacheFinding:
+    """Return what the recorded bill says that the cache held at a call, where no rule foresees it.
+
+    The recording agent changed its prompt, or the provider kept less or more than it documents: that happened in the
+    world of the recording, whatever was hidden. A request that was cut begins as its bill says.
+    """
+    if is_restart:
+        return CacheFinding(most=usage.cache_read, warm=usage.cache_read)
+    match cause:
+        case "changed-prefix" | "missed":
+            return CacheFinding(most=usage.cache_read)
+        case "gap":
+            # Other runs kept as much of the front alive.
+            return CacheFinding(most=usage.cache_read, warm=usage.cache_read)
+        case "answer":
+            return CacheFinding(has_answer=True, most=usage.cache_read)
+        case "kept-longer":
+            return CacheFinding(outlived=True)
+        case "second-model":
+            return CacheFinding(warm=usage.cache_read)
+    return AS_FORESEEN

@@ -25,14 +25,14 @@ class Candidate:
     strategy: Strategy
 
 
-_AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
+AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
 
 #: What `elision replay` compares unless told otherwise.
 DEFAULTS: tuple[tuple[str, str], ...] = (
     ("raw", "raw"),
     ("masking, every turn", "paper-masking"),
     ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
-    ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {_AS_IN_THE_PAPERS})"),
+    ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {AS_IN_THE_PAPERS})"),
     ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
     ("summarization", "summarization(every=21, tail=10, schedule=cache-aware, gist=50)"),
     ("hybrid", "hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)"),

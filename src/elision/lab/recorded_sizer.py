@@ -11,16 +11,16 @@ from itertools import pairwise
 from typing import Final
 
 from elision.errors import PriceError
+from elision.lab.context_cuts import find_cuts
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokenizer import OURS
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Message, Observation, Turn
+from elision.trajectory.turn import Head, Message, Observation, Turn
 
-#: What was read has at least and at most so many times our count on the model's scale. Beyond that the growth is of
-#: something else: the agent changed its prompt, or sent what is not recorded.
-LEAST_SHARE: Final = 0.1
+#: What was read has at most so many times our count on the model's scale. Beyond that the growth is of something else:
+#: the agent changed its prompt, or sent what is not recorded. Less than our count was sent where the agent clipped it.
 MOST_SHARE: Final = 4.0
 
 
@@ -32,9 +32,27 @@ class RecordedSizer(Sizer):
         # Messages are known by their identity, so they must live as long as this does.
         self._run = run
         self._lengths = dict(_list_lengths(run, sizer.take_output()))
+        self._first_prompt = next((turn.usage.prompt for turn in run.turns[:1] if turn.usage is not None), 0)
+        self.cuts = find_cuts(run, self._count_turn, self._count_head)
+        self._lengths |= {id(cut.words): cut.tokens for cut in self.cuts.cuts if cut.tokens is not None}
 
     def take_output(self) -> Sizer:
         return self
+
+    def count_tools(self, head: Head) -> int:
+        """Recordings hold tools as JSON, and providers bill a terser form: never more than the first prompt had."""
+        counted = Sizer.count_tools(self, head)
+        if not self._first_prompt:
+            return counted
+        return max(0, min(counted, self._first_prompt - sum(map(self.count_message, head.messages))))
+
+    def _count_head(self) -> int:
+        head = self._run.head
+        return self.count_tools(head) + sum(map(self.count_message, head.messages)) + head.hidden_tokens
+
+    def _count_turn(self, turn: Turn) -> int:
+        read = sum(map(self.count_observation, turn.observations)) + sum(map(self.count_message, turn.interjections))
+        return self.count_assistant(turn) + read
 
     def count_observation(self, observation: Observation) -> int:
         known = self._lengths.get(id(observation))
@@ -52,12 +70,12 @@ def size_run(run: Trajectory, prices: Prices, sizer: Sizer) -> Sizer:
     taken, on the scale of the prices.
     """
     scaled = sizer.count_as(prices.tokenizer)
-    if any(turn.usage is not None and turn.usage.prompt for turn in run.turns) and _is_recorded_on(run.model, prices):
+    if any(turn.usage is not None and turn.usage.prompt for turn in run.turns) and is_recorded_on(run.model, prices):
         return RecordedSizer(scaled, run)
     return scaled
 
 
-def _is_recorded_on(model: str, prices: Prices) -> bool:
+def is_recorded_on(model: str, prices: Prices) -> bool:
     """Whether `model` counts tokens as the model of `prices` does."""
     if prices.tokenizer != OURS:
         return find_tokenizer(model) == prices.tokenizer
@@ -82,7 +100,7 @@ def _divide_growth(turn: Turn, read: int, sizer: Sizer) -> Iterator[tuple[int, i
     counts = [(id(each), sizer.count_observation(each)) for each in turn.observations]
     counts += [(id(each), sizer.count_message(each)) for each in turn.interjections]
     counted = sum(count for _, count in counts)
-    if not counted or not LEAST_SHARE <= read / counted <= MOST_SHARE:
+    if not counted or not 0 <= read / counted <= MOST_SHARE:
         return
     for identity, count in counts:
         yield identity, round(count * read / counted)

@@ -13,6 +13,7 @@ from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, 
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial, send_pings
+from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
 from elision.trajectory.events import SummaryFailed
@@ -57,6 +58,9 @@ class Replay:
     folded: int = 0
     folded_tokens: int = 0
     failed_summaries: dict[str, int] = field(default_factory=dict)
+    #: What the calls of another model were billed, less what they would be at the prices of the run.
+    others_bill: Bill = field(default_factory=Bill)
+    others_raw: Bill = field(default_factory=Bill)
 
     @property
     def usd(self) -> float:
@@ -85,12 +89,16 @@ def replay_run(
     summarizer: Summarizer | None = None,
     lifetime: LifetimeTrial = CLIENT_LIFETIMES,
     is_bound: bool = False,
+    sent: SentRun = UNKNOWN_SENT,
+    is_cut: bool = False,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
     summarizer: writes the summaries; None for the digest. lifetime: how long cache entries live. is_bound: whether
     thinking is bound and the provider clears results itself, so that there are no summaries, and folds stay.
+    sent: how the run was sent. is_cut: whether its agent condenses its history here too; then `raw` is the bill of what
+    it sent, and that of the calls that wrote its summaries belongs to all.
     """
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
@@ -98,11 +106,16 @@ def replay_run(
     summarizer = summarizer or model_free_summarizer(session.sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         send_pings(session, now)
+        if is_cut and turn.index in sent.cuts:
+            session.drop_turns(sent.cuts[turn.index].through, sent.cuts[turn.index].words)
         terms = replace(
             make_plain_terms(now, model),
             may_summarize=not is_bound,
             lifetime=lifetime.choice,
             most_pings=lifetime.most_pings,
+            finding=sent.find_cache(
+                turn.index, is_cut=is_cut, keeps_lifetimes=lifetime.choice == CLIENT_LIFETIMES.choice
+            ),
         )
         run_pass(decide(session, terms), summarizer)
         if known is not None:
@@ -110,7 +123,7 @@ def replay_run(
         if watch is not None:
             watch(session)
         session.add_turn(turn)
-        _record_call(result, session)
+        _record_call(result, session, sent.others.get(turn.index))
     # Nobody knows at the end of a run that it is over.
     send_pings(session, None)
     result.pings = session.bill.pings
@@ -120,13 +133,17 @@ def replay_run(
     return result
 
 
-def _record_call(result: Replay, session: Log) -> None:
+def _record_call(result: Replay, session: Log, billed: Bill | None) -> None:
+    """Book the newest call. billed: what it was billed, where another model made it; then that stands in all bills."""
     newest = session.newest_call
     books = session.bill
     assert newest is not None
     before = result.usd
-    result.bill = books.prompts + books.answers
-    result.raw = books.raw_prompts + books.raw_answers
+    if billed is not None:
+        result.others_bill += billed - (books.prompts + books.answers + result.others_bill - result.bill)
+        result.others_raw += billed - (books.raw_prompts + books.raw_answers + result.others_raw - result.raw)
+    result.bill = books.prompts + books.answers + result.others_bill
+    result.raw = books.raw_prompts + books.raw_answers + result.others_raw
     result.summarizer = books.summaries
     result.pings = books.pings
     result.summaries += newest.decided.summary is not None

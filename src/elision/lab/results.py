@@ -22,8 +22,23 @@ if TYPE_CHECKING:
 
 FORMAT = "elision.replay/1"
 
+#: The rows of what happened: the run as its agent sent it, billed as every other row is; and as its provider billed it.
+RECORDED = "as recorded"
+BILLED = "as billed"
+#: What follows a strategy's name where it works on what the recording agent's own condensing has left.
+ON_TOP = "on top"
+
+
+def is_on_top(label: str) -> bool:
+    """Return whether the row is of a strategy on top of the recording agent's own condensing."""
+    return label.endswith(f", {ON_TOP}")
+
+
 #: How the label of a yardstick ends for which no cache entry expires.
 NEVER_COLD = "never cold"
+
+#: A difference of two bills, as a share, that is none.
+NEAR_COST = 0.001
 
 #: Turns at which the size of the context is listed, as far as runs are that long.
 GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)
@@ -47,7 +62,8 @@ class Row:
 
     runs: how many are in a sum. calls = turns of the runs counted.
     bill: prompts and answers; summarizer: the calls that wrote summaries.
-    raw_usd: sending everything; hindsight_usd: the cheapest schedule, or the best cache lifetimes where those are
+    raw_usd: sending everything; recorded_usd: the run as it was sent, None where nothing is known of that.
+    hindsight_usd: the cheapest schedule, or the best cache lifetimes where those are
     chosen; None where there is none to compute.
     late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
     extended_usd: the whole cost at the fewest and at the most turns that the study assumes; None where it assumes none.
@@ -69,6 +85,7 @@ class Row:
     bill: Bill = field(default_factory=Bill)
     summarizer: Bill = field(default_factory=Bill)
     raw_usd: float = 0.0
+    recorded_usd: float | None = None
     hindsight_usd: float | None = None
     late_usd: float = 0.0
     extended_usd: tuple[float, float] | None = None
@@ -104,8 +121,23 @@ class Row:
     @property
     def allowance(self) -> float | None:
         """Extra turns that would cost as much as is saved; None where nothing is saved."""
-        saved = self.raw_usd - self.usd
+        saved = self.paid_usd - self.usd
         return saved / self.late_usd if saved > 0 and self.late_usd > 0 else None
+
+    @property
+    def paid_usd(self) -> float:
+        """What the run cost as it was sent; that of sending everything where nothing else is known."""
+        return self.raw_usd if self.recorded_usd is None else self.recorded_usd
+
+    @property
+    def to_recorded(self) -> float | None:
+        """Cost as a multiple of the run's as it was sent."""
+        return divide_or_none(self.usd, self.paid_usd)
+
+    @property
+    def is_as_sent(self) -> bool:
+        """Whether sending everything is what happened, as far as the bill tells."""
+        return abs(self.raw_usd - self.paid_usd) <= NEAR_COST * self.paid_usd
 
     @property
     def to_raw(self) -> float | None:
@@ -160,6 +192,7 @@ class Row:
             },
             "usd": self.usd,
             "usd_summarizer": self.summarizer.usd,
+            "usd_recorded": self.recorded_usd,
             "usd_raw": self.raw_usd,
             "usd_hindsight": self.hindsight_usd,
             "elongation_allowance": self.allowance,
@@ -201,12 +234,14 @@ def total(rows: Iterable[Row]) -> Row:
     bill = sum((row.bill for row in listed), Bill())
     summarizer = sum((row.summarizer for row in listed), Bill())
     best = [row.hindsight_usd for row in listed]
+    recorded = [row.recorded_usd for row in listed]
     extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
         strategy=listed[0].strategy if listed else "",
         bill=bill,
         summarizer=summarizer,
+        recorded_usd=None if None in recorded else sum(usd for usd in recorded if usd is not None),
         hindsight_usd=None if any(usd is None for usd in best) else sum(usd for usd in best if usd is not None),
         late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
         extended_usd=(sum(low for low, _ in extended), sum(high for _, high in extended))
@@ -245,6 +280,41 @@ class ContextSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SentSummary:
+    """How the runs of a study were sent.
+
+    runs: all of them. condensed_runs: those whose agent condensed its own history, `cuts` times, of which
+    inferred_cuts follow from the bill and no record. windowed_runs: those whose agent saw its newest results only.
+    unclear: times of which nothing says what was left. billed_runs: those with recorded usage. own_prices: whether all
+    of these are priced as the model that they were billed as. other_calls: calls of other models, which stand in every
+    row as they were billed.
+    """
+
+    runs: int = 0
+    condensed_runs: int = 0
+    cuts: int = 0
+    inferred_cuts: int = 0
+    windowed_runs: int = 0
+    unclear: int = 0
+    billed_runs: int = 0
+    own_prices: bool = True
+    other_calls: int = 0
+
+    def __add__(self, other: SentSummary) -> SentSummary:
+        return SentSummary(
+            runs=self.runs + other.runs,
+            condensed_runs=self.condensed_runs + other.condensed_runs,
+            cuts=self.cuts + other.cuts,
+            inferred_cuts=self.inferred_cuts + other.inferred_cuts,
+            windowed_runs=self.windowed_runs + other.windowed_runs,
+            unclear=self.unclear + other.unclear,
+            billed_runs=self.billed_runs + other.billed_runs,
+            own_prices=self.own_prices and other.own_prices,
+            other_calls=self.other_calls + other.other_calls,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """Everything a replay found.
 
@@ -254,7 +324,7 @@ class Study:
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
     were read, by format. summarizer: the model that wrote the summaries; None for the digest. lifetimes: what cache
     lifetimes cost, by strategy, where they were compared; then `hindsight` is about them. lifetime: how long cache
-    entries lived in the bills.
+    entries lived in the bills. sent: what is known of how the runs were sent, and what they were billed.
     """
 
     prices: Prices
@@ -272,6 +342,7 @@ class Study:
     summarizer: SummarizerReport | None = None
     lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
     lifetime: LifetimeTrial = CLIENT_LIFETIMES
+    sent: SentSummary = field(default_factory=SentSummary)
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
@@ -305,6 +376,7 @@ class Study:
             "lifetimes": {label: asdict(costs) for label, costs in self.lifetimes.items()},
             "prices": prices_json(self.prices),
             "lifetime": {"choice": self.lifetime.choice, "most_pings": self.lifetime.most_pings},
+            "sent": asdict(self.sent),
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],
             "controls": {control.reader: msgspec.to_builtins(control) for control in self.controls},

@@ -33,9 +33,10 @@ from elision.lab.replay_summarizer import (
     make_report,
     measure_use,
 )
-from elision.lab.results import Row, Series, Study
+from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Series, Study, is_on_top
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import sum_up_prices
+from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
@@ -79,14 +80,19 @@ def run_study(
     results = [done[place] for place in sorted(done)]
     listed = [outcome for result in results for outcome in result.outcomes]
     recommended = parse_strategy(RECOMMENDED)
+    sent = sum((result.sent for result in results), SentSummary())
     return Study(
         prices=settings.prices or sum_up_prices(runs),
         counter=settings.tokens,
-        strategies=settings.list_labels(),
-        rows=tuple(outcome.row for outcome in listed),
+        strategies=_list_labels(settings, sent),
+        rows=tuple(outcome.row for outcome in listed if sent.condensed_runs or not is_on_top(outcome.row.strategy)),
         controls=measure_controls(runs, known, common, settings if finished else None),
         problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
-        series={(out.row.file, out.row.trajectory, out.row.strategy): out.series for out in listed},
+        series={
+            (out.row.file, out.row.trajectory, out.row.strategy): out.series
+            for out in listed
+            if sent.condensed_runs or not is_on_top(out.row.strategy)
+        },
         finished=finished,
         hindsight=settings.hindsight,
         recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
@@ -95,7 +101,15 @@ def run_study(
         summarizer=_report_summarizer(settings, asked_at, results),
         lifetimes=_add_up_lifetimes(results),
         lifetime=settings.lifetime,
+        sent=sent,
     )
+
+
+def _list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
+    """Return the labels of all rows: what happened, every candidate, and what they do on top of agents' condensing."""
+    happened = (BILLED, RECORDED) if sent.billed_runs else (RECORDED,)
+    tops = [f"{label}, {ON_TOP}" for label in settings.on_top_labels if sent.condensed_runs]
+    return (*happened, *settings.list_labels(), *tops)
 
 
 def _add_up_lifetimes(results: Sequence[RunOutcome]) -> dict[str, LifetimeCosts]:
@@ -126,7 +140,7 @@ class RunOutcome:
     """One run under every candidate. use: what a model was asked for it, also where the run was left out.
 
     composition: what its tokens are; None where the run was left out. lifetimes: what cache lifetimes cost, by
-    strategy, where they were compared.
+    strategy, where they were compared. sent: how it was sent.
     """
 
     outcomes: list[CandidateOutcome]
@@ -134,6 +148,7 @@ class RunOutcome:
     use: SummarizerUse = field(default_factory=SummarizerUse)
     composition: Composition | None = None
     lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
+    sent: SentSummary = field(default_factory=SentSummary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +232,24 @@ def _replay_in_worker(
 
 
 def replay_candidates(
-    run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings, report: Callable[[float], None]
+    run: Trajectory,
+    known: Evidence,
+    common: frozenset[str],
+    settings: StudySettings,
+    report: Callable[[float], None],
+    as_sent: SentRows | None = None,
 ) -> RunOutcome:
     """`run` under every candidate. A run that does not fit one strategy's budget is left out of all: totals compare.
 
-    report: called with the share of the work that is done, from 0 to 1.
+    report: called with the share of the work that is done, from 0 to 1. as_sent: the run as it was sent, if it is known
+    already; no strategy is replayed on top of it then.
     """
     prices, counting = settings.find_prices(run), settings.size_run(run)
+    tops_of = () if as_sent is not None else settings.on_top_labels
+    as_sent = as_sent or replay_as_sent(run, prices, counting, known, common)
     plans: dict[Strategy, CheapestPlan | None] = {}
-    outcomes: list[CandidateOutcome] = []
+    outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
+    tops: list[CandidateOutcome] = []
     problems: list[Problem] = []
     lifetimes: dict[str, LifetimeCosts] = {}
     turns = settings.turns
@@ -255,7 +279,23 @@ def replay_candidates(
                 watch=step.watch_second_half(len(run.turns)),
                 summarizer=summarizer,
                 lifetime=settings.lifetime,
+                sent=as_sent.sent,
             )
+            on_top = None
+            if as_sent.sent.cuts and candidate.label in tops_of:
+                on_top = replay_run(
+                    run,
+                    strategy,
+                    prices,
+                    counting,
+                    known=known,
+                    tally=EvidenceTally(common=common),
+                    summarizer=summarizer,
+                    lifetime=settings.lifetime,
+                    sent=as_sent.sent,
+                    is_cut=True,
+                )
+                on_top.summarizer += as_sent.condensing
             compared = None
             if settings.lifetime != CLIENT_LIFETIMES:
                 pings = settings.lifetime.most_pings or PINGS
@@ -265,7 +305,12 @@ def replay_candidates(
             return RunOutcome([], [left_out], add_up_use(uses))
         if summarizer is not None:
             uses.append(measure_use(summarizer, result.failed_summaries))
-        row = build_row(run, candidate.label, result, turns.factors.get(candidate.label))
+        row = build_row(run, candidate.label, result, turns.factors.get(candidate.label), as_sent.usd)
+        if candidate.label in tops_of:
+            label = f"{candidate.label}, {ON_TOP}"
+            added = row if on_top is None else build_row(run, label, on_top, None, as_sent.usd)
+            added = replace(added, strategy=label, hindsight_usd=None, extended_usd=None)
+            tops.append(CandidateOutcome(added, build_series(on_top or result)))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
         outcome = CandidateOutcome(row, build_series(result))
@@ -276,7 +321,8 @@ def replay_candidates(
             outcomes += _add_yardsticks(outcome, run, compared, summarizer is None, is_shown=is_shown)
             lifetimes[candidate.label] = compared.costs
     # Here, and not with the study: this process has counted the texts already.
-    return RunOutcome(outcomes, problems, add_up_use(uses), measure_run(run, counting), lifetimes)
+    composition = measure_run(run, counting)
+    return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, lifetimes, as_sent.summary)
 
 
 def _add_yardsticks(
@@ -292,7 +338,7 @@ def _add_yardsticks(
     if not is_shown:
         return found
     for label, replay in zip(name_yardsticks(row.strategy), (compared.hindsight, compared.never_cold), strict=True):
-        made = replace(build_row(run, label, replay, None), raw_usd=row.raw_usd, hindsight_usd=best)
+        made = replace(build_row(run, label, replay, None, row.recorded_usd), raw_usd=row.raw_usd, hindsight_usd=best)
         found.append(CandidateOutcome(made, build_series(replay)))
     return found
 

@@ -8,7 +8,10 @@ from elision.lab.results import Row, Series
 from elision.trajectory.trajectory import Trajectory
 
 
-def build_row(run: Trajectory, label: str, result: Replay, turns: TurnFactor | None) -> Row:
+def build_row(
+    run: Trajectory, label: str, result: Replay, turns: TurnFactor | None, recorded_usd: float | None = None
+) -> Row:
+    """Return the row of `result`. turns: what is assumed of their number. recorded_usd: the run as it was sent."""
     tally = result.evidence
     costs = [call.usd for call in result.calls]
     return Row(
@@ -22,6 +25,7 @@ def build_row(run: Trajectory, label: str, result: Replay, turns: TurnFactor | N
         bill=result.bill + result.pings,
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
+        recorded_usd=recorded_usd,
         late_usd=price_late_turn(costs),
         extended_usd=(price_turns(costs, turns.low), price_turns(costs, turns.high)) if turns else None,
         peak=result.peak,

@@ -13,6 +13,7 @@ from elision.lab.replay_summarizer import (
     ReplaySummarizer,
 )
 from elision.lab.run_prices import find_recorded_prices
+from elision.strategies.schedules import CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
@@ -72,6 +73,18 @@ class StudySettings:
         if self.yardstick_label:
             labels += name_yardsticks(self.yardstick_label)
         return tuple(labels)
+
+    @property
+    def on_top_labels(self) -> tuple[str, ...]:
+        """The strategies that are also replayed on top of what recording agents condensed themselves.
+
+        Not those that hide nothing or at every turn, nor yardsticks: nobody would run them there.
+        """
+        return tuple(
+            each.label
+            for each in self.candidates
+            if isinstance(each.strategy.schedule, CacheAwareSchedule) and each.strategy.can_hide
+        )
 
     @property
     def turns(self) -> TurnAssumption:

@@ -43,6 +43,7 @@ from elision.manager.shared_log import LogWriter
 from elision.providers.anthropic.bound_thinking import find_editable_from, find_newest_thinking
 from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault
+from elision.trajectory.cache import AS_FORESEEN
 from elision.trajectory.events import Breakpoints, Event, PassDecided, SummaryFailed
 from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
@@ -128,6 +129,7 @@ class CallPreparer:
             hour_turn=hour_turn,
             lifetime=self._find_lifetime_choice(call, client),
             most_pings=self.options.cache_pings,
+            finding=AS_FORESEEN,
         )
 
     def _find_lifetime_choice(self, call: IncomingCall, client: ClientBreakpoints) -> LifetimeChoice:

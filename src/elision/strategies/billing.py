@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elision.strategies.session_costs import CountedPrompt
-from elision.trajectory.cache import PromptCache
+from elision.trajectory.cache import AS_FORESEEN, CacheFinding, PromptCache
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.view import View
 
@@ -43,17 +43,21 @@ class SessionBill:
         """Return the prompt of a call that sends everything now, without recording it."""
         return _count_prompt(view, self._raw_cache.count_cached(view, now, model))
 
-    def record_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
-        """Record a call that sends everything."""
-        prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model))
+    def record_raw_prompt(
+        self, view: View, now: float | None, model: str, finding: CacheFinding = AS_FORESEEN
+    ) -> CountedPrompt:
+        """Record a call that sends everything. finding: what is known of the cache at this call."""
+        prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model, finding=finding))
         self._newest_raw = prompt
         self.newest_raw_prompt = prompt.bill_at(self.prices)
         self.raw_prompts += self.newest_raw_prompt
         return prompt
 
-    def record_prompt(self, view: View, now: float | None, model: str, *, anew: bool = False) -> CountedPrompt:
-        """Record a call that sends `view`. anew: it begins like no earlier request."""
-        prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew))
+    def record_prompt(
+        self, view: View, now: float | None, model: str, *, anew: bool = False, finding: CacheFinding = AS_FORESEEN
+    ) -> CountedPrompt:
+        """Record a call that sends `view`. anew: it begins like no earlier request. finding: as of a raw prompt."""
+        prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew, finding=finding))
         self._newest = prompt
         self.newest_prompt = prompt.bill_at(self.prices)
         self.prompts += self.newest_prompt

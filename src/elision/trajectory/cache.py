@@ -33,6 +33,25 @@ def outlives_pause(used: float | None, now: float | None, life: float) -> bool:
     return now is None or used is None or now - used <= life
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheFinding:
+    """What a recording says that the cache held at one call, where the rules alone foresee something else.
+
+    most: tokens that were found at most; None for no limit. warm: tokens at the front that other runs had left there.
+    has_answer: whether the answer to the call before was cached too. outlived: whether entries lived longer than they
+    are said to.
+    """
+
+    most: int | None = None
+    warm: int = 0
+    has_answer: bool = False
+    outlived: bool = False
+
+
+#: Where nothing else is known.
+AS_FORESEEN = CacheFinding()
+
+
 @dataclass(slots=True)
 class _ModelCache:
     """What one model's cache holds of this conversation: its last view, and entries by segment count -> last use.
@@ -176,10 +195,18 @@ class PromptCache:
             return None
         return view.track.count_tokens_before(reach)
 
-    def record_request(self, view: View, now: float | None, model: str = "", *, anew: bool = False) -> int:
+    def record_request(
+        self,
+        view: View,
+        now: float | None,
+        model: str = "",
+        *,
+        anew: bool = False,
+        finding: CacheFinding = AS_FORESEEN,
+    ) -> int:
         """A request of `view`: tokens it reads from cache; what it leaves there is remembered.
 
-        anew: it begins like no earlier request, not even one of other runs.
+        anew: it begins like no earlier request, not even one of other runs. finding: what is known of this call.
         """
         if self.rules.kind == "none":
             return 0
@@ -189,7 +216,7 @@ class PromptCache:
         if anew:
             cached = 0
         else:
-            cached = self.count_readable(common, view, now, model)
+            cached = self._apply_finding(finding, common, view, now, model)
             if memory is not None:
                 reach = self._find_reach(memory, common, view, now)
         if memory is None or (self.rules.kind == "prefix" and not self.rules.look_back):
@@ -215,6 +242,15 @@ class PromptCache:
         if self.rules.look_back:
             return {view.find_message_end(mark) for mark in (*view.marks, view.length)}
         return (view.length,)
+
+    def _apply_finding(self, finding: CacheFinding, common: int, view: View, now: float | None, model: str) -> int:
+        """Return the tokens that a request of `view` reads, by the rules and by what is known of this call."""
+        cached = self.count_readable(common, view, None if finding.outlived else now, model)
+        memory = self._caches.get(model)
+        if finding.has_answer and memory is not None and common == memory.view.length < view.length:
+            cached = max(cached, self.rules.count_usable(view.track.count_tokens_before(common + 1)))
+        cached = max(cached, self.rules.count_usable(min(finding.warm, view.tokens)))
+        return cached if finding.most is None else min(cached, finding.most)
 
     def lengthen_lifetime(self, model: str = "") -> None:
         """The provider reported that what the newest request wrote lives an hour."""

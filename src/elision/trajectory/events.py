@@ -10,7 +10,7 @@ import msgspec
 from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
 from elision.trajectory.record_fields import write_always
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
 
 
@@ -76,10 +76,12 @@ class TurnsDropped(SessionEvent, frozen=True, kw_only=True, tag="dropped"):
     """The client no longer sends turns 1 ... `through`: it trims its own history. Views leave them out from now on.
 
     The log keeps the turns, so they can be recalled. folds, unfolded: how results are shown whose repeated lines
-    referred to the dropped turns.
+    referred to the dropped turns. words: what the client sends in their place, such as a summary; they follow its head,
+    and take the place of earlier ones. None leaves those where they are.
     """
 
     through: int
+    words: Message | None = None
     folds: tuple[Fold, ...] = ()
     unfolded: tuple[Key, ...] = ()
 

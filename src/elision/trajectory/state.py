@@ -58,6 +58,8 @@ class State:
         #: The newest turn that the client no longer sends, and the cache rewrites that its trimming has caused.
         self.dropped_turns = 0
         self.client_rewrites = 0
+        #: What the client sends in place of the turns that it dropped: the last segment of the head.
+        self.stand_in: Segment | None = None
         self.calls = 0
         self.epoch = 1
         self.track = Track()
@@ -89,6 +91,11 @@ class State:
         if self.summary:
             return max(self.summary.covers, self.dropped_turns)
         return self.dropped_turns
+
+    @property
+    def _own_head_length(self) -> int:
+        """Segments of the head without what stands for dropped turns."""
+        return self.head_length - (self.stand_in is not None)
 
     @property
     def is_edited(self) -> bool:
@@ -216,10 +223,10 @@ class State:
 
     def _set_head(self, head: Head) -> None:
         segments = make_head_segments(head, self.sizer)
-        behind = self.head_length - self.has_recall_tools
+        behind = self._own_head_length - self.has_recall_tools
         length = len(segments)
         self.head = head
-        self.head_length = length + self.has_recall_tools
+        self.head_length = length + self.has_recall_tools + (self.stand_in is not None)
         self.task_tokens = sum(
             each.tokens for each in segments if isinstance(each.source, Message) and each.source.role == "user"
         )
@@ -309,7 +316,7 @@ class State:
         if event.offers:
             # After the client's own: before all messages, which are new to the cache then.
             head = insert_recall_tools(make_head_segments(self.head, self.sizer), self.recall_tools, self.sizer)
-            self._rebuild_track(0, [*head, *self.track.segments[self.head_length :]])
+            self._rebuild_track(0, [*head, *self.track.segments[self._own_head_length :]])
             self.has_recall_tools = True
             self.head_length += 1
         if event.draft is not None:
@@ -367,7 +374,13 @@ class State:
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[kept:]]
         epoch = self.epoch
         self._drop_covered_places(self.covered_turns)
-        self._rebuild_track(self.head_length, opening + rest)
+        first = self._own_head_length
+        if event.words is not None:
+            tokens = self.sizer.count_message(event.words)
+            self.stand_in = Segment(kind="head", tokens=tokens, source=event.words)
+        head = [] if self.stand_in is None else [self.stand_in]
+        self.head_length = first + len(head)
+        self._rebuild_track(first, head + opening + rest)
         self.client_rewrites += self.epoch - epoch
         self._drop_raw_turns(event.through)
         for fold in event.folds:
@@ -383,8 +396,9 @@ class State:
         """Leave the same turns out of what would be sent if nothing were hidden: the client does not send them."""
         head = self.head_length - self.has_recall_tools
         kept = self.raw_turn_places[through] if through < len(self.turns) else len(self.raw_track.segments)
-        raw = self.raw_track.fork(head)
-        for segment in self.raw_track.segments[kept:]:
+        raw = self.raw_track.fork(self._own_head_length - self.has_recall_tools)
+        stand_in = [] if self.stand_in is None else [self.stand_in]
+        for segment in (*stand_in, *self.raw_track.segments[kept:]):
             raw.append(segment)
         self.raw_track = raw
         self.raw_last_length = head

@@ -8,14 +8,26 @@ from typing import Literal
 import msgspec
 
 from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+
+#: How a recording agent, or its provider, condensed the context: older turns gave way to a summary, or left; results
+#: were cleared and their turns stayed; or the recording does not say how.
+CompactionKind = Literal["summary", "cleared", "unknown"]
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The recording agent itself rewrote its context before call `before` (1-based)."""
+    """The recording agent itself rewrote its context before call `before` (1-based).
+
+    kept_from: the first turn that stayed; None where the recording does not say. usage: of the call that wrote the
+    summary, where it is recorded.
+    """
 
     before: int
     summary: str = ""
     tokens_before: int | None = None
+    kind: CompactionKind = "summary"
+    kept_from: int | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

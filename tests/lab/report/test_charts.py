@@ -52,9 +52,9 @@ def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
     """The sign is that of the table: what costs more than raw has a plus."""
     expensive = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
     spec = charts.draw_costs(replace(study(), rows=(row(RAW), expensive)), PAPER)
-    assert [value["vs raw"] for value in spec["data"]["values"]] == ["–", "+3 %"]
+    assert [value["vs recorded"] for value in spec["data"]["values"]] == ["–", "+3 %"]
     tips = [tip["field"] for tip in layer(spec, "pieces")["encoding"]["tooltip"]]
-    assert tips == ["strategy", "paid for", "of it", "cost", "vs raw", "× hindsight"]
+    assert tips == ["strategy", "paid for", "of it", "cost", "vs recorded", "× hindsight"]
 
 
 def test_no_raw_line_where_strategies_saw_different_runs() -> None:

@@ -211,7 +211,8 @@ def test_the_context_chart_begins_with_three_lines() -> None:
 def test_rows_are_in_groups_and_the_recommended_one_is_marked() -> None:
     """As in the terminal."""
     text = html.build_page(study())
-    places = [text.index(f">{name}</th>") for name in GROUPS]
+    places = [text.index(f">{name}</th>") for name in GROUPS if f">{name}</th>" in text]
+    assert len(places) == 4
     assert places == sorted(places)
     assert text.count('<span class="badge">recommended</span>') == 1
 

@@ -18,7 +18,7 @@ def test_the_headline_compares_with_the_default() -> None:
     """In dollars and in percent; or it says that the default is the best."""
     assert wording.write_headline(tuning()) == "Summarization 21+5 costs $7.50 instead of $8.70 by default (−14 %)."
     best = wording.write_headline(replace(tuning(), recommended="masking"))
-    assert best == "The default is the best point found: Masking 10, $8.70 (−13 % vs raw)."
+    assert best == "The default is the best point found: Masking 10, $8.70 (−13 % vs recorded)."
 
 
 def test_the_verdict_says_whether_it_holds() -> None:
@@ -44,8 +44,8 @@ def test_a_tuning_that_was_not_judged_says_why() -> None:
 def test_the_rule_of_thumb_is_beside_it() -> None:
     """With both parts, and with Elision's schedule."""
     assert wording.describe_rule_of_thumb(tuning()) == (
-        "Rule of thumb published for SWE-agent, hybrid 10/43/10, every-turn, no gist: +130 % vs raw, +125 % to judge; "
-        "the same numbers with Elision's schedule: −10 %."
+        "Rule of thumb published for SWE-agent, hybrid 10/43/10, every-turn, no gist: +130 % vs recorded, "
+        "+125 % to judge; the same numbers with Elision's schedule: −10 %."
     )
     assert wording.describe_rule_of_thumb(replace(tuning(), rule_of_thumb="")) is None
 

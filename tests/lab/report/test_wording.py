@@ -19,15 +19,18 @@ from tests.lab.report.studies import EVERY_TURN, HINDSIGHT, HYBRID, MASKING, RAW
 def test_headline_names_the_recommended_strategy() -> None:
     """Against raw, and against the same strategy at every turn; hybrid is cheaper, and is not named first."""
     assert wording.write_headline(study()) == (
-        "Masking costs $4.00 instead of $5.00 (−20 %). Masking at every turn costs $7.50 (+50 %)."
+        "Masking costs $4.00 instead of $5.00 as recorded (−20 %). Masking at every turn costs $7.50 (+50 %)."
     )
 
 
 def test_headline_without_the_recommended_strategy() -> None:
     """The cheapest that can be run; hindsight is cheaper but cannot."""
-    assert wording.write_headline(study((RAW, HYBRID, HINDSIGHT))) == "Hybrid costs $2.50 instead of $5.00 (−50 %)."
+    assert (
+        wording.write_headline(study((RAW, HYBRID, HINDSIGHT)))
+        == "Hybrid costs $2.50 instead of $5.00 as recorded (−50 %)."
+    )
     own = study((RAW, "masking(window=5)"))
-    assert wording.write_headline(own) == "masking(window=5) costs $3.50 instead of $5.00 (−30 %)."
+    assert wording.write_headline(own) == "masking(window=5) costs $3.50 instead of $5.00 as recorded (−30 %)."
 
 
 def test_recommendation_says_what_is_cheapest() -> None:
@@ -85,7 +88,7 @@ def test_featured_is_not_dearer_than_raw_where_one_is_cheaper() -> None:
     rows = (_costing("raw", 1.0, 1000), _costing("hybrid", 0.99, 900), _costing("summarization", 1.02, 1000))
     assert _named_first(*rows) == {"hybrid"}
     both = replace(study(("raw", "hybrid", "summarization")), rows=rows)
-    assert wording.write_headline(both) == "Hybrid costs $1.98 instead of $2.00 (−1 %)."
+    assert wording.write_headline(both) == "Hybrid costs $1.98 instead of $2.00 as recorded (−1 %)."
 
 
 def test_featured_is_live() -> None:
@@ -96,17 +99,17 @@ def test_featured_is_live() -> None:
 def test_headline_where_nothing_is_saved() -> None:
     """The recommended strategy is named all the same, and a loss is called one."""
     assert wording.write_headline(study((RAW, EVERY_TURN))) == (
-        "masking (every turn) saves nothing here: it costs $7.50, and sending everything costs $5.00 (+50 %)."
+        "masking (every turn) saves nothing here: it costs $7.50, and as recorded the runs cost $5.00 (+50 %)."
     )
     rows = (_costing("raw", 1.0, 1000), _costing("masking", 1.0, 1000))
     assert wording.write_headline(replace(study(("raw", "masking")), rows=rows)) == (
-        "Masking saves nothing here: it costs what sending everything costs, $2.00."
+        "Masking saves nothing here: it costs what was paid, $2.00."
     )
 
 
 def test_headline_of_little() -> None:
     """Raw alone, nothing at all, and runs that cost nothing each have a sentence."""
-    assert wording.write_headline(study((RAW,))) == "Sending everything costs $5.00."
+    assert wording.write_headline(study((RAW,))) == "As recorded these runs cost $5.00."
     assert wording.write_headline(empty()) == "No run was replayed."
     free = replace(study((HYBRID,)), rows=(replace(row(HYBRID), raw_usd=0.0),))
     assert wording.write_headline(free) == "Hybrid costs $1.00."

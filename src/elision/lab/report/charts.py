@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from elision.lab.report import figures
-from elision.lab.report.names import group_rows, is_hindsight, is_raw, shorten_strategies
+from elision.lab.report.columns import is_baseline
+from elision.lab.report.names import group_rows, is_hindsight, shorten_strategies
 from elision.lab.report.palette import Ink, assign_looks
-from elision.lab.results import Row, Study
+from elision.lab.results import BILLED, Row, Study
 from elision.trajectory.prices import Prices
 
 Spec: TypeAlias = dict[str, Any]
@@ -64,13 +65,13 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
         if usd
     ]
     paid = [payee for payee in PAYEES if any(piece["paid for"] == payee for piece in pieces)]
-    tips = ["strategy", "cost", "vs raw", *(["× hindsight"] if study.hindsight else [])]
+    tips = ["strategy", "cost", "vs recorded", *(["× hindsight"] if study.hindsight else [])]
     longest = max((row.usd for row in rows), default=0.0)
     x = _encode_usd("usd", "cost, USD") | {"scale": {"domainMin": 0, "domainMax": longest * _ROOM_FOR_AMOUNTS or 1}}
-    raw_costs = {round(row.raw_usd, 9) for row in rows}
+    paid_costs = {round(row.paid_usd, 9) for row in rows if row.strategy != BILLED}
     y = {"field": "strategy", "type": "nominal", "sort": [each["strategy"] for each in totals], "axis": None}
     layers = [
-        *([_draw_raw_line(rows[0].raw_usd, ink)] if len(raw_costs) == 1 and rows[0].raw_usd else []),
+        *(_draw_paid_line(usd, ink) for usd in paid_costs if len(paid_costs) == 1 and usd),
         _build_layer(
             {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR},
             color=encode_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
@@ -96,7 +97,7 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
 def _format_amounts(row: Row) -> Spec:
     return {
         "cost": figures.format_usd(row.usd),
-        "vs raw": figures.NOTHING if is_raw(row.strategy) else figures.format_change(row.to_raw),
+        "vs recorded": figures.NOTHING if is_baseline(row) else figures.format_change(row.to_recorded),
         "× hindsight": figures.format_multiple(row.to_hindsight),
     }
 
@@ -218,7 +219,8 @@ def make_standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Seq
 
 
 def _build_bar(row: Row, label: str) -> Spec:
-    change = "" if is_raw(row.strategy) or row.to_raw is None else f"  {figures.format_change(row.to_raw)}"
+    compared = None if is_baseline(row) else row.to_recorded
+    change = "" if compared is None else f"  {figures.format_change(compared)}"
     return {
         "strategy": label,
         "usd": row.usd,
@@ -243,7 +245,7 @@ def _build_layer(mark: Spec, **encoding: Any) -> Spec:
     return {"mark": mark, "encoding": encoding}
 
 
-def _draw_raw_line(usd: float, ink: Ink) -> Spec:
+def _draw_paid_line(usd: float, ink: Ink) -> Spec:
     """Behind everything else, from top to bottom."""
     mark = {"type": "rule", "color": ink.slots["grey"], "strokeWidth": 1.5, "strokeDash": [5, 4], "tooltip": None}
     encoding = {"x": {"field": "usd", "type": "quantitative"}, "y": {"value": 0}, "y2": {"value": {"expr": "height"}}}

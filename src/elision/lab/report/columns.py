@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elision.lab.report import figures, wording
-from elision.lab.report.names import is_raw, neutralize_text
-from elision.lab.results import ContextSize, Control, Row, Study
+from elision.lab.report.names import is_raw, is_sent, neutralize_text
+from elision.lab.results import RECORDED, ContextSize, Control, Row, Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,21 @@ class Column:
         return self.title.replace("\n", " ")
 
     def mood(self, row: Row) -> Literal["", "better", "worse"]:
-        """Whether the cell is good news, compared with sending everything."""
-        if not self.judged or row.to_raw is None or row.to_raw == 1 or _is_yardstick(row):
+        """Whether the cell is good news, compared with what was sent."""
+        if (
+            not self.judged
+            or row.to_recorded is None
+            or row.to_recorded == 1
+            or is_sent(row.strategy)
+            or is_baseline(row)
+        ):
             return ""
-        return "better" if row.to_raw < 1 else "worse"
+        return "better" if row.to_recorded < 1 else "worse"
 
 
+#: Headings of the cost against what was sent, and against sending everything, where that is something else.
+VS_RECORDED = "vs recorded"
+VS_RAW = "vs raw"
 #: Heading of the column that is absent where no cheapest schedule was asked for.
 HINDSIGHT = "× hindsight"
 #: Of the one that is absent where no strategy folds.
@@ -44,7 +53,13 @@ OWN_WORDS = "own words visible"
 
 COLUMNS = (
     Column("cost", 100, lambda row: figures.format_usd(row.usd)),
-    Column("vs raw", 95, lambda row: figures.format_change(None if _is_yardstick(row) else row.to_raw), judged=True),
+    Column(
+        VS_RECORDED.replace(" ", "\n"),
+        95,
+        lambda row: figures.format_change(None if is_baseline(row) else row.to_recorded),
+        judged=True,
+    ),
+    Column(VS_RAW, 86, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw)),
     Column("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
     Column("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
     Column("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
@@ -65,9 +80,10 @@ COLUMNS = (
 )
 
 
-def _is_yardstick(row: Row) -> bool:
-    """Whether `row` is what others are compared with: raw, unless its cache lifetimes are planned."""
-    return is_raw(row.strategy) and (row.to_raw is None or figures.is_unchanged(row.to_raw))
+def is_baseline(row: Row) -> bool:
+    """Whether `row` is what others are compared with: what was sent, or sending everything where that is the same."""
+    is_same = row.to_recorded is None or figures.is_unchanged(row.to_recorded)
+    return row.strategy == RECORDED or (is_raw(row.strategy) and is_same)
 
 
 def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
@@ -77,6 +93,8 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     The cost with the assumed number of turns follows the break-even, where any is assumed.
     """
     hidden = [] if study.hindsight else [HINDSIGHT]
+    if all(row.is_as_sent for row in study.totals if row.raw_usd):
+        hidden.append(VS_RAW)
     if not any(row.folded for row in study.rows):
         hidden.append(FOLDED)
     if not any(row.summaries for row in study.rows):
@@ -98,23 +116,23 @@ def keep_most_needed(columns: Sequence[Column], count: int) -> list[Column]:
 def _build_turns_column(study: Study) -> Column:
     """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
     if study.turns.mode == "band":
-        return Column("vs raw, turns\nas measured", 45, lambda row: _format_turns_band(row))
+        return Column("vs recorded, turns\nas measured", 45, lambda row: _format_turns_band(row))
     words = "as measured" if study.turns.mode == "measured" else "as assumed"
     return Column(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
 
 
 def _format_turns_band(row: Row) -> str:
-    if row.extended_usd is None or not row.raw_usd:
+    if row.extended_usd is None or not row.paid_usd:
         return figures.NOTHING
     low, high = row.extended_usd
-    return figures.format_change_range(low / row.raw_usd, high / row.raw_usd)
+    return figures.format_change_range(low / row.paid_usd, high / row.paid_usd)
 
 
 def _format_extended_cost(row: Row) -> str:
-    if row.extended_usd is None or not row.raw_usd:
+    if row.extended_usd is None or not row.paid_usd:
         return figures.NOTHING
     usd = row.extended_usd[0]
-    return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.raw_usd)})"
+    return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.paid_usd)})"
 
 
 def _format_break_even(row: Row) -> str:

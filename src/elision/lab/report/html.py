@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elision.lab.report import charts, figures, lifetime_table, page_shell, wording
+from elision.lab.report import charts, figures, lifetime_table, page_shell, sent_wording, wording
 from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
@@ -55,7 +55,7 @@ RUN_COLUMNS = (
     ("reader", "format", "word"),
     ("calls", "calls", "count"),
     ("usd", "cost", "usd"),
-    ("to_raw", "vs raw", "change"),
+    ("to_recorded", "vs recorded", "change"),
     ("to_hindsight", HINDSIGHT, "times"),
     ("peak", "peak context", "tokens"),
     ("rewrites", "cache rewrites", "count"),
@@ -118,11 +118,13 @@ def _show_tiles(study: Study) -> str:
         return ""
     rival = wording.find_every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
-    paid = f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.raw_usd)}"
-    tiles = [("cost vs raw", figures.format_change(row.to_raw), paid)]
+    paid = f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.paid_usd)}"
+    tiles = [("cost vs recorded", figures.format_change(row.to_recorded), paid)]
     rewrites = f"in {figures.format_plural(row.calls, 'call')}"
     if rival is not None:
-        tiles.append(("the same at every turn", figures.format_change(rival.to_raw), figures.format_usd(rival.usd)))
+        tiles.append(
+            ("the same at every turn", figures.format_change(rival.to_recorded), figures.format_usd(rival.usd))
+        )
         rewrites += f"; at every turn {figures.format_count(rival.cache_rewrites)}"
     missed = f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact"
     peak = f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
@@ -143,7 +145,7 @@ def _show_tiles(study: Study) -> str:
 
 
 def _show_costs(study: Study) -> str:
-    text = "Dashed line: sending everything."
+    text = "Dashed line: what was sent, as recorded."
     text += wording.describe_hindsight_mark(study)
     chart = place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
     return wrap_section(
@@ -245,6 +247,7 @@ def _show_totals(study: Study) -> str:
     )
     notes = (
         wording.write_recommendation(study),
+        *sent_wording.describe_sent(study),
         wording.explain_missing_hindsight(study),
         wording.describe_turns(study),
     )
@@ -332,7 +335,7 @@ def _list_run_numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list
     values = {
         "calls": row.calls,
         "usd": row.usd,
-        "to_raw": row.to_raw,
+        "to_recorded": row.to_recorded,
         "to_hindsight": row.to_hindsight,
         "peak": row.peak,
         "rewrites": row.cache_rewrites,
@@ -373,7 +376,7 @@ def _choose_rows(study: Study) -> list[Row]:
     """Return all rows, or those of the most expensive runs if they are too many."""
     names = name_runs(study.rows)
     rows_of = Counter((row.file, row.trajectory) for row in study.rows)
-    dearest = dict.fromkeys((row.file, row.trajectory) for row in sorted(study.rows, key=lambda row: -row.raw_usd))
+    dearest = dict.fromkeys((row.file, row.trajectory) for row in sorted(study.rows, key=lambda row: -row.paid_usd))
     kept = set(
         _take_while_fitting(ROW_BYTES, ((key, len(embed_json(names[key])) + 60 + 75 * rows_of[key]) for key in dearest))
     )

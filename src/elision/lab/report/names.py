@@ -10,7 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
-from elision.lab.results import NEVER_COLD, Row, Study
+from elision.lab.results import BILLED, NEVER_COLD, RECORDED, Row, Study, is_on_top
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
 
@@ -97,6 +97,11 @@ def is_raw(label: str) -> bool:
     return not strategy.fold and not any(rule.can_trim for rule in strategy.rules)
 
 
+def is_sent(label: str) -> bool:
+    """Return whether the row is of what happened, and not of a strategy."""
+    return label in (RECORDED, BILLED)
+
+
 def is_hindsight(label: str) -> bool:
     """Whether the strategy knows the future, or nothing it wrote expires, so that it cannot be run live."""
     return "hindsight" in label or label.endswith(NEVER_COLD)
@@ -110,18 +115,31 @@ def is_every_turn(label: str) -> bool:
 
 
 #: Headings of the groups of strategies, in the order in which a report shows them.
-GROUPS = ("nothing hidden", "as in the papers", "Elision (cache-aware)", "yardstick")
+GROUPS = (
+    "what happened",
+    "nothing hidden",
+    "as in the papers",
+    "Elision (cache-aware)",
+    "on top of the agent's own",
+    "yardstick",
+)
+#: Of the second group, where the agents condensed their own history.
+NEVER_SENT = "nothing hidden (never sent)"
 
 
 def find_group(label: str) -> str:
     """Return the heading, one of `GROUPS`, under which a report shows the strategy."""
-    if is_raw(label):
+    if is_sent(label):
         return GROUPS[0]
-    if is_hindsight(label):
-        return GROUPS[3]
-    if is_every_turn(label):
+    if is_raw(label):
         return GROUPS[1]
-    return GROUPS[2]
+    if is_hindsight(label):
+        return GROUPS[5]
+    if is_on_top(label):
+        return GROUPS[4]
+    if is_every_turn(label):
+        return GROUPS[2]
+    return GROUPS[3]
 
 
 def group_rows(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -129,7 +147,8 @@ def group_rows(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     grouped = [(name, [row for row in rows if find_group(row.strategy) == name]) for name in GROUPS]
     filled = [(name, members) for name, members in grouped if members]
     if len(filled) > 2:
-        return filled
+        is_hypothesis = any(is_raw(row.strategy) and row.recorded_usd and not row.is_as_sent for row in rows)
+        return [(NEVER_SENT if name == GROUPS[1] and is_hypothesis else name, members) for name, members in filled]
     return [("", list(rows))]
 
 

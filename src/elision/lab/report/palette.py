@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw
+from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw, is_sent
+from elision.lab.results import is_on_top
 
 #: slot -> (on a light ground, on a dark ground)
 COLOURS: dict[str, tuple[str, str]] = {
@@ -54,12 +55,15 @@ class Look:
 
 def assign_looks(labels: Sequence[str]) -> dict[str, Look]:
     """A look for each strategy; two share one only where there are more than fifteen."""
-    kinds = list(dict.fromkeys(find_family(label) for label in labels if not is_raw(label)))
+    kinds = list(dict.fromkeys(find_family(label) for label in labels if not (is_raw(label) or is_sent(label))))
     taken: set[str] = set()
     result: dict[str, Look] = {}
     for label in labels:
         if is_raw(label):
             result[label] = Look("grey")
+            continue
+        if is_sent(label):
+            result[label] = Look("grey", (5, 3), "square")
             continue
         hue = _HUES[kinds.index(find_family(label)) % len(_HUES)]
         # Last hues first: the first ones are wanted by kinds of strategy still to come.
@@ -72,7 +76,7 @@ def assign_looks(labels: Sequence[str]) -> dict[str, Look]:
 
 
 def _find_tone(label: str) -> str:
-    if is_hindsight(label):
+    if is_hindsight(label) or is_on_top(label):
         return "-deep"
     if is_every_turn(label):
         return "-pale"

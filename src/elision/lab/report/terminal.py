@@ -11,11 +11,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from elision.lab.report import figures, wording
+from elision.lab.report import figures, sent_wording, wording
 from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
     HINDSIGHT,
+    VS_RECORDED,
     Column,
     format_control,
     format_growth,
@@ -69,6 +70,7 @@ def print_study(study: Study, console: Console) -> None:
         missing_hindsight = None
     for text in (
         wording.write_recommendation(study),
+        *sent_wording.describe_sent(study),
         _describe_hidden_columns(study, console),
         missing_hindsight,
         wording.describe_turns(study),
@@ -155,7 +157,7 @@ def _print_runs(study: Study, console: Console) -> None:
     title = f"{wording.capitalize_word(name)}, run by run"
     if len(rows) > _LISTED:
         every = figures.format_count(len(rows))
-        title = f"{wording.capitalize_word(name)}: {_LISTED} of {every} runs, highest cost vs raw first"
+        title = f"{wording.capitalize_word(name)}: {_LISTED} of {every} runs, highest cost vs recorded first"
     print_section(console, title, _build_run_table(study, rows[:_LISTED], console.width))
 
 
@@ -172,15 +174,15 @@ def _build_run_table(study: Study, rows: Sequence[Row], width: int) -> Table:
 def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[Column]:
     """Return the columns of single runs: with the same kind of strategy at every turn, if it is compared."""
     by_heading = {column.heading: column for column in select_columns(COLUMNS, study)}
-    kept = [by_heading[name] for name in ("cost", "vs raw", "facts still visible", HINDSIGHT) if name in by_heading]
+    kept = [by_heading[name] for name in ("cost", VS_RECORDED, "facts still visible", HINDSIGHT) if name in by_heading]
     columns = [
         Column("calls", 96, lambda row: figures.format_count(row.calls)),
-        Column("raw", 93, lambda row: figures.format_usd(row.raw_usd)),
+        Column("as\nrecorded", 93, lambda row: figures.format_usd(row.paid_usd)),
         *kept[:2],
     ]
     rival = wording.find_every_turn_rival(study, rows[0])
     if rival is not None:
-        beside = {(row.file, row.trajectory): row.to_raw for row in study.of(rival.strategy)}
+        beside = {(row.file, row.trajectory): row.to_recorded for row in study.of(rival.strategy)}
         columns.append(
             Column("at every\nturn", 92, lambda row: figures.format_change(beside.get((row.file, row.trajectory))))
         )

@@ -32,7 +32,7 @@ HEIGHT: Final = 380
 _SHARE_AXIS: Final = {"format": ".0%", "tickCount": 6}
 _LABEL: Final = {"field": "label", "type": "nominal"}
 _TIPS: Final = charts.encode_tooltip(
-    ["strategy", "part", "cost", "vs raw", "facts still visible", "turns missing a fact or own words"]
+    ["strategy", "part", "cost", "vs recorded", "facts still visible", "turns missing a fact or own words"]
 )
 
 
@@ -57,7 +57,7 @@ def build_picture(tuning: Tuning, ink: Ink) -> charts.Spec:
 def describe_far_points(tuning: Tuning) -> list[str]:
     """Return the named points that cost too much for the picture."""
     far = [
-        f"{', '.join(point.names)} ({figures.format_change(point.fit.to_raw)})"
+        f"{', '.join(point.names)} ({figures.format_change(point.fit.to_recorded)})"
         for point in tuning.points
         if point.names and not _is_shown(point.fit)
     ]
@@ -220,7 +220,7 @@ def _build_layer(name: str, mark: charts.Spec, values: list[charts.Spec], **enco
 
 
 def _is_shown(row: Row) -> bool:
-    return row.to_raw is not None and row.to_raw <= MOST_SHOWN and row.evidence_recall is not None
+    return row.to_recorded is not None and row.to_recorded <= MOST_SHOWN and row.evidence_recall is not None
 
 
 def _find_family(point: TunedPoint) -> str:
@@ -251,10 +251,10 @@ def _build_value(point: TunedPoint, row: Row, part: str, label: str = "") -> cha
         "family": _find_family(point),
         "part": "runs to fit" if part == "fit" else "runs to judge",
         "label": label,
-        "share": row.to_raw,
+        "share": row.to_recorded,
         "recall": row.evidence_recall,
         "cost": figures.format_usd(row.usd),
-        "vs raw": figures.format_change(row.to_raw),
+        "vs recorded": figures.format_change(row.to_recorded),
         "facts still visible": figures.format_share(row.evidence_recall),
         "turns missing a fact or own words": figures.format_count(row.missing_turns),
     }

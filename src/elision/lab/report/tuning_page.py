@@ -29,11 +29,11 @@ from elision.lab.tuning.tuning_result import TunedPoint, Tuning
 _TITLES = (
     "strategy",
     "fit: cost",
-    "fit: vs raw",
+    "fit: vs recorded",
     "fit: facts still visible",
     "fit: turns missing a fact or own words",
     "judge: cost",
-    "judge: vs raw",
+    "judge: vs recorded",
     "judge: facts still visible",
     "judge: turns missing a fact or own words",
     "in full",
@@ -56,6 +56,7 @@ def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
             sections=[
                 _show_recommendation(tuning),
                 _show_frontier(tuning),
+                _show_sent(tuning),
                 _show_points("Beside it", tuning, tuning.references),
                 _show_points("Frontier, cheapest first", tuning, tuning.frontier),
                 _show_points("Every other point, cheapest first", tuning, others),
@@ -73,6 +74,7 @@ def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
 def _show_recommendation(tuning: Tuning) -> str:
     texts = (
         tuning_wording.describe_choice(tuning),
+        tuning_wording.describe_sent(tuning),
         tuning_wording.write_verdict(tuning),
         tuning_wording.describe_excess(tuning),
         tuning_wording.describe_break_even(tuning),
@@ -109,6 +111,18 @@ def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> st
     more = len(points) - MOST_LISTED
     note = [wrap_subtitle(f"{figures.format_count(more)} more with --json.")] if more > 0 else []
     return wrap_section("long", title, *note, build_table(map(escape_text, _TITLES), body))
+
+
+def _show_sent(tuning: Tuning) -> str:
+    """Show what happened in the runs, and what was paid."""
+    body = []
+    for each in tuning.sent:
+        cells = [each.name]
+        for row in (each.fit, each.judge):
+            cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
+            cells += [cost, *tuning_wording.format_cells(row)]
+        body.append(build_row(cells))
+    return wrap_section("long", "What happened", build_table(map(escape_text, _TITLES[:-1]), body)) if body else ""
 
 
 def _show_tools(tuning: Tuning) -> str:

@@ -24,7 +24,14 @@ from elision.lab.report.terminal import (
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
 
 #: Headings of the figures, those of the fit part first; and which stay the longest (highest) where room is short.
-TITLES = ("fit:\nvs raw", "fit:\nfacts", "fit:\nmissing", "judge:\nvs raw", "judge:\nfacts", "judge:\nmissing")
+TITLES = (
+    "fit: vs\nrecorded",
+    "fit:\nfacts",
+    "fit:\nmissing",
+    "judge: vs\nrecorded",
+    "judge:\nfacts",
+    "judge:\nmissing",
+)
 _KEEP = (6, 5, 2, 4, 3, 1)
 #: Cells of a name that are shown however narrow the terminal.
 _SHORTEST = 26
@@ -40,6 +47,7 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
     console.print()
     console.print(build_points_table(tuning, console.width))
     print_paragraph(console, tuning_wording.describe_choice(tuning))
+    print_paragraph(console, tuning_wording.describe_sent(tuning))
     print_paragraph(console, tuning_wording.write_verdict(tuning), style="bold" if tuning.is_confirmed() else "yellow")
     print_paragraph(console, tuning_wording.describe_excess(tuning), style="yellow")
     print_paragraph(console, tuning_wording.describe_break_even(tuning))
@@ -65,6 +73,10 @@ def build_points_table(tuning: Tuning, width: int) -> Table:
         (*tuning_wording.format_cells(point.fit), *tuning_wording.format_cells(point.judge)) for _, point, _ in rows
     ]
     labels = [(MARK if point.text == tuning.recommended else NO_MARK) + label for _, point, label in rows]
+    happened = [
+        (*tuning_wording.format_cells(each.fit), *tuning_wording.format_cells(each.judge)) for each in tuning.sent
+    ]
+    cells += happened
     columns = [[title, *(row[place] for row in cells)] for place, title in enumerate(TITLES)]
     widest = measure_widest(labels)
     shown = choose_columns(columns, _KEEP, width - min(widest, _SHORTEST))
@@ -72,8 +84,10 @@ def build_points_table(tuning: Tuning, width: int) -> Table:
     # The names give way, never a figure.
     room = width - sum(measure_column(columns[place]) for place in shown)
     table.columns[0].max_width = max(_SHORTEST, min(widest, room))
+    for each, figures_of in zip(tuning.sent, happened, strict=True):
+        table.add_row(Text(NO_MARK + each.name), *(Text(figures_of[place]) for place in shown))
     before = None
-    for (heading, point, _), label, row in zip(rows, labels, cells, strict=True):
+    for (heading, point, _), label, row in zip(rows, labels, cells[: len(rows)], strict=True):
         if heading != before:
             table.add_row(Text(heading, style="italic"))
             before = heading

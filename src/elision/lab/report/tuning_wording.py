@@ -9,7 +9,8 @@ from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
-from elision.lab.results import Row
+from elision.lab.report.wording import LEAST_SAVING
+from elision.lab.results import BILLED, RECORDED, Row
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.hybrid import Hybrid
@@ -32,7 +33,7 @@ def write_headline(tuning: Tuning) -> str:
     name = name[:1].upper() + name[1:]
     spent, before = figures.format_usd(best.fit.usd), figures.format_usd(default.fit.usd)
     if best.text == default.text:
-        return f"The default is the best point found: {name}, {spent} ({_format_change(best.fit)} vs raw)."
+        return f"The default is the best point found: {name}, {spent} ({_format_change(best.fit)} vs recorded)."
     change = figures.format_change(best.fit.usd / default.fit.usd if default.fit.usd else None)
     return f"{name} costs {spent} instead of {before} by default ({change})."
 
@@ -67,6 +68,26 @@ def describe_choice(tuning: Tuning) -> str:
     return f"Recommended: {rule}. On the runs to fit {facts}."
 
 
+def describe_sent(tuning: Tuning) -> str | None:
+    """Return what the runs cost as they were sent, and whether any point beats that; None where it is not known."""
+    paid = {each.name: figures.format_usd(each.fit.usd) for each in tuning.sent}
+    if RECORDED not in paid:
+        return None
+    text = f"As recorded the runs to fit cost {paid[RECORDED]}"
+    text += f", and {paid[BILLED]} as billed." if BILLED in paid else "; not all of them state a bill."
+    if tuning.condensed_runs:
+        runs = figures.format_plural(tuning.condensed_runs, "run")
+        text += (
+            f" The agents of {runs} condensed their own history: every point works instead of that, and sending"
+            " everything is a hypothesis there."
+        )
+    best = tuning.best.fit.to_recorded
+    if best is not None and best > LEAST_SAVING:
+        why = "these runs were condensed already" if tuning.condensed_runs else "too little can be hidden in these runs"
+        text += f" Change nothing: no point found costs at least 1 % less than that, because {why}."
+    return text
+
+
 def write_verdict(tuning: Tuning) -> str:
     """Return whether the recommended point holds on the runs that were kept to judge."""
     best, default = tuning.best.judge, tuning.baseline.judge
@@ -79,7 +100,7 @@ def write_verdict(tuning: Tuning) -> str:
     change = figures.format_change(best.usd / default.usd if default.usd else None)
     facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
     if tuning.best.text == tuning.baseline.text:
-        return f"{runs} the default costs {figures.format_usd(best.usd)} ({_format_change(best)} vs raw)."
+        return f"{runs} the default costs {figures.format_usd(best.usd)} ({_format_change(best)} vs recorded)."
     outcome = "It holds." if tuning.is_confirmed() else "It does not hold: keep the default, or give more runs."
     few = " So few runs prove little." if len(tuning.judge_runs) < FEW_RUNS else ""
     return f"{runs} it costs {costs} ({change}); {facts}. {outcome}{few}"
@@ -128,7 +149,7 @@ def describe_rule_of_thumb(tuning: Tuning) -> str | None:
     preset = tuning.rule_of_thumb.replace("published for ", "preset ").lower()
     with_schedule = next((each for each in tuning.points if preset in each.names), None)
     name = f"Rule of thumb {tuning.rule_of_thumb}, {describe_point(point.text)}"
-    text = f"{name}: {_format_change(point.fit)} vs raw{judged}"
+    text = f"{name}: {_format_change(point.fit)} vs recorded{judged}"
     if with_schedule is None:
         return f"{text}."
     return f"{text}; the same numbers with Elision's schedule: {_format_change(with_schedule.fit)}."
@@ -255,7 +276,7 @@ def list_notes(tuning: Tuning) -> list[str]:
 
 
 def format_cells(row: Row | None) -> tuple[str, str, str]:
-    """Return cost vs raw, facts visible and turns missing something of one part; dashes where it was not replayed."""
+    """Return cost vs recorded, facts visible, turns missing something of one part; dashes where it was not replayed."""
     if row is None:
         return figures.NOTHING, figures.NOTHING, figures.NOTHING
     return (
@@ -266,7 +287,7 @@ def format_cells(row: Row | None) -> tuple[str, str, str]:
 
 
 def _format_change(row: Row) -> str:
-    return figures.format_change(row.to_raw)
+    return figures.format_change(row.to_recorded)
 
 
 def _format_facts(row: Row) -> str:

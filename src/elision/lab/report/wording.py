@@ -14,16 +14,21 @@ from elision.lab.report.names import (
     is_every_turn,
     is_hindsight,
     is_raw,
+    is_sent,
     neutralize_text,
     shorten_strategies,
 )
-from elision.lab.results import Row, Study
+from elision.lab.results import ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
 #: Up to this multiple of the cheapest, visible facts decide which strategy is named first.
 _AS_GOOD = 1.05
+#: A multiple of what was sent from which on a change is not worth it.
+LEAST_SAVING = 0.99
+#: Calls below which a run is short.
+SHORT_RUN = 40
 #: Problems that are listed; the rest are counted.
 LISTED = 10
 
@@ -32,14 +37,15 @@ def find_featured(study: Study) -> Row | None:
     """Return the strategy to name first: the recommended one, if it is compared.
 
     Without it: of the cheapest that can be run live, and those nearly as cheap, the one with most facts still visible,
-    in whole percents; of equals the cheapest. None is more expensive than raw unless all are.
+    in whole percents; of equals the cheapest. None is more expensive than what was sent unless all are. Where agents
+    condensed their history, the recommended one may cost less on top of that.
     """
     live = _list_live_rows(study)
     if not live:
         return None
-    for row in live:
-        if row.strategy == study.recommended:
-            return row
+    named = [row for row in live if row.strategy.removesuffix(f", {ON_TOP}") == study.recommended]
+    if named:
+        return min(named, key=_compare_cost)
     cheapest = min(map(_compare_cost, live))
     near = [row for row in live if _compare_cost(row) <= cheapest * _AS_GOOD]
     saving = [row for row in near if _has_saving(row)]
@@ -54,15 +60,19 @@ def find_cheapest(study: Study) -> Row | None:
 
 
 def select_lines(study: Study) -> set[str]:
-    """Return the strategies that are shown call by call: raw, the one of the headline, the cheapest; of three all."""
+    """Return the strategies that are shown call by call: what was sent, raw, the headline's, the cheapest; of 3 all."""
     if len(study.strategies) <= 3:
         return set(study.strategies)
     rows = (find_featured(study), find_cheapest(study))
-    return {row.strategy for row in rows if row is not None} | set(filter(is_raw, study.strategies))
+    return {row.strategy for row in rows if row is not None} | {
+        label for label in study.strategies if is_raw(label) or label == RECORDED
+    }
 
 
 def _list_live_rows(study: Study) -> list[Row]:
-    return [row for row in study.totals if not is_raw(row.strategy) and not is_hindsight(row.strategy)]
+    return [
+        row for row in study.totals if not (is_raw(row.strategy) or is_sent(row.strategy) or is_hindsight(row.strategy))
+    ]
 
 
 def find_every_turn_rival(study: Study, row: Row) -> Row | None:
@@ -75,11 +85,11 @@ def find_every_turn_rival(study: Study, row: Row) -> Row | None:
 
 
 def _has_saving(row: Row) -> bool:
-    return row.to_raw is not None and row.to_raw < 1
+    return row.to_recorded is not None and row.to_recorded < 1
 
 
 def _compare_cost(row: Row) -> float:
-    return row.usd if row.to_raw is None else row.to_raw
+    return row.usd if row.to_recorded is None else row.to_recorded
 
 
 def write_headline(study: Study) -> str:
@@ -88,23 +98,27 @@ def write_headline(study: Study) -> str:
         return "No run was replayed."
     best = find_featured(study)
     if best is None:
-        return f"Sending everything costs {figures.format_usd(study.totals[0].raw_usd)}."
-    name = capitalize_word(shorten_strategies(study.strategies)[best.strategy])
+        return f"As recorded these runs cost {figures.format_usd(study.totals[-1].paid_usd)}."
+    name = capitalize_word(shorten_strategies(study.strategies)[best.strategy].removesuffix(f", {ON_TOP}"))
     paid = figures.format_usd(best.usd)
-    raw = figures.format_usd(best.raw_usd)
-    change = figures.format_change(best.to_raw)
-    if best.to_raw is None:
+    sent = figures.format_usd(best.paid_usd)
+    change = figures.format_change(best.to_recorded)
+    if is_on_top(best.strategy):
+        name += " on top of the agents' own condensing"
+    elif study.sent.condensed_runs:
+        name += " instead of the agents' own condensing"
+    if best.to_recorded is None:
         return f"{name} costs {paid}."
-    if figures.is_unchanged(best.to_raw):
-        first = f"{name} saves nothing here: it costs what sending everything costs, {raw}."
+    if figures.is_unchanged(best.to_recorded):
+        first = f"{name} saves nothing here: it costs what was paid, {sent}."
     elif _has_saving(best):
-        first = f"{name} costs {paid} instead of {raw} ({change})."
+        first = f"{name} costs {paid} instead of {sent} as recorded ({change})."
     else:
-        first = f"{name} saves nothing here: it costs {paid}, and sending everything costs {raw} ({change})."
+        first = f"{name} saves nothing here: it costs {paid}, and as recorded the runs cost {sent} ({change})."
     sentences = [first]
     rival = find_every_turn_rival(study, best)
     if rival is not None:
-        costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_raw)})"
+        costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_recorded)})"
         sentences.append(f"{find_family(rival.strategy).capitalize()} at every turn costs {costs}.")
     cheapest = _find_cheapest_extended(study)
     if study.turns.mode in ("measured", "given") and cheapest is not None and cheapest[0] != best.strategy:
@@ -123,7 +137,11 @@ def write_recommendation(study: Study) -> str | None:
     """Why the recommended strategy is recommended, and which one is cheapest here; None if it is not compared."""
     best = find_featured(study)
     lowest = find_cheapest(study)
-    if best is None or lowest is None or best.strategy != study.recommended:
+    if best is None or lowest is None:
+        return None
+    if study.recommended and lowest.to_recorded is not None and lowest.to_recorded > LEAST_SAVING:
+        return _explain_no_saving(study, lowest)
+    if best.strategy.removesuffix(f", {ON_TOP}") != study.recommended:
         return None
     why = "it needs no model, and recall gives back what it hid"
     if lowest.strategy == best.strategy or _compare_cost(lowest) >= _compare_cost(best):
@@ -134,6 +152,28 @@ def write_recommendation(study: Study) -> str | None:
         written = figures.format_plural(lowest.summaries, "summary", "summaries")
         price += f", including {figures.format_usd(lowest.summarizer.usd)} for {written} by a model"
     return f"Recommended: {best.strategy}; {why}. {price}."
+
+
+def _explain_no_saving(study: Study, lowest: Row) -> str:
+    """Return that nothing is worth a change, and why. lowest: the cheapest of what can be run live."""
+    name = shorten_strategies(study.strategies)[lowest.strategy]
+    text = (
+        "Recommended: change nothing. No strategy here costs at least 1 % less than what was sent; the cheapest,"
+        f" {name}, costs {figures.format_change(lowest.to_recorded)}."
+    )
+    known = [each for each in study.compositions if each.turn_tokens]
+    reasons = []
+    if study.sent.condensed_runs:
+        reasons.append("the agents condense their own history already")
+    if known:
+        whole = sum(known[1:], known[0])
+        share = figures.format_share(whole.share_of_turns(whole.observations))
+        reasons.append(f"{share} of the turns' tokens are tool results, which is what can be hidden")
+    if lowest.calls < SHORT_RUN * lowest.runs:
+        reasons.append(
+            f"a run has {figures.format_count(round(lowest.calls / lowest.runs))} calls, and short runs gain least"
+        )
+    return f"{text} Why: {'; '.join(reasons)}." if reasons else text
 
 
 def describe_scope(study: Study) -> str:
@@ -201,7 +241,8 @@ def describe_turns(study: Study) -> str | None:
         alike = {other for name, other in changes.items() if find_family(name) == kind}
         listed[neutralize_text(kind) if len(alike) == 1 else names[label]] = change
     text = "; ".join(f"{name} {change}" for name, change in listed.items())
-    missing = [names[row.strategy] for row in _list_live_rows(study) if row.strategy not in factors]
+    live = (row.strategy for row in _list_live_rows(study) if not is_on_top(row.strategy))
+    missing = [names[label] for label in live if label not in factors]
     if missing:
         text += f"; not known for {', '.join(missing)}"
     if study.turns.mode == "band":
@@ -321,7 +362,7 @@ def rank_runs(study: Study, strategy: str) -> list[Row]:
     rows = study.of(strategy)
     if len(rows) < 2 or is_raw(strategy):
         return []
-    return sorted(rows, key=lambda row: (-round(row.to_raw or 0.0, 6), row.file, row.trajectory))
+    return sorted(rows, key=lambda row: (-round(row.to_recorded or 0.0, 6), row.file, row.trajectory))
 
 
 def has_controls(study: Study) -> bool:

@@ -14,6 +14,7 @@ from elision.lab.evidence import Evidence, collect_evidence
 from elision.lab.evidence_controls import find_common_items
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.results import Row, total
+from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.lab.study import ignore_interrupts, replay_candidates
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluation, Evaluations
@@ -32,6 +33,7 @@ class PreparedRuns:
     runs: tuple[Trajectory, ...]
     known: tuple[Evidence, ...]
     common: tuple[frozenset[str], ...]
+    sent: tuple[SentRows, ...]
 
     def replay(self, place: int, strategy: Strategy, settings: StudySettings) -> Evaluation:
         """Replay the run at `place` under `strategy`, as `elision replay` does."""
@@ -42,9 +44,11 @@ class PreparedRuns:
             self.common[place],
             replace(settings, candidates=(candidate,)),
             lambda share: None,  # Progress within a run is too fine to show here.
+            self.sent[place],
         )
-        if result.outcomes:
-            return Evaluation(row=result.outcomes[0].row)
+        for outcome in result.outcomes:
+            if outcome.row.strategy == candidate.label:
+                return Evaluation(row=outcome.row)
         return Evaluation(row=None, problem="; ".join(problem.reason for problem in result.problems))
 
 
@@ -52,7 +56,12 @@ def prepare_runs(runs: Sequence[Trajectory], settings: StudySettings) -> Prepare
     """Return `runs` with their evidence, as a replay prepares them."""
     with_heads = tuple(add_recorded_head(run, settings.size_run(run)) for run in runs)
     known = tuple(collect_evidence(run) for run in with_heads)
-    return PreparedRuns(with_heads, known, tuple(find_common_items(with_heads, known)))
+    common = tuple(find_common_items(with_heads, known))
+    sent = tuple(
+        replay_as_sent(run, settings.find_prices(run), settings.size_run(run), evidence, shared)
+        for run, evidence, shared in zip(with_heads, known, common, strict=True)
+    )
+    return PreparedRuns(with_heads, known, common, sent)
 
 
 class RunEvaluator:
@@ -114,6 +123,16 @@ class RunEvaluator:
                 return None
             rows.append(evaluation.row)
         return replace(total(rows), strategy=describe_strategy(strategy)) if rows else None
+
+    def sum_sent_runs(self, label: str, places: Iterable[int]) -> Row | None:
+        """Return the sum of what happened in the runs at `places`; None where one of them does not say."""
+        rows = []
+        for place in places:
+            found = [row for row, _ in self.prepared.sent[place].rows if row.strategy == label]
+            if not found:
+                return None
+            rows += found
+        return total(rows) if rows else None
 
     def _replay(self, missing: Sequence[tuple[int, Strategy]]) -> Iterator[tuple[int, Strategy, Evaluation]]:
         """Yield the evaluations of `missing` as they are made."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.errors import FormatError, SpecError
-from elision.lab.results import Row
+from elision.lab.results import BILLED, RECORDED, Row
 from elision.lab.run_loading import Loaded
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluations, open_evaluations
@@ -24,6 +24,7 @@ from elision.lab.tuning.tool_rules import ToolUse, choose_tool_rules, measure_to
 from elision.lab.tuning.tuning_result import (
     OBJECTIVES,
     Objective,
+    SentTotal,
     TunedPoint,
     Tuning,
     choose_point,
@@ -307,6 +308,12 @@ class _TuningWork:
             added=self.evaluations.added,
             gone=self.evaluations.gone,
             finished=finished,
+            sent=tuple(
+                SentTotal(label, row, self.evaluator.sum_sent_runs(label, self.judge))
+                for label in (BILLED, RECORDED)
+                if (row := self.evaluator.sum_sent_runs(label, self.fit)) is not None
+            ),
+            condensed_runs=sum(bool(each.sent.cuts) for each in self.prepared.sent),
         )
 
     def _name_runs(self, places: Sequence[int]) -> tuple[tuple[str, str], ...]:

@@ -58,6 +58,15 @@ def _encode_sum(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.json().items() if name not in _LEFT_OUT and "filtered" not in name}
 
 
+@dataclass(frozen=True, slots=True)
+class SentTotal:
+    """What happened, or was paid, in the runs of both parts. judge: None where it is not known of all of them."""
+
+    name: str
+    fit: Row
+    judge: Row | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """Everything a tuning found.
@@ -67,7 +76,8 @@ class Tuning:
     fit_runs, judge_runs: (file, id) of the runs in each part. rule_of_thumb: the name of the reference that was
     published for the scaffold of these runs, "" if there is none.
     size: possible points. searched: of them evaluated. unfit: points left out, since a run does not fit their budget.
-    reused, added, gone: see `Evaluations`. finished: False if it was interrupted.
+    reused, added, gone: see `Evaluations`. finished: False if it was interrupted. sent: the rows of what happened.
+    condensed_runs: those whose agents condensed their own history; points work instead of that.
     """
 
     prices: Prices
@@ -95,6 +105,8 @@ class Tuning:
     added: int = 0
     gone: int = 0
     finished: bool = True
+    sent: tuple[SentTotal, ...] = ()
+    condensed_runs: int = 0
 
     def find_point(self, text: str) -> TunedPoint:
         """Return the point of the strategy `text`."""
@@ -158,6 +170,15 @@ class Tuning:
             "confirmed": self.is_confirmed(),
             "default": self.default,
             "rule_of_thumb": self.rule_of_thumb,
+            "condensed_runs": self.condensed_runs,
+            "sent": [
+                {
+                    "name": each.name,
+                    "fit": _encode_sum(each.fit),
+                    "judge": None if each.judge is None else _encode_sum(each.judge),
+                }
+                for each in self.sent
+            ],
             "points": [point.json() for point in self.points],
             "tools": [
                 {"tool": use.tool, "args": use.args, "hidden_tokens": use.hidden_tokens, "missed": use.missed}

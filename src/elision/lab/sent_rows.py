@@ -1,0 +1,107 @@
+"""The rows of what happened: a run as its agent sent it, and as it was billed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elision.lab.calibrate import sum_usages
+from elision.lab.candidates import AS_IN_THE_PAPERS
+from elision.lab.evidence import Evidence, EvidenceTally
+from elision.lab.recorded_sizer import is_recorded_on
+from elision.lab.replay import Replay, replay_run
+from elision.lab.results import BILLED, RECORDED, Row, SentSummary, Series
+from elision.lab.sent_run import SentRun, describe_sent_run, make_bill
+from elision.lab.study_rows import build_row, build_series
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.usage_cost import bill_reported_usage
+
+
+@dataclass(frozen=True, slots=True)
+class SentRows:
+    """One run as it was sent.
+
+    sent: how. replay: of what its agent sent, as strategies are replayed. condensing: the bill of the calls that wrote
+    its agent's own summaries, at the same prices. rows: as billed, where that is known, and as recorded. summary: what
+    a study says of it.
+    """
+
+    sent: SentRun
+    replay: Replay
+    condensing: Bill
+    rows: tuple[tuple[Row, Series], ...]
+    summary: SentSummary
+
+    @property
+    def usd(self) -> float:
+        """What the run cost as it was sent, with the agent's own summaries."""
+        return self.replay.usd + self.condensing.usd
+
+
+def choose_sent_strategy(run: Trajectory) -> Strategy:
+    """Return the strategy under which the agent of `run` sent its requests, its cuts apart."""
+    if run.recorded_window is None:
+        return parse_strategy("raw")
+    return parse_strategy(f"masking(window={run.recorded_window}, {AS_IN_THE_PAPERS})")
+
+
+def replay_as_sent(
+    run: Trajectory, prices: Prices, sizer: Sizer, known: Evidence | None = None, common: frozenset[str] = frozenset()
+) -> SentRows:
+    """Replay `run` as its agent sent it. known, common: its evidence, and what of it is common property."""
+    sent = describe_sent_run(run, prices, sizer)
+    tally = EvidenceTally(common=common)
+    replayed = replay_run(
+        run, choose_sent_strategy(run), prices, sizer, known=known, tally=tally, sent=sent, is_cut=True
+    )
+    condensing = sum((bill_reported_usage(usage, prices) for usage in sent.summaries), Bill())
+    usd = replayed.usd + condensing.usd
+    row = build_row(run, RECORDED, replace(replayed, summarizer=condensing), None)
+    recorded = replace(row, recorded_usd=usd, summaries=len(sent.cuts))
+    rows = [(recorded, build_series(replayed))]
+    is_own_model = is_recorded_on(run.model, prices)
+    billed = _build_billed_row(run, sent, prices, is_own_model=is_own_model)
+    if billed is not None:
+        rows.insert(0, (replace(billed[0], recorded_usd=usd if is_own_model else None), billed[1]))
+    summary = SentSummary(
+        runs=1,
+        condensed_runs=int(bool(sent.cuts)),
+        cuts=len(sent.cuts),
+        inferred_cuts=sum(cut.source == "inferred" for cut in sent.cuts.values()),
+        windowed_runs=int(run.recorded_window is not None),
+        unclear=len(sent.unclear),
+        billed_runs=int(billed is not None),
+        own_prices=billed is None or is_own_model,
+        other_calls=len(sent.others),
+    )
+    return SentRows(sent, replayed, condensing, tuple(rows), summary)
+
+
+def _build_billed_row(
+    run: Trajectory, sent: SentRun, prices: Prices, *, is_own_model: bool
+) -> tuple[Row, Series] | None:
+    """Return the recorded bill, at the prices of the model that it is of; None where it has no amount."""
+    if sent.billed is None:
+        return None
+    calls = sent.billed.calls
+    usage = sum_usages(call.billed for call in calls)
+    if usage.usd is None or len(calls) < len(run.turns):
+        return None
+    own = prices if is_own_model or sent.billed.prices is None else sent.billed.prices
+    row = Row(
+        file=run.file,
+        trajectory=run.id,
+        reader=run.format,
+        strategy=BILLED,
+        turns=len(run.turns),
+        tool_turns=run.tool_turns,
+        calls=len(calls),
+        bill=make_bill(usage),
+        summarizer=sum((bill_reported_usage(each, own) for each in sent.summaries), Bill()),
+        peak=max(call.billed.prompt for call in calls),
+        summaries=len(sent.summaries),
+    )
+    return row, Series(tokens=tuple(call.billed.prompt for call in calls))
