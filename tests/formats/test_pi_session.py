@@ -159,8 +159,11 @@ def test_compactions_keep_the_raw_turns() -> None:
     """A compaction stands between the turns and takes none away."""
     main = tree()[0]["main"]
     assert [(item.before, item.tokens_before, item.summary) for item in main.compactions] == [
-        (3, 90_000, "Plan drawn so far.")
+        (3, 90_000, "Plan drawn so far."),
+        (3, None, ""),
     ]
+    assert [item.kind for item in main.compactions] == ["summary", "cleared"]
+    assert main.compactions[0].kept_from == 2
 
 
 def test_aborted_requests_are_no_turns() -> None:

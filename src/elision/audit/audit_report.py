@@ -10,8 +10,8 @@ from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.candidates import RECOMMENDED
+from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_none
-from elision.lab.results import encode_problems
 from elision.trajectory.trajectory import Problem
 
 FORMAT: Final = "elision.audit/1"

@@ -11,6 +11,7 @@ import msgspec
 
 from elision.lab.elongation import TurnAssumption
 from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
+from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
@@ -402,8 +403,3 @@ def prices_json(prices: Prices) -> dict[str, Any]:
         "tiers": [{"above": start, **msgspec.to_builtins(rates)} for start, rates in prices.tiers],
         "cache": msgspec.to_builtins(prices.cache),
     }
-
-
-def encode_problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """What could not be read, as JSON."""
-    return [{"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in problems]

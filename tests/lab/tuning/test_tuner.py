@@ -61,6 +61,8 @@ def test_a_figure_is_what_replay_computes(small: Tuning) -> None:
         texts = [point.text for point in small.frontier]
         settings = StudySettings(prices=PRICES, candidates=parse_candidates(texts), hindsight=False)
         for row in run_study(runs, settings).totals:
+            if row.strategy not in texts:
+                continue  # What happened, which is no point.
             found = small.find_point(row.strategy).json()[part]
             assert len(found) > 15
             assert found == {name: row.json()[name] for name in found}
