@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elision.lab.report import figures
-from elision.lab.results import BILLED, RECORDED, Row, Study
+from elision.lab.results import BILLED, NEAR_COST, RECORDED, Row, Study
 
 
 def describe_sent(study: Study) -> Iterator[str]:
@@ -55,6 +55,8 @@ def _describe_bill(study: Study) -> str:
     if not sent.own_prices:
         return f"{text}, at the prices of the recorded models; here all is priced as {study.prices.name}."
     difference = recorded.usd / billed.usd - 1 if billed.usd else 0.0
+    if abs(difference) < NEAR_COST:
+        return f"{text}; as recorded, simulated as all other rows are, agrees within 0.1 %."
     sign = figures.MINUS if difference < 0 else "+"
     return f"{text}; as recorded, simulated as all other rows are, is {sign}{100 * abs(difference):.1f} % off."
 
