@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway import json_decoding
-from elision.gateway.json_decoding import decode_json
+from elision.gateway.json_decoding import decode_json, shorten_strings
 from elision.gateway.json_spans import UnreadableBody
 
 texts = st.text(alphabet='a"\\/\n\u0000\x7fé中😀', max_size=60)
@@ -66,3 +66,20 @@ def test_no_call_decodes_more_than_a_piece(letter: str, is_ascii: bool, monkeypa
     monkeypatch.setattr(msgspec.json, "decode", note_size)
     assert decode_json(raw)["content"] == letter * 300_000
     assert max(sizes) <= 64 * 1024 + 2
+
+
+@pytest.mark.parametrize("is_ascii", [True, False], ids=["escaped", "plain"])
+def test_only_the_beginning_of_a_long_string_stays(is_ascii: bool) -> None:
+    """Whatever the cut meets: escapes, surrogate pairs, characters of several bytes. All else is as it was."""
+    text = 'a"\\\né中😀' * 40_000
+    raw = json.dumps({"id": "x", "content": text, "usage": {"input": 7}}, ensure_ascii=is_ascii).encode()
+    found = json.loads(shorten_strings(raw))
+    assert found == {"id": "x", "content": found["content"], "usage": {"input": 7}}
+    assert text.startswith(found["content"])
+    assert 500 < len(found["content"]) < 5_000
+
+
+def test_a_text_of_short_strings_is_not_shortened() -> None:
+    """Its strings are not looked at one by one."""
+    raw = json.dumps(["word"] * 50_000).encode()
+    assert shorten_strings(raw) is raw

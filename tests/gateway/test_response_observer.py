@@ -14,6 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision.gateway import response_observer
 from elision.gateway.response_observer import MAX_ERROR_CHARS, ResponseFacts, ResponseObserver
 from elision.providers.anthropic.server_clearing import ClearingReport
 from elision.providers.provider import Api
@@ -453,6 +454,18 @@ def test_a_large_body_says_the_same(api: Api) -> None:
     assert len(large) > 1_000_000
     assert heard_of(api, large.encode()) == small
     assert small.usage == USAGE
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\n"])
+def test_no_call_reads_a_large_body_whole(letter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's text is left out before anything is decoded: every other client waits for such a call."""
+    said = json.dumps(ANSWERS["openai"].build_body(TOLD)).replace('a \\"usage', json.dumps(letter * 9_000_000)[1:-1])
+    sizes: list[int] = []
+    parse = response_observer.parse_object
+    monkeypatch.setattr(response_observer, "parse_object", lambda raw: sizes.append(len(raw)) or parse(raw))
+    assert heard_of("openai", said.encode()).usage == USAGE
+    assert sizes
+    assert max(sizes) < 64 * 1024
 
 
 def heard_of(api: Api, raw: bytes) -> ResponseFacts:

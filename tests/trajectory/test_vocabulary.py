@@ -104,8 +104,25 @@ def test_the_fast_encoder_is_renewed_when_it_has_grown(monkeypatch: pytest.Monke
     held = iter(range(0, 10_000, 400))
     monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: next(held) + 1)
     monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 1_000)
+    monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", -1.0)
     assert {fast.count("word " * 100) for _ in range(7)} == {100 + 1}
     assert loads == ["cl100k"] * 3
+
+
+@pytest.mark.parametrize(("slow_seconds", "grown"), [(1e9, 0), (-1.0, 10 * 500 * 40)], ids=["known", "new"])
+def test_what_other_threads_take_meanwhile_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, slow_seconds: float, grown: int
+) -> None:
+    """Known words cost nothing, and new ones ten bytes a character at most, however much the process grew."""
+    fast, loads = count_loads(monkeypatch)
+    held = iter(range(1, 10**12, 50_000_000))
+    monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: next(held))
+    monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", slow_seconds)
+    fast._grown_bytes = 0
+    for _ in range(40):
+        fast.count("word " * 100)
+    assert fast._grown_bytes == grown
+    assert loads == ["cl100k"]
 
 
 def test_what_does_not_grow_the_fast_encoder_does_not_renew_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +148,7 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
 def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """After two slow pieces the rest of a text is; the next text is tried again, and the counts are the same."""
     fast, _ = count_loads(monkeypatch)
-    text = "new words " * 50_000
+    text = "".join(f"word{number:05} " for number in range(50_000))
     expected = fast.count(text)
     sizes: list[int] = []
     count = fast._count_piece
@@ -142,6 +159,16 @@ def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.
     monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", 1e9)
     assert fast.count(text) == expected
     assert len(sizes) == 4 + 5
+
+
+def test_a_piece_that_comes_again_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes of white space cost as much as their first pieces, and count the same."""
+    fast, _ = count_loads(monkeypatch)
+    asked: list[str] = []
+    monkeypatch.setattr(fast, "_count_piece", lambda piece: asked.append(piece) or len(piece))
+    size = vocabulary.LONGEST_COUNTED
+    assert fast.count(" " * (4 * size + 7) + "x" * size) == 5 * size + 7
+    assert asked == [" " * size, " " * 7 + "x" * (size - 7), "x" * 7]
 
 
 def count_loads(monkeypatch: pytest.MonkeyPatch) -> tuple[GigatokenEncoder, list[str]]:

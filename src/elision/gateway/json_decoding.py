@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.gateway.json_spans import UnreadableBody, find_string_end
+from elision.gateway.json_spans import MAX_STRING_BYTES, UnreadableBody, find_string_end
 from elision.trajectory.text_pieces import PIECE
 
 #: Bytes for each string in a text, on average, from which on it is decoded in pieces: strings are looked at one by one.
 _LONG_STRING_BYTES: Final = 4 * 1024
+#: Bytes of a long string that stay when it is shortened.
+_BEGINNING_BYTES: Final = 4 * 1024
 #: Characters of a string as JSON has them, escapes and surrogate pairs whole.
 _CHARACTERS: Final = re.compile(
     rb'(?:[^"\\]++|\\u[dD][89abAB].{2}\\u[dD][c-fC-F].{2}|\\u(?![dD][89abAB]).{4}|\\[^u])*+', re.DOTALL
@@ -32,25 +34,61 @@ _MARK: Final = f"elision-{token_hex(16)}-"
 def decode_json(raw: bytes) -> Any:
     """Return a JSON value. Raises UnreadableBody, also for values that Python lacks: 1e400, a lone surrogate."""
     try:
-        if len(raw) > 4 * PIECE and raw.count(b'"') - raw.count(b'\\"') < len(raw) // _LONG_STRING_BYTES:
+        if len(raw) > 4 * PIECE and _has_long_strings(raw):
             return _decode_in_pieces(raw)
         return msgspec.json.decode(raw)
     except (ValueError, RecursionError) as error:
         raise UnreadableBody(f"JSON that cannot be read: {error}") from error
 
 
+def shorten_strings(raw: bytes) -> bytes:
+    """Return a JSON text with only the beginning of each long string; the very text where most strings are short."""
+    if len(raw) <= 4 * PIECE or not _has_long_strings(raw):
+        return raw
+    short: list[bytes] = []
+    copied = 0
+    for start, end in _find_long_strings(raw, len(raw)):
+        short.append(raw[copied : _find_cut(raw, start, start + _BEGINNING_BYTES)])
+        copied = end
+    return b"".join([*short, raw[copied:]])
+
+
+def _has_long_strings(raw: bytes) -> bool:
+    left = len(raw) // _LONG_STRING_BYTES
+    for start in range(0, len(raw), PIECE):
+        end = start + PIECE
+        left -= raw.count(b'"', start, end) - raw.count(b'\\"', start, end)
+        if left <= 0:
+            return False
+    return True
+
+
+def _find_long_strings(raw: bytes, longest: int = MAX_STRING_BYTES) -> Iterator[tuple[int, int]]:
+    """Yield where the characters of each long string begin, and where they end."""
+    at = 0
+    while (quote := _find_quote(raw, at)) >= 0:
+        end = find_string_end(raw, quote + 1, longest)
+        if end - quote > PIECE:
+            yield quote + 1, end
+        at = end + 1
+
+
+def _find_quote(raw: bytes, at: int) -> int:
+    for start in range(at, len(raw), PIECE):
+        if (quote := raw.find(b'"', start, start + PIECE)) >= 0:
+            return quote
+    return -1
+
+
 def _decode_in_pieces(raw: bytes) -> Any:
     """Decode the text without its long strings, and put those in their places."""
     short: list[bytes] = []
     long: list[str] = []
-    copied = at = 0
-    while (quote := raw.find(b'"', at)) >= 0:
-        end = find_string_end(raw, quote + 1)
-        if end - quote > PIECE:
-            short += (raw[copied : quote + 1], f"{_MARK}{len(long)}".encode())
-            long.append("".join(_decode_string(raw, quote + 1, end)))
-            copied = end
-        at = end + 1
+    copied = 0
+    for start, end in _find_long_strings(raw):
+        short += (raw[copied:start], f"{_MARK}{len(long)}".encode())
+        long.append("".join(_decode_string(raw, start, end)))
+        copied = end
     return _put_back(msgspec.json.decode(b"".join([*short, raw[copied:]])), long)
 
 

@@ -104,8 +104,11 @@ def check_size(raw: bytes, start: int = 0) -> None:
         at = find_string_end(raw, quote + 1) + 1
 
 
-def find_string_end(raw: bytes, start: int) -> int:
-    """Return where the string ends whose first character is at `start`. Raises UnreadableBody where it is too long."""
+def find_string_end(raw: bytes, start: int, longest: int = MAX_STRING_BYTES) -> int:
+    """Return where the string ends whose first character is at `start`.
+
+    Raises UnreadableBody where it has more than `longest` bytes.
+    """
     at = start
     while at < len(raw):
         end = min(at + PIECE, len(raw))
@@ -118,8 +121,8 @@ def find_string_end(raw: bytes, start: int) -> int:
             end -= piece.endswith(b"\\")
         if quote >= 0:
             end = quote
-        if end - start > MAX_STRING_BYTES:
-            raise UnreadableBody(f"a string has more than {MAX_STRING_BYTES} bytes")
+        if end - start > longest:
+            raise UnreadableBody(f"a string has more than {longest} bytes")
         if quote >= 0 or end == at:
             return end
         at = end

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from elision.gateway.limits import AdmissionLimits
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import choose_executor
+from elision.manager.offload import LARGE_BYTES, choose_executor
 
-#: Bytes of a body that are put together on the event loop.
-_MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
 #: ASGI's way to the client's next message.
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -54,10 +52,9 @@ class RequestBodyReader:
         except TimeoutError:
             raise self._limits.make_too_slow() from None
         # Beside the event loop only where it takes longer than a change of threads.
-        join = partial(b"".join, parts)
-        if self._size <= _MAX_JOINED_BYTES:
-            return join()
-        return await run_off_loop(join, choose_executor(self._size))
+        if self._size < LARGE_BYTES:
+            return b"".join(parts)
+        return await run_off_loop(partial(_join_parts, parts), choose_executor(self._size))
 
     async def _reserve_room(self) -> bool:
         """Reserve memory for what arrived; return whether there was some.
@@ -119,6 +116,14 @@ class RequestBodyReader:
         if self._size > self._limits.settings.max_body_bytes:
             raise self._limits.make_too_large()
         return chunk
+
+
+def _join_parts(parts: list[bytes]) -> bytes:
+    """Return the parts as one, and let go of them: to free many megabytes takes milliseconds as well."""
+    whole = b"".join(parts)
+    while parts:
+        del parts[-1]
+    return whole
 
 
 def _is_last_message(message: Mapping[str, Any]) -> bool:

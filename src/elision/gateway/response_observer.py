@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from elision.gateway.decompression import StreamDecompressor
+from elision.gateway.json_decoding import shorten_strings
 from elision.gateway.upstream import UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
@@ -255,10 +256,14 @@ class _JsonBodyReader:
 
     def end(self) -> None:
         raw = b"".join(self._parts)
-        if len(raw) <= _SMALL:
-            body = parse_object(raw)
+        while self._parts:
+            # One after the other: to free many megabytes in one call holds up everything else.
+            del self._parts[-1]
+        bare = shorten_strings(raw)
+        if len(bare) <= _SMALL:
+            body = parse_object(bare)
         else:
-            body = _decode_without_text(raw)
+            body = _decode_without_text(bare)
         if body is None:
             # An error page of a proxy on the way; else a cut body, whose text is the model's.
             if self._findings.is_refused:

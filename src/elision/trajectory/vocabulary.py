@@ -150,17 +150,22 @@ class GigatokenEncoder:
             raise SpecError(f"it counts {tokens} tokens of {name} where {VOCABULARIES[name].probe_tokens} are right")
 
     def count(self, text: str) -> int:
-        tokens = slow = 0
+        tokens = counted = slow = 0
+        before = ""
         for piece in _split_text(text):
-            # It keeps every word that it ever split, and stops all threads while it learns them. tiktoken does neither,
-            # so it counts what follows in a large text of ever new words, such as base64.
-            if slow == _MOST_SLOW or not (piece.isascii() or _SETTLED.fullmatch(piece)):
-                tokens += self._load_reference().count(piece)
-                continue
-            began = thread_time()
-            tokens += self._count_piece(piece)
-            is_slow = len(piece) == LONGEST_COUNTED and thread_time() - began > _SLOW_SECONDS
-            slow = slow + 1 if is_slow else 0
+            if piece != before:
+                before = piece
+                # It keeps every word that it ever split, and stops all threads while it learns them. tiktoken does
+                # neither, so it counts what follows in a large text of ever new words, such as base64.
+                if slow == _MOST_SLOW or not (piece.isascii() or _SETTLED.fullmatch(piece)):
+                    counted = self._load_reference().count(piece)
+                else:
+                    began = thread_time()
+                    counted = self._count_piece(piece)
+                    is_slow = len(piece) == LONGEST_COUNTED and thread_time() - began > _SLOW_SECONDS
+                    slow = slow + 1 if is_slow else 0
+            # The same again where megabytes are white space, which takes longest of all.
+            tokens += counted
         return tokens
 
     def _load_reference(self) -> TiktokenEncoder:
@@ -173,12 +178,14 @@ class GigatokenEncoder:
             self._encode = _load_gigatoken(self._name)
             self._grown_bytes = 0
         before = self._memory.read_bytes()
+        began = thread_time()
         tokens = len(self._encode(text))
+        learned = thread_time() - began > _SLOW_SECONDS * len(text) / LONGEST_COUNTED
+        grown = most = _BYTES_PER_CHARACTER * len(text)
         if before:
-            # No other thread computes during the call.
-            self._grown_bytes += max(0, self._memory.read_bytes() - before)
-        else:
-            self._grown_bytes += _BYTES_PER_CHARACTER * len(text)
+            # Threads that compress or write run during the call as well, so the process may grow by more than this.
+            grown = min(max(0, self._memory.read_bytes() - before), most) if learned else 0
+        self._grown_bytes += grown
         return tokens
 
 

@@ -127,15 +127,14 @@ def digest_pieces(pieces: Iterable[Piece], *, is_behind_head: bool = False) -> b
     kept = [piece for piece in pieces if (is_behind_head or piece.kind != "system") and not piece.is_silent]
     if not kept:
         return b""
-    said = bytearray()
+    digest = hashlib.blake2b(digest_size=16)
     for piece in kept:
         for word in _list_words(piece):
-            place = len(said)
-            said += bytes(8)
+            size = len(word) if word.isascii() else sum(map(len, encode_pieces(word)))
+            digest.update(size.to_bytes(8, "little"))
             for data in encode_pieces(word):
-                said += data
-            said[place : place + 8] = (len(said) - place - 8).to_bytes(8, "little")
-    return hashlib.blake2b(said, digest_size=16).digest()
+                digest.update(data)
+    return digest.digest()
 
 
 def _list_words(piece: Piece) -> list[str]:
