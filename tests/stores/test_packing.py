@@ -17,15 +17,16 @@ from elision.stores.packing import (
     LARGE_IN_TURN,
     PackedRecords,
     Packer,
+    address_text,
     encode_json,
-    make_address,
+    hash_text,
     measure_event,
     split_event,
 )
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.event_json import encode_event
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended
-from elision.trajectory.text_pieces import split_text
+from elision.trajectory.text_pieces import PIECE, split_text
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from tests.stores.session_logs import list_every_event
 
@@ -73,11 +74,11 @@ def test_the_quick_way_writes_the_same_bytes(
     """Where an event is written without a look at its parts, its JSON is that of the long way."""
     made = turn(first, second)
     event = TurnAmended(made, node) if amended else TurnAdded(made, node)
-    split = split_event(event, make_address)
+    split = split_event(event, address_text)
     if not split.texts:
         assert split.body == encode_json(encode_event(event))
     tagged = replace(made, observations=(replace(made.observations[0], tags=frozenset({"b", "a", "c"})),))
-    assert b'"tags":["a","b","c"]' in split_event(TurnAdded(tagged), make_address).body
+    assert b'"tags":["a","b","c"]' in split_event(TurnAdded(tagged), address_text).body
 
 
 @given(contents, contents)
@@ -90,12 +91,12 @@ def test_a_large_text_is_measured_in_pieces(
         patched.setattr(packing, "PIECE", 7)
         patched.setattr(packing, "split_text", partial(split_text, size=7))
         assert measure_event(event) == len(encode_json(encode_event(event)))
-        assert split_event(event, make_address).size == measure_event(event)
+        assert split_event(event, address_text).size == measure_event(event)
 
 
 def test_every_kind_of_event_is_written_the_same() -> None:
     for event in list_every_event():
-        split = split_event(event, make_address)
+        split = split_event(event, address_text)
         assert split.size == measure_event(event)
         assert split.texts or split.body == encode_json(encode_event(event))
     packed = Packer().pack(*list_every_event())
@@ -189,3 +190,16 @@ def test_large_exchanges_are_kept_once() -> None:
     assert [blob.size for blob in packed.blobs] == [len(said)]
     kept = blobs(packed)
     assert Packer().unpack(packed.body, kept.__getitem__) == [event]
+
+
+@pytest.mark.parametrize("letters", ["word ", "é中😀", "lone \ud800"])
+def test_a_large_text_is_packed_in_pieces(letters: str) -> None:
+    """Its address is that of its bytes, and they come back, also where a piece ends within them."""
+    text = letters * (3 * PIECE)
+    packed = Packer().pack(TurnAdded(turn((Text(text),), ())))
+    (blob,) = packed.blobs
+    data = text.encode("utf-8", "surrogatepass")
+    assert blob.address == hash_text(data)
+    assert blob.size == len(data)
+    assert Packer().decompress(blob.packed) == data
+    assert len(blob.packed) < len(data) // 100

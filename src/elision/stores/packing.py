@@ -23,7 +23,7 @@ from elision.errors import CorruptError
 from elision.trajectory.content import Text
 from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event, find_parts, simplify_foreign
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, SessionOpened, TurnAdded, TurnAmended
-from elision.trajectory.text_pieces import PIECE, split_text
+from elision.trajectory.text_pieces import PIECE, encode_pieces, split_text
 from elision.trajectory.turn import Turn
 
 #: Characters from which on a text is kept apart: all sessions of an agent have the same tools and system message.
@@ -81,7 +81,7 @@ class Packer:
 
     def pack(self, *events: Event) -> PackedRecords:
         """Return `events` as one piece. Raises TypeError if one of them cannot be written as JSON."""
-        return self._pack_split(events, [split_event(event, make_address) for event in events])
+        return self._pack_split(events, [split_event(event, address_text) for event in events])
 
     def pack_rows(self, events: Sequence[Event]) -> list[PackedRecords]:
         """Return `events` as pieces, each with as many turns as are small. Raises as `pack` does."""
@@ -94,7 +94,7 @@ class Packer:
                 row = []
                 size = 0
                 start = end
-            split = split_event(event, make_address)
+            split = split_event(event, address_text)
             row.append(split)
             size += len(split.body)
         if row:
@@ -102,7 +102,7 @@ class Packer:
         return rows
 
     def _pack_split(self, events: Sequence[Event], row: Sequence[SplitEvent]) -> PackedRecords:
-        texts: dict[bytes, str] = {}
+        texts: dict[str, str] = {}
         for split in row:
             texts.update(split.texts)
         body = row[0].body if len(row) == 1 else b"[%b]" % b",".join([split.body for split in row])
@@ -115,7 +115,7 @@ class Packer:
             records=len(row),
             turns=tuple(turns),
             body=self.compress(body),
-            blobs=tuple([Blob(bytes.fromhex(name), self.compress(data), len(data)) for data, name in texts.items()]),
+            blobs=tuple([Blob(bytes.fromhex(name), *self._pack_text(text)) for text, name in texts.items()]),
             size=sum([split.size for split in row]),
         )
 
@@ -144,6 +144,16 @@ class Packer:
             if len(small) < len(data):
                 return _ZSTD + small
         return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
+
+    def _pack_text(self, text: str) -> tuple[bytes, int]:
+        """Return `text` as `compress` returns its bytes, and their number; no call takes a large text whole."""
+        pieces = list(encode_pieces(text))
+        size = sum(map(len, pieces))
+        if len(pieces) == 1:
+            return self.compress(pieces[0]), size
+        # Letters are never so random that this makes so many of them larger.
+        packing = self._compressor.compressobj(size=size)
+        return b"".join([_ZSTD, *map(packing.compress, pieces), packing.flush()]), size
 
     def decompress(self, packed: bytes) -> bytes:
         """Return what `compress` was given. Raises CorruptError."""
@@ -232,6 +242,14 @@ def make_address(data: bytes) -> str:
     return hash_text(data).hex()
 
 
+def address_text(text: str) -> str:
+    """Return the same of a text that is not encoded yet, a piece at a time."""
+    digest = hashlib.sha256()
+    for data in encode_pieces(text):
+        digest.update(data)
+    return digest.hexdigest()
+
+
 def decode_json(data: bytes) -> Any:
     """Return the value of a record's JSON. Raises ValueError, RecursionError."""
     try:
@@ -257,24 +275,26 @@ class SplitEvent(NamedTuple):
     """
 
     body: bytes
-    texts: Mapping[bytes, str]
+    texts: Mapping[str, str]
     size: int
 
 
-def split_event(event: Event, make_address: Callable[[bytes], str]) -> SplitEvent:
-    """Return `event` as JSON, with its large texts apart. Raises TypeError if it cannot be written."""
+def split_event(event: Event, name_text: Callable[[str], str]) -> SplitEvent:
+    """Return `event` as JSON, with its large texts apart. Raises TypeError if it cannot be written.
+
+    name_text: returns the address of a text; asked once for each.
+    """
     if not _has_large_text(event) and (whole := _encode_plain(event)):
         return SplitEvent(whole, {}, len(whole))
     value = encode_event(event)
     size = _measure_json(value)
     large = LARGE_IN_TURN if isinstance(event, TurnAdded | TurnAmended) else LARGE
-    texts: dict[bytes, str] = {}
+    texts: dict[str, str] = {}
 
     def keep(text: str) -> str:
-        data = text.encode("utf-8", "surrogatepass")
-        if data not in texts:
-            texts[data] = make_address(data)
-        return texts[data]
+        if text not in texts:
+            texts[text] = name_text(text)
+        return texts[text]
 
     for holder, name in find_parts(value):
         holder[name] = [_move_part_out(part, large, keep) for part in holder[name]]

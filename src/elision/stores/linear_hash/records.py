@@ -106,8 +106,8 @@ def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
     """
     texts: list[bytes] = []
 
-    def number_text(data: bytes) -> str:
-        texts.append(data)
+    def number_text(text: str) -> str:
+        texts.append(text.encode("utf-8", "surrogatepass"))
         return f"{len(texts) - 1:064d}"
 
     split = split_event(event, number_text)
