@@ -14,6 +14,7 @@ from benchmarks import (
     bombs,
     callbacks,
     choice,
+    closed_loop,
     expectations,
     folding,
     frameworks,
@@ -39,10 +40,13 @@ from benchmarks import (
 )
 
 PEERS, SMALL = "--peers", "--small"
+#: It takes options of its own where it is the only one.
+CLOSED_LOOP = "closed-loop"
 BENCHMARKS: dict[str, Callable[..., None]] = {
     "bombs": bombs.main,
     "callbacks": callbacks.main,
     "choice": choice.main,
+    CLOSED_LOOP: closed_loop.main,
     "expectations": expectations.main,
     "folding": folding.main,
     "frameworks": frameworks.main,
@@ -71,6 +75,9 @@ USAGE = f"python -m benchmarks [{PEERS}] [{SMALL}] [NAME ...], each NAME one of 
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == [CLOSED_LOOP] and arguments[1:] != [SMALL]:
+        closed_loop.run_command(arguments[1:])
+        return
     names = [name for name in arguments if name not in (PEERS, SMALL)]
     given = {option.removeprefix("--"): True for option in (PEERS, SMALL) if option in arguments}
     if "--help" in names:

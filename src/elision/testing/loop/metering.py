@@ -1,0 +1,163 @@
+"""A model with a meter: each prompt is billed as a provider would, independently of Elision's own accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
+from elision.manager.context import ContextManager
+from elision.testing.billing_simulator import BillingSimulator, PromptPrefix, hash_prefixes
+from elision.testing.loop.knobs import draw_share
+from elision.testing.parsed_request import PromptBlock, split_into_blocks
+from elision.trajectory.prices import Prices
+from elision.trajectory.recall_names import reads_handles
+from elision.trajectory.tokens import TOKENS_PER_CALL, TokenCounter
+from elision.trajectory.usage import Usage
+
+#: Seconds that an answer and the tools behind it take.
+ANSWER_SECONDS: Final = 8.0
+#: Seconds of the shortest and of the longest pause; short ones are more frequent.
+PAUSE_SECONDS: Final = (330.0, 4_000.0)
+#: The part of an entry's life after which it is kept alive.
+_PINGED_AFTER: Final = 0.9
+
+
+@dataclass(slots=True)
+class SimulatedClock:
+    """Seconds, which pass with each call, and in pauses. pauses: share of calls before which the user pauses."""
+
+    seed: int = 0
+    pauses: float = 0.0
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def draw_pause(self, call: int) -> float:
+        """Return the seconds that the user pauses before a call."""
+        if draw_share(self.seed, "pause", call) >= self.pauses:
+            return 0.0
+        shortest, longest = PAUSE_SECONDS
+        return shortest + (longest - shortest) * draw_share(self.seed, "long", call) ** 2
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a run used. peak: tokens of its largest prompt. rewrites: prompts that did not begin with the one before."""
+
+    usd: float = 0.0
+    calls: int = 0
+    prompt_tokens: int = 0
+    peak: int = 0
+    recalls: int = 0
+    rewrites: int = 0
+
+
+class MeteredModel:
+    """Passes prompts on to a model, and bills them.
+
+    A model that reports its usage is billed by that; any other as the simulated provider counts it. A prompt beyond
+    `window` tokens is refused, as providers do.
+    """
+
+    def __init__(
+        self, model: Model, prices: Prices, counter: TokenCounter, clock: SimulatedClock, window: int | None = None
+    ) -> None:
+        self.shape = model.shape
+        self.name = model.name
+        self.meter = Meter()
+        self._model = model
+        self._prices = prices
+        self._counter = counter
+        self._clock = clock
+        self._window = window
+        self._provider = BillingSimulator()
+        self._prefixes: Sequence[PromptPrefix] = ()
+        self._sent_at = 0.0
+        self._known: dict[int, tuple[Json, tuple[PromptBlock, ...]]] = {}
+
+    def answer(self, prompt: Prompt) -> ModelAnswer:
+        prefixes = hash_prefixes(self.name, list(self._split(prompt)))
+        tokens = prefixes[-1].tokens
+        if self._window is not None and tokens > self._window:
+            raise ModelError(
+                f"prompt is too long: {tokens} tokens > {self._window} maximum",
+                sent_tokens=tokens,
+                room_tokens=self._window,
+            )
+        answer = self._model.answer(prompt)
+        usage = answer.usage
+        if usage is None:
+            output = self._counter.count(answer.text) + sum(
+                TOKENS_PER_CALL + self._counter.count(call.name) + self._counter.count(call.arguments)
+                for call in answer.calls
+            )
+            usage = self._provider.bill_request(prefixes, self._prices, self._clock.now, output=output)
+            answer = replace(answer, usage=usage, reported=_REPORTS[self.shape](usage))
+        self._add(answer, usage, prefixes)
+        self._clock.now += ANSWER_SECONDS
+        return answer
+
+    def pass_pause(self, context: ContextManager) -> None:
+        """Let the user pause, and send the keep-alive requests that the context manager plans for it."""
+        end = self._clock.now + self._clock.draw_pause(self.meter.calls)
+        plan = context.find_planned_pings(calls_tools=True) if end > self._clock.now else None
+        for _ in range(plan.pings if plan else 0):
+            assert plan is not None
+            at = self._sent_at + _PINGED_AFTER * plan.life_seconds
+            if at >= end:
+                break
+            self._clock.now = self._sent_at = at
+            usage = self._provider.bill_request(self._prefixes, self._prices, at, output=1)
+            self.meter.usd += self._prices.cost_usage(usage)
+            context.record_ping(plan, usage)
+        self._clock.now = end
+
+    def _add(self, answer: ModelAnswer, usage: Usage, prefixes: Sequence[PromptPrefix]) -> None:
+        before, self._prefixes, self._sent_at = self._prefixes, prefixes, self._clock.now
+        is_longer = len(prefixes) >= len(before) and (not before or prefixes[len(before) - 1].key == before[-1].key)
+        meter = self.meter
+        meter.usd += self._prices.cost_usage(usage)
+        meter.calls += 1
+        meter.prompt_tokens += usage.prompt
+        meter.peak = max(meter.peak, usage.prompt)
+        meter.recalls += sum(reads_handles(call.name) for call in answer.calls)
+        meter.rewrites += not is_longer
+
+    def _split(self, prompt: Prompt) -> Iterator[PromptBlock]:
+        head = {"tools": list(prompt.tools), "system": prompt.system, "messages": []}
+        yield from split_into_blocks(self.shape, head, self._counter)
+        for message in prompt.messages:
+            known = self._known.get(id(message))
+            if known is None or known[0] is not message:
+                # The message is kept, so that no other gets its id.
+                blocks = tuple(split_into_blocks(self.shape, {"messages": [message]}, self._counter))
+                known = self._known[id(message)] = (message, blocks)
+            yield from known[1]
+
+
+def _report_openai(usage: Usage) -> Json:
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.prompt + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+    }
+
+
+def _report_anthropic(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
+            "ephemeral_1h_input_tokens": usage.cache_write_1h,
+        },
+        "output_tokens": usage.output,
+    }
+
+
+_REPORTS = {"openai": _report_openai, "anthropic": _report_anthropic}
