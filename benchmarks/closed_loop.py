@@ -18,10 +18,13 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.errors import ElisionError
-from elision.testing.loop.closed_loop import FAMILIES, TaskOutcome, Variant, run_task
+from elision.agent.http_models import AnthropicModel, OpenAIModel
+from elision.errors import ElisionError, SettingError
+from elision.providers.provider_table import PROVIDERS
+from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
 from elision.testing.loop.comparison import Comparison, compare_variants, format_comparisons, split_by_family
 from elision.testing.loop.knobs import Knobs
+from elision.testing.loop.live_runs import BudgetSpentError, RunFile, run_live_tasks
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 
@@ -38,6 +41,7 @@ VARIANTS: Final = (
 #: The flagship, the cheapest cache, no cache: reads at 0.05, 0.025 and 1 x the input price.
 PRICES: Final = ("claude-opus-5-5", "claude-fable-5-2", "uncached")
 SEEDS: Final = 30
+MODELS: Final = {"openai": OpenAIModel, "anthropic": AnthropicModel}
 SMALL_SEEDS: Final = 2
 
 
@@ -76,7 +80,7 @@ def run_command(arguments: Sequence[str]) -> None:
             options.prices, options.families, range(options.first_seed, options.first_seed + options.seeds), variants
         )
     ]
-    outcomes = list(do_jobs(jobs, options.jobs))
+    outcomes = ask_model(options, jobs) if options.model else list(do_jobs(jobs, options.jobs))
     results = Results(
         knobs=options.knobs,
         first_seed=options.first_seed,
@@ -91,6 +95,25 @@ def run_command(arguments: Sequence[str]) -> None:
             print(f"\n== {family}\n{format_comparisons(comparisons)}")
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+
+
+def ask_model(options: argparse.Namespace, jobs: Sequence[Job]) -> Sequence[TaskOutcome]:
+    """Run the tasks with a real model as far as the budget goes, and return all outcomes of their file."""
+    file, prices = options.run_file, find_named_prices(options.prices[0])
+    # One task under every variant before the next task, so that what is done can be compared at any time.
+    tasks = [(job.family, job.seed, job.variant) for job in sorted(jobs, key=lambda job: (job.seed, job.family))]
+    try:
+        for outcome in run_live_tasks(options.model, tasks, prices, options.knobs, file):
+            print(
+                f"{outcome.family} {outcome.seed} {outcome.variant}: {outcome.ending}, ${outcome.usd:.3f}", flush=True
+            )
+    except (BudgetSpentError, EndpointError) as error:
+        print(f"stopped: {error}; the same command goes on from {file.path}")
+    print(f"${file.spent:.2f} of ${file.budget:.2f} spent")
+    asked = {(family, seed, str(variant)) for family, seed, variant in tasks}
+    found = [each for each in file.outcomes if (each.family, each.seed, each.variant) in asked]
+    has_raw = {(each.family, each.seed) for each in found if each.variant == "raw"}
+    return [each for each in found if (each.family, each.seed) in has_raw]
 
 
 def do_jobs(jobs: Sequence[Job], processes: int) -> Iterator[TaskOutcome]:
@@ -127,11 +150,20 @@ def _parse_options(arguments: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write outcomes and comparisons")
     parser.add_argument("--by-family", action="store_true", help="print a table for each family too")
+    parser.add_argument("--model", metavar="openai:NAME|anthropic:NAME", help="a real model in the agent's place")
+    parser.add_argument(
+        "--base-url", default="", metavar="URL", help="where it is served, as the provider's client takes it"
+    )
+    parser.add_argument("--key-variable", default="", metavar="NAME", help="environment variable with its key")
+    parser.add_argument("--budget", type=float, metavar="USD", help="what all its calls may cost; needed with --model")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="where its runs are kept; needed with --model")
     options = parser.parse_args([*arguments])
     try:
         options.knobs = parse_knobs([*options.knobs, *([f"calls={options.calls}"] if options.calls else [])])
         for text in options.variants:
             Variant.parse(text).check()
+        if options.model:
+            _open_model(options)
         for name in options.prices:
             find_named_prices(name)
     except (ElisionError, ValueError) as error:
@@ -139,6 +171,21 @@ def _parse_options(arguments: Iterable[str]) -> argparse.Namespace:
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are 1 or more")
     return options
+
+
+def _open_model(options: argparse.Namespace) -> None:
+    """Put the model, its one price list and the file of its runs into `options`. Raises SettingError, PriceError."""
+    shape, _, name = options.model.partition(":")
+    if shape not in MODELS or not name:
+        raise SettingError(f"--model {options.model!r}: write openai:NAME or anthropic:NAME")
+    if options.budget is None or options.rows is None:
+        raise SettingError("a real model costs money: give --budget USD, and --rows FILE to keep what it paid for")
+    host = PROVIDERS[shape].host
+    key = os.environ.get(options.key_variable or host.key_variable, "")
+    url = options.base_url or os.environ.get(host.url_variable, "") or host.url
+    options.model = MODELS[shape](name, key=key, base_url=url)
+    options.prices = options.prices[:1] if options.prices is not PRICES else [name]
+    options.run_file = RunFile(options.rows, f"{shape}:{name}", options.knobs, options.budget)
 
 
 def parse_knobs(pairs: Iterable[str]) -> Knobs:

@@ -18,12 +18,12 @@ import msgspec
 from elision.agent.loop import run_agent
 from elision.agent.model import Json, Model, Shape
 from elision.agent.retry import RetryPolicy
-from elision.errors import BudgetError, SettingError
+from elision.errors import BudgetError, ElisionError, SettingError
 from elision.manager.context import ContextManager
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse_strategy
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.metering import MeteredModel, SimulatedClock
+from elision.testing.loop.metering import MeteredModel, Payer, SimulatedClock
 from elision.testing.loop.scripted_agent import ScriptedAgent
 from elision.testing.loop.summarizing_model import SummarizingModel
 from elision.testing.loop.world import World
@@ -54,6 +54,10 @@ _OPTIONS: Final[Mapping[str, type]] = MappingProxyType(
 )
 #: A run ends at this multiple of the calls that its task takes.
 MOST_CALLS: Final = 3
+
+
+class EndpointError(ElisionError):
+    """A model could not be asked, so a run has no outcome."""
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,11 +128,12 @@ def run_task(
     knobs: Knobs | None = None,
     *,
     model: Model | None = None,
-    most_usd: float | None = None,
+    payer: Payer | None = None,
 ) -> TaskOutcome:
     """Run one task to its end, and return how it went; with the scripted agent the same each time.
 
-    model: takes the scripted agent's place. most_usd: at which the run is stopped.
+    model: takes the scripted agent's place. payer: pays for its calls, and may refuse to.
+    Raises EndpointError where a real model cannot be asked, and what the payer raises.
     Raises SettingError for a family that does not exist, and what the strategy's text may raise.
     """
     if family not in FAMILIES:
@@ -138,19 +143,24 @@ def run_task(
     prices = prices if model else replace(prices, tokenizer=OURS)
     clock = SimulatedClock(seed=seed, pauses=knobs.pauses)
     with tempfile.TemporaryDirectory(prefix="elision-loop-") as folder:
-        options: dict[str, Any] = {"guards": Guards(max_cost_usd=most_usd), **variant.options}
+        options: dict[str, Any] = {"guards": Guards(), **variant.options}
         world = FAMILIES[family](seed, knobs, Path(folder))
         shape: Shape = model.shape if model else "anthropic" if prices.cache.kind == "breakpoints" else "openai"
+        if model is not None:
+            options["model"] = model.name
         if share := options.pop("summary_facts", None):
             options["summarizer"] = SummarizingModel(world.skill, seed, share, prices)
         scripted = ScriptedAgent(world.skill, seed, knobs, shape)
-        metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window)
+        metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window, payer)
         context = ContextManager(
             variant.strategy, store="memory:", prices=prices, clock=clock, dialect=shape, **options
         )
         with context:
             ending = _run(metered, world, context, MOST_CALLS * knobs.calls, is_live=model is not None)
             summaries = context.report().summaries.usd
+        if model is not None and metered.failure is not None:
+            world.close()
+            raise EndpointError(str(metered.failure))
         meter = metered.meter
         outcome = TaskOutcome(
             family=family,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
 from elision.manager.context import ContextManager
@@ -55,6 +55,15 @@ class Meter:
     rewrites: int = 0
 
 
+class Payer(Protocol):
+    """Who pays for the calls of a real model."""
+
+    def check_next(self, usd: float) -> None:
+        """Raise an error where a call of `usd` must not be made."""
+
+    def add_call(self, usd: float) -> None: ...
+
+
 class MeteredModel:
     """Passes prompts on to a model, and bills them.
 
@@ -63,7 +72,13 @@ class MeteredModel:
     """
 
     def __init__(
-        self, model: Model, prices: Prices, counter: TokenCounter, clock: SimulatedClock, window: int | None = None
+        self,
+        model: Model,
+        prices: Prices,
+        counter: TokenCounter,
+        clock: SimulatedClock,
+        window: int | None = None,
+        payer: Payer | None = None,
     ) -> None:
         self.shape = model.shape
         self.name = model.name
@@ -73,6 +88,9 @@ class MeteredModel:
         self._counter = counter
         self._clock = clock
         self._window = window
+        self._payer = payer
+        #: The error after which the model was not asked again, if it was none of the prompt's size.
+        self.failure: ModelError | None = None
         self._provider = BillingSimulator()
         self._prefixes: Sequence[PromptPrefix] = ()
         self._sent_at = 0.0
@@ -87,7 +105,14 @@ class MeteredModel:
                 sent_tokens=tokens,
                 room_tokens=self._window,
             )
-        answer = self._model.answer(prompt)
+        if self._payer is not None:
+            self._payer.check_next(self._prices.cost_prompt(tokens, 0))
+        self.failure = None
+        try:
+            answer = self._model.answer(prompt)
+        except ModelError as error:
+            self.failure = error if error.room_tokens is None else None
+            raise
         usage = answer.usage
         if usage is None:
             output = self._counter.count(answer.text) + sum(
@@ -97,6 +122,8 @@ class MeteredModel:
             usage = self._provider.bill_request(prefixes, self._prices, self._clock.now, output=output)
             answer = replace(answer, usage=usage, reported=_REPORTS[self.shape](usage))
         self._add(answer, usage, prefixes)
+        if self._payer is not None:
+            self._payer.add_call(self._prices.cost_usage(usage))
         self._clock.now += ANSWER_SECONDS
         return answer
 
