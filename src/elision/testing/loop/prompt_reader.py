@@ -14,7 +14,7 @@ _CHARACTERS_PER_TOKEN = 3.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PromptPiece:
     """One thing in a prompt.
 
     text:  what it says; of a call its arguments.
@@ -36,10 +36,10 @@ class PromptReader:
     """Reads prompts of one conversation. A message that was read is known again: views repeat the very object."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Json, tuple[Piece, ...]]] = {}
+        self._known: dict[int, tuple[Json, tuple[PromptPiece, ...]]] = {}
 
-    def read(self, prompt: Prompt) -> list[Piece]:
-        pieces = [Piece(kind="system", text=_join_texts(prompt.system))] if prompt.system else []
+    def read(self, prompt: Prompt) -> list[PromptPiece]:
+        pieces = [PromptPiece(kind="system", text=_join_texts(prompt.system))] if prompt.system else []
         for message in prompt.messages:
             known = self._known.get(id(message))
             if known is None or known[0] is not message:
@@ -49,30 +49,30 @@ class PromptReader:
         return pieces
 
 
-def _split_message(message: Json) -> Iterator[Piece]:
+def _split_message(message: Json) -> Iterator[PromptPiece]:
     role, content = message["role"], message.get("content")
     if role == "tool":
         yield _make_result(message["tool_call_id"], content)
         return
     kind: Any = {"assistant": "said", "user": "user"}.get(role, "system")
     if isinstance(content, str):
-        yield Piece(kind=kind, text=content)
+        yield PromptPiece(kind=kind, text=content)
     for block in content if isinstance(content, list) else ():
         if block["type"] == "tool_use":
             yield _make_call(block["id"], block["name"], block["input"])
         elif block["type"] == "tool_result":
             yield _make_result(block["tool_use_id"], block.get("content"))
         elif "text" in block:
-            yield Piece(kind=kind, text=block["text"])
+            yield PromptPiece(kind=kind, text=block["text"])
     for call in message.get("tool_calls") or ():
         yield _make_call(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
 
 
-def _make_call(call: str, name: str, arguments: Mapping[str, Any]) -> Piece:
-    return Piece(kind="call", text=json.dumps(arguments), name=name, arguments=arguments, call=call)
+def _make_call(call: str, name: str, arguments: Mapping[str, Any]) -> PromptPiece:
+    return PromptPiece(kind="call", text=json.dumps(arguments), name=name, arguments=arguments, call=call)
 
 
-def _make_result(call: str, content: Any) -> Piece:
+def _make_result(call: str, content: Any) -> PromptPiece:
     text = _join_texts(content)
     if text.startswith('{"output"'):
         # The JSON form of a command's result. One that was cut or hidden is text.
@@ -80,7 +80,7 @@ def _make_result(call: str, content: Any) -> Piece:
             text = json.loads(text)["output"]
         except ValueError:
             text = text.replace("\\n", "\n").replace('\\"', '"')
-    return Piece(kind="result", text=text, call=call)
+    return PromptPiece(kind="result", text=text, call=call)
 
 
 def _join_texts(content: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from elision.agent.model import Json, ModelAnswer, Prompt, Shape
 from elision.testing.loop.knobs import Knobs, draw_share
-from elision.testing.loop.prompt_reader import Piece, PromptReader
+from elision.testing.loop.prompt_reader import PromptPiece, PromptReader
 from elision.testing.loop.world import WORDS, Call, Skill
 from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Action
@@ -88,7 +88,7 @@ class ScriptedAgent:
             text=words, calls=actions, finish="tools", message=_MESSAGE_BUILDERS[self.shape](words, actions)
         )
 
-    def decide(self, pieces: Sequence[Piece], tools: frozenset[str]) -> tuple[str, Sequence[Call]]:
+    def decide(self, pieces: Sequence[PromptPiece], tools: frozenset[str]) -> tuple[str, Sequence[Call]]:
         """Return what the agent says, and the calls that it makes."""
         seen = self._look_through(pieces)
         task = next(piece.text for piece in pieces if piece.kind == "user")
@@ -123,7 +123,7 @@ class ScriptedAgent:
 
     # -- what the prompt shows -----------------------------------------------------------------------------------------
 
-    def _look_through(self, pieces: Sequence[Piece]) -> _Seen:
+    def _look_through(self, pieces: Sequence[PromptPiece]) -> _Seen:
         seen = _Seen(tokens=sum(piece.tokens for piece in pieces))
         calls = {piece.call: piece for piece in pieces if piece.kind == "call"}
         results = {piece.call: piece.text for piece in pieces if piece.kind == "result"}
@@ -150,13 +150,13 @@ class ScriptedAgent:
         seen.facts.reverse()
         return seen
 
-    def _look_at_call(self, call: Piece, result: str, seen: _Seen) -> None:
+    def _look_at_call(self, call: PromptPiece, result: str, seen: _Seen) -> None:
         for document in self._skill.list_documents(call.name, call.arguments):
             seen.fetched[document].append(result)
         if call.name in (RECALL_TOOL, SEARCH_TOOL):
             seen.recalled.append((call.text, result))
 
-    def _look_at_result(self, piece: Piece, calls: Mapping[str, Piece], seen: _Seen) -> None:
+    def _look_at_result(self, piece: PromptPiece, calls: Mapping[str, PromptPiece], seen: _Seen) -> None:
         for number, needs in _STEP.findall(piece.text):
             seen.steps[int(number)] = _NEED.findall(needs)
         for number in _ACCEPTED.findall(piece.text):
@@ -265,7 +265,7 @@ class ScriptedAgent:
             return RECALL_TOOL, {"handle": handle, "pattern": f"step {step}:"}
         return call
 
-    def _look_again(self, pieces: Sequence[Piece], seen: _Seen) -> Call | None:
+    def _look_again(self, pieces: Sequence[PromptPiece], seen: _Seen) -> Call | None:
         """Return the call that looks at what was just changed, where the agent does so."""
         newest = pieces[-1].text
         accepted = _ACCEPTED.search(newest)
@@ -279,7 +279,7 @@ class ScriptedAgent:
 
     # -- what it says --------------------------------------------------------------------------------------------------
 
-    def _list_newest_facts(self, pieces: Sequence[Piece]) -> Mapping[str, str]:
+    def _list_newest_facts(self, pieces: Sequence[PromptPiece]) -> Mapping[str, str]:
         newest: dict[str, str] = {}
         for piece in reversed(pieces):
             if piece.kind != "result":

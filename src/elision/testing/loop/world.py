@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from elision.agent.environment import ActionResult, Tool
 from elision.agent.shell_environment import BASH, SUBMIT, Shell
 from elision.testing.loop.knobs import Knobs, draw_share
-from elision.testing.loop.plan import Fact, Plan, make_plan
+from elision.testing.loop.task_plan import TaskFact, TaskPlan, make_plan
 from elision.trajectory.turn import Action
 
 #: A tool call that a skill wants: the tool's name and its arguments.
@@ -109,13 +109,13 @@ class World(ABC):
         self.chance = random.Random(f"{self.name} {seed}")
         count = max(4, round((knobs.calls - 6) / self.calls_per_step))
         documents = [self.make_document(number) for number in range(count)]
-        self.plan: Plan = make_plan(self.chance, documents, knobs, self.calls_per_step)
+        self.plan: TaskPlan = make_plan(self.chance, documents, knobs, self.calls_per_step)
         #: The labels that each step needs, and those of the report.
         self.needs = [list(labels) for labels in self.plan.steps]
         self.report = list(self.plan.report)
 
     @abstractmethod
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         """Write a document, and return its facts."""
 
     @property

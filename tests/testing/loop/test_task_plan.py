@@ -8,12 +8,15 @@ from statistics import fmean
 import pytest
 
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.plan import FACTS_PER_DOCUMENT, Fact, Plan, load_distances, make_plan
+from elision.testing.loop.task_plan import FACTS_PER_DOCUMENT, TaskFact, TaskPlan, load_distances, make_plan
 
 
-def plan(reuse: str, seed: int = 1, steps: int = 60) -> Plan:
+def plan(reuse: str, seed: int = 1, steps: int = 60) -> TaskPlan:
     documents = [
-        [Fact(label=f"{number}-{letter}", document=str(number), value="1") for letter in "abcd"[:FACTS_PER_DOCUMENT]]
+        [
+            TaskFact(label=f"{number}-{letter}", document=str(number), value="1")
+            for letter in "abcd"[:FACTS_PER_DOCUMENT]
+        ]
         for number in range(steps)
     ]
     return make_plan(random.Random(seed), documents, Knobs(reuse=reuse), 3.0)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from elision.agent.environment import ActionResult, Tool
 from elision.agent.shell_environment import SUBMIT
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
@@ -77,7 +77,7 @@ class DatabaseWorld(ToolWorld):
         self._database.row_factory = sqlite3.Row
         super().__init__(seed, knobs, folder)
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         draw = self.chance.randrange
         order = f"#W{4_000_001 + 977 * number + self.seed % 900}"
         customer = f"{self.pick_word()}_{self.pick_word()}_{draw(10_000)}"
@@ -89,7 +89,7 @@ class DatabaseWorld(ToolWorld):
             values = (item, order, self.pick_word().title(), sku, f"{draw(10**9, 10**10)}", draw(90_000) / 100)
             look = (self.chance.choice(("red", "blue", "black")), self.chance.choice("SML"))
             self._database.execute("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*values, *look))
-            facts.append(Fact(label=sku, document=order, value=item))
+            facts.append(TaskFact(label=sku, document=order, value=item))
         return self.chance.sample(facts, 4)
 
     def act(self, action: Action) -> ActionResult:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
 
 #: What the tests give to every rate.
@@ -81,7 +81,7 @@ class CodeWorld(ShellWorld):
         "`bash run_tests.sh N` runs the test of issue N. Not everything is tested, so copy exactly."
     )
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         draw = self.chance.randrange
         blocks = []
         for _ in range(self.draw_lines() // 4):
@@ -93,7 +93,7 @@ class CodeWorld(ShellWorld):
         facts = []
         for letter in "abcd":
             label, value = f"rate_{number + 1:03}{letter}", f"* {draw(10, 9000)} + {draw(9000)}"
-            facts.append(Fact(label=label, document=f"shop/mod_{number + 1:03}.sh", value=value))
+            facts.append(TaskFact(label=label, document=f"shop/mod_{number + 1:03}.sh", value=value))
             blocks.insert(draw(len(blocks) + 1), f"{label}() {{\n    echo $(( $1 {value} ))\n}}\n")
         self.write_file(f"shop/mod_{number + 1:03}.sh", "\n".join(blocks))
         return facts

@@ -10,7 +10,7 @@ from typing import Any, Final
 from elision.agent.environment import ActionResult, Tool
 from elision.agent.shell_environment import SUBMIT
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
@@ -91,12 +91,14 @@ class PolicyWorld(ToolWorld):
             labels += [self.chance.choice(list(self._fees)), _find_balance(labels[-1])]
         self.report += sorted({_find_balance(label) for label in self.report})[:2]
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         draw = self.chance.randrange
         account = f"acct-{number + 1:03}"
         kinds = self.chance.sample(("card", "plan", "card", "plan"), 4)
         labels = [f"{kind}-{number + 1:03}{letter}" for kind, letter in zip(kinds, "abcd", strict=True)]
-        facts = [Fact(label=each, document=account, value=f"{draw(1000, 9999)}-{draw(1000, 9999)}") for each in labels]
+        facts = [
+            TaskFact(label=each, document=account, value=f"{draw(1000, 9999)}-{draw(1000, 9999)}") for each in labels
+        ]
         self._balances[f"balance-{number + 1:03}"] = draw(1000, 9999)
         payments = [
             {"date": f"2026-{draw(1, 13):02}-{draw(1, 29):02}", "payee": self.pick_word(), "amount": draw(90_000) / 100}

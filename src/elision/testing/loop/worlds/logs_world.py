@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
 
 #: Takes the values of a step, in order. Where a step is checked, `.keys` has its pairs.
@@ -73,7 +73,7 @@ class LogsWorld(ShellWorld):
         self._numbers: list[int] = []
         super().__init__(seed, knobs, folder)
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         # The chain leaps from node to node: no file can be guessed from the one before.
         if not self._numbers:
             self._numbers = list(range(1000))
@@ -89,7 +89,7 @@ class LogsWorld(ShellWorld):
         facts = []
         for letter in "abcd":
             label, holder = f"svc-{node:03}{letter}", f"{draw(16**6):06x}"
-            facts.append(Fact(label=label, document=f"node-{node:03}.log", value=holder))
+            facts.append(TaskFact(label=label, document=f"node-{node:03}.log", value=holder))
             lines.insert(draw(len(lines)), f"12:{draw(60):02}:07 WARN {label} lease holder={holder} ttl={draw(900)}")
         self.write_file(f"logs/node-{node:03}.log", "\n".join(lines) + "\n")
         return facts

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from elision.agent.environment import ActionResult, Tool
 from elision.agent.shell_environment import SUBMIT
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
@@ -64,7 +64,7 @@ class ResearchWorld(ToolWorld):
         "a wrong figure in the report is worse than none."
     )
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         draw = self.chance.randrange
         name = f"page-{number + 1:03}.html"
         paragraphs = [
@@ -77,7 +77,7 @@ class ResearchWorld(ToolWorld):
         facts = []
         for letter in "abcd":
             label, value = f"figure-{number + 1:03}{letter}", f"{draw(10, 9000)}.{draw(100):02}"
-            facts.append(Fact(label=label, document=name, value=value))
+            facts.append(TaskFact(label=label, document=name, value=value))
             sentence = f"Measured throughput of the {self.pick_word()} ({label}) came to {value} units a day."
             paragraphs.insert(draw(len(paragraphs)), sentence)
         (self.folder / name).write_text(

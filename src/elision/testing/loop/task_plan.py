@@ -19,7 +19,7 @@ FACTS_PER_DOCUMENT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class TaskFact:
     """A value that a document shows. label: what it is asked for by, the only one of that name."""
 
     label: str
@@ -28,13 +28,13 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TaskPlan:
     """The steps of a task. Each reads the document of its number, and uses facts of it and of earlier ones.
 
     facts: by their labels. steps, report: labels.
     """
 
-    facts: Mapping[str, Fact]
+    facts: Mapping[str, TaskFact]
     steps: Sequence[Sequence[str]]
     report: Sequence[str]
 
@@ -47,7 +47,9 @@ def load_distances() -> tuple[Sequence[int], Sequence[int]]:
     return tuple(counts), tuple(counts.values())
 
 
-def make_plan(chance: random.Random, documents: Sequence[Sequence[Fact]], knobs: Knobs, calls_per_step: float) -> Plan:
+def make_plan(
+    chance: random.Random, documents: Sequence[Sequence[TaskFact]], knobs: Knobs, calls_per_step: float
+) -> TaskPlan:
     """Return a plan over `documents`, the facts of each in the order in which the steps read them.
 
     A step's facts lie as many turns back as a distance that is drawn, so one of less than a step is a new fact.
@@ -69,7 +71,7 @@ def make_plan(chance: random.Random, documents: Sequence[Sequence[Fact]], knobs:
                 needed.append(label)
         steps.append(needed)
     used = sorted({label for step in steps for label in step})
-    return Plan(
+    return TaskPlan(
         facts={fact.label: fact for each in documents for fact in each},
         steps=steps,
         report=chance.sample(used, min(REPORTED, len(used))),

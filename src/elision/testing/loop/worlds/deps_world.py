@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elision.testing.loop.plan import Fact
+from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
 
 #: Pins versions, and resolves: a pin that is verified is compared with the metadata of its package.
@@ -72,7 +72,7 @@ class DepsWorld(ShellWorld):
         "pin exactly."
     )
 
-    def make_document(self, number: int) -> Sequence[Fact]:
+    def make_document(self, number: int) -> Sequence[TaskFact]:
         draw = self.chance.randrange
         lines = [
             f"  {self.pick_word()}-{self.pick_word()}{draw(1000)} >={draw(5)}.{draw(20)},<{draw(5, 9)}.{draw(20)}"
@@ -81,7 +81,7 @@ class DepsWorld(ShellWorld):
         facts = []
         for letter in "abcd":
             label, version = f"lib-{number + 1:03}{letter}", f"{draw(9)}.{draw(40)}.{draw(100)}"
-            facts.append(Fact(label=label, document=f"index/pkg_{number + 1:03}.txt", value=version))
+            facts.append(TaskFact(label=label, document=f"index/pkg_{number + 1:03}.txt", value=version))
             lines.insert(draw(len(lines)), f"  {label} =={version}")
         name = f"pkg_{number + 1:03}"
         head = (
