@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from benchmarks.closed_loop_chart import render_chart
 from elision.agent.http_models import AnthropicModel, OpenAIModel
 from elision.errors import ElisionError, SettingError
 from elision.providers.provider_table import PROVIDERS
@@ -93,6 +94,8 @@ def run_command(arguments: Sequence[str]) -> None:
     if options.by_family:
         for family, comparisons in results.families.items():
             print(f"\n== {family}\n{format_comparisons(comparisons)}")
+    if options.chart:
+        options.chart.write_text(render_chart(results.comparisons), encoding="utf-8")
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
 
@@ -149,6 +152,7 @@ def _parse_options(arguments: Iterable[str]) -> argparse.Namespace:
     parser.add_argument("--calls", type=int, metavar="N", help="short for --knobs calls=N")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write outcomes and comparisons")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the comparisons as SVG")
     parser.add_argument("--by-family", action="store_true", help="print a table for each family too")
     parser.add_argument("--model", metavar="openai:NAME|anthropic:NAME", help="a real model in the agent's place")
     parser.add_argument(

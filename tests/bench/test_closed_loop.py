@@ -12,11 +12,25 @@ from benchmarks.closed_loop import parse_knobs
 
 def test_two_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Every family under three strategies: a paired table, and JSON with every outcome."""
-    path = tmp_path / "found.json"
+    path, chart = tmp_path / "found.json", tmp_path / "found.svg"
     arguments = ["--seeds", "2", "--first-seed", "40", "--calls", "20", "--prices", "uncached", "--jobs", "1"]
-    main(["closed-loop", *arguments, "--json", str(path), "--variants", "masking(window=3)", "paper-masking"])
+    main(
+        [
+            "closed-loop",
+            *arguments,
+            "--json",
+            str(path),
+            "--chart",
+            str(chart),
+            "--variants",
+            "masking(window=3)",
+            "paper-masking",
+        ]
+    )
     table = capsys.readouterr().out
     assert "uncached, 12 tasks" in table
+    drawn = chart.read_text(encoding="utf-8")
+    assert all(text in drawn for text in ("masking(window=3)", "paper-masking", "uncached", "cost / raw"))
     found = json.loads(path.read_bytes())
     assert [each["variant"] for each in found["comparisons"]] == ["raw", "masking(window=3)", "paper-masking"]
     assert len(found["outcomes"]) == 36
