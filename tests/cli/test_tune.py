@@ -24,7 +24,6 @@ SMALL = [
     "--space",
     "window=3,10",
     "--space",
-    "which=age",
     "--space",
     "gist=50",
     "--space",

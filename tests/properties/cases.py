@@ -40,7 +40,6 @@ STRATEGIES = {
     ),
     "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
     "supersede": "supersede(gist=12)",
-    "masking, reuse": f"masking(window=2, which=reuse, gist=12, {RULES})",
     "raw, fold": "fold(fold=2)",
     "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',

@@ -68,7 +68,7 @@ shared: dict[str, Any] = {
 }
 simple: st.SearchStrategy[Strategy] = st.one_of(
     st.builds(Raw, **shared),
-    st.builds(Masking, window=counts, which=st.sampled_from(["age", "reuse"]), **shared),
+    st.builds(Masking, window=counts, **shared),
     st.builds(Summarization, every=counts, tail=counts, summarize_tokens=st.none() | counts, **shared),
     st.builds(
         Hybrid,
@@ -235,8 +235,6 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(window=none)", "give a whole number"),
         ("masking(gist=-1)", "gist=-1"),
         ("masking(gist_reads=-1)", "gist_reads=-1"),
-        ("masking(which=size)", "give age or reuse"),
-        ("hybrid(which=size)", "give age or reuse"),
         ("masking(handles=maybe)", "give true or false"),
         ("masking(placeholder=3)", "give a text"),
         ("masking(summary_max_tokens=10)", "50 or more"),
@@ -268,7 +266,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(rules=rule(keep=yes))", "give true or false"),
         ("masking(window=3, window=3)", "'window' is given twice"),
         ("masking(3, window=3)", "'window' is given twice"),
-        ("masking(1, reuse, 3)", "3 values without a name"),
+        ("masking(1, 2)", "2 values without a name"),
         ("raw(1)", "1 values without a name"),
         ("masking(window=raw())", None),
         ("masking(window=raw(1))", "has no meaning here"),

@@ -91,7 +91,7 @@ def is_due_by_turns(strategy: Strategy) -> bool:
     if not isinstance(strategy.schedule, EveryTurnSchedule) or strategy.budget is not None or strategy.rules:
         return False
     match strategy:
-        case Masking(which="age") | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None, which="age"):
+        case Masking() | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None):
             return True
     return False
 

@@ -13,8 +13,7 @@ _SWE_AGENT_TEXT: Final = "Old environment output: ({lines} lines omitted)"
 
 #: For a kind of agent. `chat` and `code` are the example configurations "fast chat agent" and "deep code agent" of the
 #: specification; `long-chat` and `long-code` are their counterparts for long runs.
-#: `fold-repeats` is the default strategy that folds. `keep-facts` misses the fewest facts of the candidates of
-#: `python -m benchmarks choice`, for 2 % of the cost.
+#: `fold-repeats` is the default strategy that folds.
 _AGENTS: Final[dict[str, str]] = {
     "chat": "masking(window=6, budget=budget(reserved=1800))",
     "code": "hybrid(window=12, summarize_at=10, tail=5, summarize_tokens=9000)",
@@ -23,7 +22,6 @@ _AGENTS: Final[dict[str, str]] = {
     "swe-agent": "hybrid(window=10, summarize_at=43, tail=10)",
     "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
     "fold-repeats": "masking(fold=5)",
-    "keep-facts": "masking(window=9, which=reuse, gist=30, gist_reads=150)",
 }
 
 #: As their documents describe them. A summary of at most 250 tokens is asked for in "under 200 tokens".

@@ -36,7 +36,7 @@ def test_impossible_points_are_left_out() -> None:
 
 def test_the_user_narrows_the_space() -> None:
     """Options that are not named keep their values."""
-    space = parse_space(["family=masking", "window=5,10", "which=age", "schedule=cache-aware", "gist=50", "rules=none"])
+    space = parse_space(["family=masking", "window=5,10", "schedule=cache-aware", "gist=50", "rules=none"])
     assert {describe_strategy(each) for each in space.list_strategies()} == {"masking", "masking(window=5)"}
 
 
@@ -53,7 +53,6 @@ def test_the_user_narrows_the_space() -> None:
         ("gist=20/", ["'20/'", "0 or more"]),
         ("family=masks", ["'masks'", "hybrid"]),
         ("rules=all", ["'all'", "superseded"]),
-        ("which=use", ["'use'", "age, reuse"]),
         ("schedule=daily", ["daily", "cache-aware"]),
         ("schedule=hindsight", ["hindsight", "live"]),
         ("schedule=cache-aware)", ["')'"]),
@@ -69,20 +68,15 @@ def test_a_bad_space_names_what_exists(text: str, words: list[str]) -> None:
 
 def test_a_gist_by_kind() -> None:
     """`20/80` is a gist of 20 tokens, and of 80 for reads and searches; 0 is none."""
-    space = parse_space(
-        ["family=masking", "window=10", "which=age", "schedule=cache-aware", "gist=0,20/80", "rules=none"]
-    )
+    space = parse_space(["family=masking", "window=10", "schedule=cache-aware", "gist=0,20/80", "rules=none"])
     found = {describe_strategy(each) for each in space.list_strategies()}
     assert found == {"masking(gist=0)", "masking(gist=20, gist_reads=80)"}
 
 
-def test_results_by_use_and_a_gist_by_kind_are_tried() -> None:
-    """Both families choose by use as well, and have a larger gist for reads and searches, unless the user says no."""
-    found = set(SearchSpace().list_strategies())
-    texts = ("masking(which=reuse)", "hybrid(which=reuse)", "masking(gist=20, gist_reads=80)")
-    assert {parse_strategy(text) for text in texts} <= found
-    by_age = parse_space(["which=age", "gist=50"]).list_strategies()
-    assert all(each.gist_reads is None and getattr(each, "which", "age") == "age" for each in by_age)
+def test_a_gist_by_kind_is_tried() -> None:
+    """There is a larger gist for reads and searches, unless the user says no."""
+    assert parse_strategy("masking(gist=20, gist_reads=80)") in SearchSpace().list_strategies()
+    assert all(each.gist_reads is None for each in parse_space(["gist=50"]).list_strategies())
 
 
 def test_a_space_without_a_possible_point_is_refused() -> None:

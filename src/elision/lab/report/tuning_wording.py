@@ -197,8 +197,6 @@ def _describe_options(strategy: Strategy) -> list[str]:
     options = []
     if strategy.schedule != CacheAwareSchedule():
         options.append(str(strategy.schedule))
-    if isinstance(strategy, Masking | Hybrid) and strategy.which != "age":
-        options.append(f"by {strategy.which}")
     if strategy.gist_reads is not None:
         options.append(f"gist {strategy.gist}, of reads {strategy.gist_reads}")
     elif strategy.gist != Strategy().gist:

@@ -22,15 +22,14 @@ from elision.strategies.summarization import Summarization
 
 #: Family -> the options that are searched, in the order in which they are chosen.
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "masking": ("window", "which", "schedule", "gist", "rules"),
-    "hybrid": ("window", "which", "summarize_at", "tail", "schedule", "gist", "rules"),
+    "masking": ("window", "schedule", "gist", "rules"),
+    "hybrid": ("window", "summarize_at", "tail", "schedule", "gist", "rules"),
     "summarization": ("every", "tail", "schedule"),
 }
 #: Option -> the values that are tried unless the user gives others.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "family": tuple(FAMILIES),
     "window": ("3", "5", "7", "10", "15", "20", "30", "58"),
-    "which": ("age", "reuse"),
     "summarize_at": ("21", "30", "43", "60", "80"),
     "tail": ("5", "10", "20"),
     "every": ("11", "21", "43"),
@@ -108,7 +107,6 @@ class SearchSpace:
         if family == Masking.name:
             return Masking(
                 window=number["window"],
-                which=self.values["which"][choice["which"]],
                 schedule=schedule,
                 gist=gist,
                 gist_reads=gist_reads,
@@ -118,7 +116,6 @@ class SearchSpace:
             return None
         return Hybrid(
             window=number["window"],
-            which=self.values["which"][choice["which"]],
             summarize_at=number["summarize_at"],
             tail=number["tail"],
             schedule=schedule,
@@ -206,7 +203,6 @@ _CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
     "schedule": _check_schedule,
     "gist": _check_gist,
     "family": _check_word,
-    "which": _check_word,
     "rules": _check_word,
 }
 
