@@ -27,7 +27,6 @@ PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
 CANDIDATES: Final = (
     "masking",
     "masking(fold=5)",
-    "masking(gist=30, gist_reads=100)",
     "masking(window=20)",
     "summarization",
     "summarization(digest_facts=80)",

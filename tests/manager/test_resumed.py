@@ -20,7 +20,7 @@ from tests.manager.clients import Client, Step
 _SUMMARY = "summary_max_tokens=100"
 STRATEGIES = (
     "masking(window=1, schedule=every-turn)",
-    "masking(window=2, gist_reads=20)",
+    "masking(window=2, gist=20)",
     "masking(window=2, fold=2)",
     'masking(window=2, fold=2, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
     f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=2, {_SUMMARY})",

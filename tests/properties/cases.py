@@ -29,7 +29,7 @@ _SUMMARY = "summary_max_tokens=60, keep_user_tokens=150"
 
 STRATEGIES = {
     "raw": "raw()",
-    "masking": f"masking(window=2, gist=12, gist_reads=30, {RULES})",
+    "masking": f"masking(window=2, gist=12, {RULES})",
     "published": 'masking(window=1, gist=0, placeholder="[Observation omitted for brevity]")',
     "summarization": f"summarization(every=3, tail=2, {_SUMMARY}, {RULES})",
     "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_SUMMARY}, {RULES})",

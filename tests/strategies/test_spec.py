@@ -58,7 +58,6 @@ shared: dict[str, Any] = {
     | st.builds(BatchedSchedule, counts)
     | st.builds(CacheAwareSchedule, counts),
     "gist": st.integers(0, 10**6),
-    "gist_reads": st.none() | st.integers(0, 10**6),
     "placeholder": texts.map(lambda text: text.replace("{", "{{").replace("}", "}}")),
     "handles": st.booleans(),
     "rules": st.lists(rules, max_size=3).map(tuple),
@@ -234,7 +233,6 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking window=3", r"'window' comes after the end of .*; options have brackets: masking\(window=10\)"),
         ("masking(window=none)", "give a whole number"),
         ("masking(gist=-1)", "gist=-1"),
-        ("masking(gist_reads=-1)", "gist_reads=-1"),
         ("masking(handles=maybe)", "give true or false"),
         ("masking(placeholder=3)", "give a text"),
         ("masking(summary_max_tokens=10)", "50 or more"),

@@ -100,10 +100,8 @@ def _estimate_strategy(strategy: Strategy) -> Strategy:
     """`strategy` with one text for all placeholders, as long as they are on average: nobody reads them here."""
     shared = {field.name: getattr(strategy, field.name) for field in fields(Strategy)}
     if not strategy.placeholder:
-        # All turns here read files.
-        gist = strategy.gist if strategy.gist_reads is None else strategy.gist_reads
-        text = _fill("hidden ", ACCOUNT_TOKENS + gist // 2)
-        shared |= {"gist": 0, "gist_reads": None, "placeholder": text}
+        text = _fill("hidden ", ACCOUNT_TOKENS + strategy.gist // 2)
+        shared |= {"gist": 0, "placeholder": text}
     if isinstance(strategy, Pipeline):
         return _EstimatedStrategy(parts=strategy.parts, **shared)
     defaults = {field.name: getattr(_DEFAULTS, field.name) for field in fields(Strategy)}

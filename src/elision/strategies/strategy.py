@@ -38,7 +38,6 @@ class Strategy:
 
     schedule:           when hiding pays; see `elision.strategies.schedules`.
     gist:               budget of a placeholder's gist, in o200k tokens; 0 for none.
-    gist_reads:         the same for files read, folders listed and searches; None for `gist`.
     placeholder:        a text in its place, or a template with fields such as {turn}; "" for an account of what
                         happened.
     handles:            whether placeholders name the handle by which they are recalled.
@@ -56,7 +55,6 @@ class Strategy:
     can_hide: ClassVar[bool] = True
     schedule: Schedule = field(default_factory=CacheAwareSchedule)
     gist: int = 50
-    gist_reads: int | None = None
     placeholder: str = ""
     handles: bool = True
     rules: tuple[Rule, ...] = ()
@@ -73,7 +71,7 @@ class Strategy:
 
     def check_options(self) -> None:
         """Raise SpecError for a value that has no meaning."""
-        check_whole_numbers(self.name, 0, gist=self.gist, gist_reads=self.gist_reads)
+        check_whole_numbers(self.name, 0, gist=self.gist)
         check_whole_numbers(self.name, 0, keep_user_tokens=self.keep_user_tokens)
         check_whole_numbers(self.name, 0, fold=self.fold)
         if self.fold == 1:
@@ -96,7 +94,7 @@ class Strategy:
 
     @property
     def placeholders(self) -> Placeholders:
-        return Placeholders(gist=self.gist, gist_reads=self.gist_reads, text=self.placeholder, handles=self.handles)
+        return Placeholders(gist=self.gist, text=self.placeholder, handles=self.handles)
 
     def limit_view(self, prices: Prices) -> int | None:
         """Tokens that a view may have; None for no limit. A model whose window is known limits every view."""

@@ -197,9 +197,7 @@ def _describe_options(strategy: Strategy) -> list[str]:
     options = []
     if strategy.schedule != CacheAwareSchedule():
         options.append(str(strategy.schedule))
-    if strategy.gist_reads is not None:
-        options.append(f"gist {strategy.gist}, of reads {strategy.gist_reads}")
-    elif strategy.gist != Strategy().gist:
+    if strategy.gist != Strategy().gist:
         options.append(f"gist {strategy.gist}" if strategy.gist else "no gist")
     if len(strategy.rules) > 1:
         options.append(f"{len(strategy.rules)} rules")

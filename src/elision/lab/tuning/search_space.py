@@ -34,7 +34,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "tail": ("5", "10", "20"),
     "every": ("11", "21", "43"),
     "schedule": ("cache-aware", "batched(10)", "every-turn"),
-    "gist": ("0", "50", "100", "20/80"),
+    "gist": ("0", "50", "100"),
     "rules": ("none", "superseded", "tools"),
 }
 
@@ -97,7 +97,6 @@ class SearchSpace:
     def make_strategy(self, family: str, choice: Choice) -> Strategy | None:
         """Return the strategy of a point; None if its values exclude each other."""
         number = {name: int(self.values[name][place]) for name, place in choice.items() if name in _NUMBERS}
-        gist, gist_reads = _read_gist(self.values["gist"][choice["gist"]]) if "gist" in choice else (0, None)
         schedule = parse_strategy(f"masking(schedule={self.values['schedule'][choice['schedule']]})").schedule
         if family == Summarization.name:
             if isinstance(schedule, BatchedSchedule):
@@ -108,8 +107,7 @@ class SearchSpace:
             return Masking(
                 window=number["window"],
                 schedule=schedule,
-                gist=gist,
-                gist_reads=gist_reads,
+                gist=number["gist"],
                 rules=rules,
             )
         if max(number["tail"], number["window"]) >= number["summarize_at"]:
@@ -119,8 +117,7 @@ class SearchSpace:
             summarize_at=number["summarize_at"],
             tail=number["tail"],
             schedule=schedule,
-            gist=gist,
-            gist_reads=gist_reads,
+            gist=number["gist"],
             rules=rules,
         )
 
@@ -137,13 +134,7 @@ class SearchSpace:
         return min(windows)
 
 
-_NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every"))
-
-
-def _read_gist(value: str) -> tuple[int, int | None]:
-    """Return `gist` and `gist_reads` of a value such as `50`, or `20/80`."""
-    gist, slash, reads = value.partition("/")
-    return int(gist), int(reads) if slash else None
+_NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every", "gist"))
 
 
 def parse_space(texts: Sequence[str]) -> SearchSpace:
@@ -172,20 +163,9 @@ def parse_space(texts: Sequence[str]) -> SearchSpace:
 
 
 def _check_number(text: str, name: str, value: str) -> None:
-    if not _is_number(value, 1):
-        raise SpecError(f"--space {text}: {value!r} is no number of 1 or more")
-
-
-def _is_number(value: str, least: int) -> bool:
-    return value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least
-
-
-def _check_gist(text: str, name: str, value: str) -> None:
-    gist, slash, reads = value.partition("/")
-    if not _is_number(gist, 0) or (slash and not _is_number(reads, 0)):
-        raise SpecError(
-            f"--space {text}: {value!r} is no number of 0 or more, nor two such as 20/80: 80 for reads and searches"
-        )
+    least = 0 if name == "gist" else 1
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least):
+        raise SpecError(f"--space {text}: {value!r} is no number of {least} or more")
 
 
 def _check_schedule(text: str, name: str, value: str) -> None:
@@ -201,7 +181,6 @@ def _check_word(text: str, name: str, value: str) -> None:
 
 _CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
     "schedule": _check_schedule,
-    "gist": _check_gist,
     "family": _check_word,
     "rules": _check_word,
 }
