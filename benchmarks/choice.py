@@ -26,12 +26,12 @@ from elision.trajectory.trajectory import Trajectory
 PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
 CANDIDATES: Final = (
     "masking",
-    "masking(fold=5)",
+    "masking(fold=true)",
     "masking(window=20)",
     "summarization",
     "summarization(digest_facts=80)",
     "hybrid",
-    "hybrid(fold=5)",
+    "hybrid(fold=true)",
     "hybrid(digest_facts=80)",
     "two-tier",
     "pipeline(supersede, masking)",

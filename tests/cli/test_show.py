@@ -240,7 +240,9 @@ def test_nothing_hidden(tmp_path: Path) -> None:
 
 def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
     """Folded and shortened results are counted, and nothing is said to be whole."""
-    with ContextManager('raw(fold=5, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s") as context:
+    with ContextManager(
+        'raw(fold=true, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s"
+    ) as context:
         context.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
         routine = "\n".join(f"Collecting package-{number}" for number in range(80))
         for number in range(3):
@@ -256,7 +258,7 @@ def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
 
 def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
     """A session that folds alone hid nothing, and saved all the same."""
-    with ContextManager("raw(fold=5)", store=stored.url(tmp_path), session="s") as context:
+    with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
         context.begin("Build it.")
         for number in range(3):
             context.view()
@@ -487,7 +489,7 @@ def test_what_was_folded_is_said(tmp_path: Path) -> None:
     """In the list of calls, and in what is hidden now; what is shown whole again is named."""
     text = "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(40))
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    plan = "fold-repeats(window=2, schedule=every-turn, gist=0)"
+    plan = "masking(window=2, fold=true, schedule=every-turn, gist=0)"
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the parser."}]
     with ContextManager(plan, store=url, session="folds", recall="caller") as context:
         context.prepare(messages)

@@ -40,15 +40,15 @@ STRATEGIES = {
     ),
     "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
     "supersede": "supersede(gist=12)",
-    "raw, fold": "fold(fold=2)",
-    "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
+    "raw, fold": "raw(fold=true)",
+    "masking, fold": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
-    "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=2, {_SUMMARY})",
+    "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=true, {_SUMMARY})",
     "probation, fold": (
-        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=2, fold_reads=true, {_SUMMARY}, {RULES})"
+        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=true, {_SUMMARY}, {RULES})"
     ),
     "raw, trims": 'raw(rules=[rule(ends=50), rule(trim="terminal"), rule(trim="generated")])',
-    "masking, trims": 'masking(window=2, gist=12, fold=2, rules=[rule(tool="notes", keep=true), rule(ends=300), '
+    "masking, trims": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), rule(ends=300), '
     'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final
 
 from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
@@ -26,25 +25,6 @@ from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Head, Observation, Turn
-
-#: Lines of the shortest run that is folded where a strategy says no number, and what the presets have.
-USUAL_LINES: Final = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldOptions:
-    """How a session folds.
-
-    lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded even where the agent's
-    edits must match their text.
-    placeholders: say whether a reference names a handle or a turn, and describe the call. counter: of the tokens that
-    a run has to save.
-    """
-
-    lines: int = 0
-    reads: bool = False
-    placeholders: Placeholders = field(default_factory=Placeholders)
-    counter: str = "o200k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +42,20 @@ class Folding:
     ledger: what hiding their sources would add. folded_tokens: what folding left out of results as they arrived.
     """
 
-    def __init__(self, options: FoldOptions, rules: tuple[Rule, ...]) -> None:
-        self.options = options
+    def __init__(
+        self, placeholders: Placeholders, rules: tuple[Rule, ...], counter: str, *, folds_results: bool
+    ) -> None:
+        """Begin without a turn. placeholders: say whether a reference names a handle or a turn, and describe the call.
+
+        counter: of the tokens that a run has to save. folds_results: whether new results are folded; a log may have
+        folds in any case.
+        """
+        self.placeholders = placeholders
         self.ledger = FoldLedger()
         self.folded_tokens = 0
         self._rules = RuleTable(rules)
-        self._index = LineIndex(least_lines=options.lines) if options.lines else None
-        self._count = make_counter(options.counter).count
+        self._index = LineIndex() if folds_results else None
+        self._count = make_counter(counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
         #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean.
@@ -192,14 +179,14 @@ class Folding:
         if earlier in state.folded and state.find_observation(earlier).text == text:
             # An agent that reads the same again may not have found what the fold refers to.
             return False
-        return self.options.reads or not self._edits_exactly
+        return not self._edits_exactly
 
     def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Fold | None:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
         names = SourceNames(
-            make_handle if self.options.placeholders.names_handle else name_turn,
+            make_handle if self.placeholders.names_handle else name_turn,
             lambda source: self._describe_call(state, source, key),
         )
         fold = fold_observation(self._index, key, state.find_own_text(key), self._count, names)
@@ -243,7 +230,7 @@ class Folding:
 
     def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
         for position, observation in enumerate(turn.observations, start=1):
-            yield (turn.index, position), self.options.placeholders.describe_call(turn, observation)
+            yield (turn.index, position), self.placeholders.describe_call(turn, observation)
 
     # -- the fold over events ------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ _SWE_AGENT_TEXT: Final = "Old environment output: ({lines} lines omitted)"
 
 #: For a kind of agent. `chat` and `code` are the example configurations "fast chat agent" and "deep code agent" of the
 #: specification; `long-chat` and `long-code` are their counterparts for long runs.
-#: `fold-repeats` is the default strategy that folds.
 _AGENTS: Final[dict[str, str]] = {
     "chat": "masking(window=6, budget=budget(reserved=1800))",
     "code": "hybrid(window=12, summarize_at=10, tail=5, summarize_tokens=9000)",
@@ -21,7 +20,6 @@ _AGENTS: Final[dict[str, str]] = {
     "long-code": "hybrid(window=12, summarize_at=15, tail=5, summarize_tokens=9000)",
     "swe-agent": "hybrid(window=10, summarize_at=43, tail=10)",
     "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
-    "fold-repeats": "masking(fold=5)",
 }
 
 #: As their documents describe them. A summary of at most 250 tokens is asked for in "under 200 tokens".

@@ -9,7 +9,6 @@ from typing import Any
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.fold_repeats import FoldRepeats
 from elision.strategies.hybrid import Hybrid, limit_tail
 from elision.strategies.masking import Masking
 from elision.strategies.pipeline import Pipeline
@@ -30,7 +29,7 @@ from elision.strategies.supersede import Supersede
 from elision.strategies.two_tier import TwoTier
 
 STRATEGIES: dict[str, type[Strategy]] = {
-    kind.name: kind for kind in (Raw, FoldRepeats, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
+    kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
 }
 SCHEDULES: dict[str, type[Any]] = {
     kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
@@ -141,7 +140,6 @@ def _find_part(name: str) -> str:
 
 #: Options -> what a number of theirs is, for an error.
 _UNITS = {
-    "fold": " of lines, 2 or more, or 0 for none",
     "digest_facts": ", a percentage",
     "probation": " of calls",
 }

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.folding import FoldOptions
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.placeholder_template import parse_template
 from elision.strategies.policy import Policy, PolicyOptions
@@ -43,8 +42,7 @@ class Strategy:
     handles:            whether placeholders name the handle by which they are recalled.
     rules:              refinements per tool, argument, tag and size; the first `after` that matches counts.
     budget:             the limit of the view, None for no limit of its own.
-    fold:               lines of the shortest run of a new result that is folded where the view shows it; 0 for none.
-    fold_reads:         whether that holds for files read even where the agent's edits must match their text.
+    fold:               whether lines of a new result that the view shows already are folded.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
     digest_facts:       percentage of a digest that is reserved for facts; the rest says what was done.
     probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
@@ -59,8 +57,7 @@ class Strategy:
     handles: bool = True
     rules: tuple[Rule, ...] = ()
     budget: Budget | None = None
-    fold: int = 0
-    fold_reads: bool = False
+    fold: bool = False
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
     digest_facts: int = DIGEST_FACTS
@@ -73,9 +70,6 @@ class Strategy:
         """Raise SpecError for a value that has no meaning."""
         check_whole_numbers(self.name, 0, gist=self.gist)
         check_whole_numbers(self.name, 0, keep_user_tokens=self.keep_user_tokens)
-        check_whole_numbers(self.name, 0, fold=self.fold)
-        if self.fold == 1:
-            raise SpecError(f"{self.name}(fold=1): a run has 2 lines or more; give 0 to fold nothing")
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
         check_whole_numbers(self.name, 0, probation=self.probation, digest_facts=self.digest_facts)
         if self.digest_facts > 100:
@@ -127,7 +121,7 @@ class Strategy:
             schedule=self.schedule,
             can_hide=self.can_hide,
             budget=self.budget,
-            fold=FoldOptions(lines=self.fold, reads=self.fold_reads),
+            fold=self.fold,
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
             probation=self.probation,
