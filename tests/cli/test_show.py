@@ -23,6 +23,8 @@ from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import SessionOpened
@@ -190,7 +192,7 @@ def test_nothing_acts_on_the_terminal(kept: tuple[str, list[ContextView]]) -> No
 
 def test_full_names_every_result(tmp_path: Path) -> None:
     """The four largest results of a pass by name, and all of them with --full."""
-    stored.played(tmp_path, "s", 8, "masking(window=2, schedule=batched(6))")
+    stored.played(tmp_path, "s", 8, Masking(window=2, schedule=FixedSchedule(mask_calls=frozenset({9}))))
     url = stored.url(tmp_path)
     assert "and 2 more" in printed("s", "--store", url)
     assert "t6.1 look" in printed("s", "--full", "--store", url)

@@ -25,7 +25,7 @@ from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
-from elision.strategies.schedules import BatchedSchedule, EveryTurnSchedule
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.summarizers.factory import KINDS
 from elision.summarizers.prompt_template import load_prompt
@@ -95,7 +95,7 @@ def test_the_environment(tmp_path: Path) -> None:
     found = of(
         tmp_path,
         STRATEGY="hybrid",
-        SCHEDULE="Batched(5)",
+        SCHEDULE="Cache-Aware(50)",
         PLACEHOLDER="[hidden]",
         GIST="7",
         MASKING_WINDOW="8",
@@ -143,7 +143,7 @@ def test_the_environment(tmp_path: Path) -> None:
     )
     budget = Budget(tokens=120_000, max_context_pct=0.8, reserved=2_000, soft=0.7, low=0.6, min_window=2)
     assert found.strategy == Hybrid(
-        schedule=BatchedSchedule(5),
+        schedule=CacheAwareSchedule(50),
         placeholder="[hidden]",
         gist=7,
         window=8,

@@ -107,7 +107,7 @@ def check_view(sent: Messages, messages: Messages) -> int:
     [
         "masking(fold=true)",
         "masking(window=3, fold=true, schedule=every-turn)",
-        "masking(fold=true, schedule=batched(4))",
+        "masking(window=5, fold=true, schedule=every-turn)",
     ],
 )
 def test_what_is_sent_can_be_read(strategy: str, seed: int) -> None:

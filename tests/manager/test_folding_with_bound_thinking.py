@@ -172,7 +172,7 @@ def test_what_is_cleared_is_nothing_that_is_referred_to(strategy: str) -> None:
 def test_a_summary_that_cannot_be_sent_clears_nothing_sooner() -> None:
     """Where the provider clears results, `hybrid` clears as `masking` does, and asks for no summary."""
     asked: list[Any] = []
-    options = "window=2, schedule=batched(4)"
+    options = "window=2, schedule=every-turn"
     plain, _ = run_through(f"masking({options})", TEXTS)
     bodies, _ = run_through(
         f"hybrid({options}, summarize_at=5, tail=2)", TEXTS, summarizer=asked.append, background=True
@@ -191,7 +191,7 @@ def test_random_runs(seed: int) -> None:
         texts.append(lines(first, first + rng.choice([3, 12, 30, 60])))
     texts[6] = texts[5] = lines(0, 60)
     window = rng.choice([1, 2, 4])
-    schedule = rng.choice(["every-turn", "batched(4)"])
+    schedule = rng.choice(["every-turn", "cache-aware"])
     budget = rng.choice(["", ", budget=budget(tokens=6000)"])
     options: Any = {"over_budget": "send"}
     bodies, views = run_through(f"masking(window={window}, schedule={schedule}, fold=true{budget})", texts, **options)

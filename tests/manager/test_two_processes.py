@@ -263,7 +263,7 @@ def test_at_the_same_time(opener: Callable[[], Store]) -> None:
     last = 12
 
     def serve(store: Store, late: bool) -> None:
-        context = manager(store, "masking(window=2, schedule=batched(2))")
+        context = manager(store, "masking(window=2, schedule=every-turn)")
         try:
             for steps in range(3, last):
                 together.wait()

@@ -53,7 +53,7 @@ STRATEGIES = {
     "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
-SCHEDULES = ("every-turn", "batched(5)", "cache-aware")
+SCHEDULES = ("every-turn", "cache-aware")
 #: A hybrid whose schedule is told where runs end; half of the generated ones end later.
 WITH_AN_END = f"hybrid(window=2, summarize_at=6, tail=3, schedule=cache-aware(max_turns=14), gist=12, {_SUMMARY})"
 

@@ -50,7 +50,7 @@ SPECS = (
     "masking(window=5)",
     "summarization(every=8, tail=4)",
     "supersede",
-    "pipeline(supersede, masking(window=4), schedule=batched(3))",
+    "pipeline(supersede, masking(window=4), schedule=every-turn)",
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
     "raw(fold=true)",
     "hybrid(window=4, tail=4, summarize_at=12, fold=true)",

@@ -9,6 +9,8 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.trajectory.events import PassDecided
 from elision.trajectory.turn import Head, Turn
@@ -100,7 +102,9 @@ def test_an_old_fold_is_masked_with_its_source() -> None:
         read(2, lines(1, 40)),
         *(read(index, lines(100 * index, 100 * index + 40)) for index in (3, 4, 5)),
     ]
-    log = run_session("masking(window=1, gist=0, fold=true, schedule=batched(3))", turns, PLAIN)
+    log = run_session(
+        Masking(window=1, gist=0, fold=True, schedule=FixedSchedule(mask_calls=frozenset({5, 6}))), turns, PLAIN
+    )
     masked = [event for event in log.events if isinstance(event, PassDecided) and event.masks]
     assert [mask.key for mask in masked[0].masks] == [(1, 1), (2, 1), (3, 1), (4, 1)][: len(masked[0].masks)]
     assert not any(event.unfolded for event in masked)
@@ -203,7 +207,7 @@ def test_text_form() -> None:
     assert describe_strategy(parse_strategy("raw(fold=true)")) == "raw(fold=true)"
     assert describe_strategy(parse_strategy("hybrid(fold=false)")) == "hybrid"
     for text in ("raw(fold=1)", "raw(fold=5)", "raw(fold=yes)"):
-        with pytest.raises(SpecError, match="fold.*: give true or false"):
+        with pytest.raises(SpecError, match=r"fold.*: give true or false"):
             parse_strategy(text)
 
 

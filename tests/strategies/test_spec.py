@@ -18,7 +18,7 @@ from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESET_GUARDS, PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
 from elision.strategies.spec import (
     SCHEDULES,
     STRATEGIES,
@@ -55,7 +55,6 @@ rules = st.builds(
 )
 shared: dict[str, Any] = {
     "schedule": st.sampled_from([EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule()])
-    | st.builds(BatchedSchedule, counts)
     | st.builds(CacheAwareSchedule, counts),
     "gist": st.integers(0, 10**6),
     "placeholder": texts.map(lambda text: text.replace("{", "{{").replace("}", "}}")),
@@ -115,8 +114,8 @@ def test_values_without_a_name() -> None:
     """Values without a name are a strategy's own options, in order."""
     assert parse_strategy("hybrid(5, 20, 4)") == Hybrid(window=5, summarize_at=20, tail=4)
     assert parse_strategy("masking(3, gist=0)") == Masking(window=3, gist=0)
-    assert parse_strategy("masking(schedule=batched(7))").schedule == BatchedSchedule(7)
-    assert parse_strategy("masking(schedule=batched(n=7))").schedule == BatchedSchedule(7)
+    assert parse_strategy("masking(schedule=cache-aware(7))").schedule == CacheAwareSchedule(7)
+    assert parse_strategy("masking(schedule=cache-aware(max_turns=7))").schedule == CacheAwareSchedule(7)
 
 
 def test_rules_and_budget() -> None:
@@ -206,8 +205,8 @@ def test_an_unknown_option_lists_what_exists() -> None:
         SpecError, match=r"strategy masking has no option 'windw'; did you mean window\? There are: .*gist"
     ):
         parse_strategy("masking(windw=3)")
-    with pytest.raises(SpecError, match=r"has no option 'm'; there are: n"):
-        parse_strategy("masking(schedule=batched(m=3))")
+    with pytest.raises(SpecError, match=r"has no option 'm'; there are: max_turns"):
+        parse_strategy("masking(schedule=cache-aware(m=3))")
     with pytest.raises(SpecError, match=r"has no option 'pct'; there are: tokens, max_context_pct"):
         parse_strategy("masking(budget=budget(pct=1))")
     with pytest.raises(SpecError, match=r"has no option 'name'; there are: tool, args, tag"):
@@ -246,8 +245,8 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("two-tier(after_steps=-1)", "after_steps=-1"),
         ("pipeline()", "give one strategy or more"),
         ("pipeline(parts=[raw])", "its parts have no name"),
-        ("masking(schedule=batched(0))", "n must be 1 turn or more"),
-        ("masking(schedule=batched(x))", "give a whole number"),
+        ("masking(schedule=cache-aware(0))", "give turns, 1 or more"),
+        ("masking(schedule=cache-aware(x))", "give a whole number"),
         ("masking(budget=0)", "1 or more"),
         ("masking(budget=budget(max_context_pct=nan))", "give a number"),
         ("masking(budget=budget(max_context_pct=0))", "above 0, up to 1"),

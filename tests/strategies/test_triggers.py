@@ -9,7 +9,7 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule, Schedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
@@ -316,11 +316,10 @@ def make_large_steps(count: int) -> list[Turn]:
 SOFT = "two-tier(keep_recent=1, soft=2000, hard=4000, after_steps=20, gist=0, summary_max_tokens=50)"
 
 
-@pytest.mark.parametrize("schedule", ["every-turn", "batched(30)"])
-def test_a_due_soft_summary_is_made_where_masking_is_enough_for_hard(schedule: str) -> None:
+@pytest.mark.parametrize("schedule", [EveryTurnSchedule(), FixedSchedule(summary_calls=frozenset({22}))])
+def test_a_due_soft_summary_is_made_where_masking_is_enough_for_hard(schedule: Schedule) -> None:
     """The first call after the steps summarizes: the document's loop masks, and then compares with both thresholds."""
-    strategy = SOFT.replace("gist=0", f"gist=0, schedule={schedule}")
-    session = run_session(strategy, make_large_steps(24), PLAIN)
+    session = run_session(replace(parse_strategy(SOFT), schedule=schedule), make_large_steps(24), PLAIN)
     assert list_summaries(session) == [(22, 20)]
 
 
@@ -348,7 +347,7 @@ def test_pipeline_asks_its_parts_in_order() -> None:
 
 def test_until() -> None:
     """A trigger says how many calls are left until a summary is due by turns, and that it is."""
-    session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=batched(99))")
+    session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)")
     left = []
     for item in steps(8):
         run_pass(decide(session, make_plain_terms()), write_brief_summary)

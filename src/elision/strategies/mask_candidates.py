@@ -35,7 +35,6 @@ class MaskCandidates:
     """The candidates of one session.
 
     pending:      what may be masked now, by key. first_pending: the first in the view.
-    fresh_turns:  turns that became eligible since the last mask or summary.
     protected:    observations that a rule keeps. not_shortened: those that are not longer than their placeholder.
     hidden_tokens: raw tokens of what is masked.
     early:        candidates of this pass alone, which is under pressure and does not wait until they are due.
@@ -59,7 +58,6 @@ class MaskCandidates:
         self.waiting: dict[Key, MaskCandidate] = {}
         self.early: set[Key] = set()
         self.first_pending: Key | None = None
-        self.fresh_turns: set[int] = set()
         self.protected: list[Key] = []
         self.not_shortened: set[Key] = set()
         self.hidden_tokens = 0
@@ -126,7 +124,6 @@ class MaskCandidates:
         if event.summary is not None:
             self.drop_covered(state, event.summary.covers)
         elif event.masks:
-            self.fresh_turns.clear()
             self.first_pending = min(self.pending, default=None)
         self.drop_early()
         if masked_early:
@@ -137,7 +134,6 @@ class MaskCandidates:
         for key in [key for key in (*self.pending, *self.waiting) if key[0] <= covers]:
             self._drop(key)
         self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
-        self.fresh_turns.clear()
         self.first_pending = min(self.pending, default=None)
 
     def find_stable_length(self, state: State) -> int | None:
@@ -156,8 +152,7 @@ class MaskCandidates:
         # Also what became due at calls that were not made here: an adopted history has turns without calls.
         for due in range(self._learned_call + 1, call + 1):
             for key in self._due_keys.pop(due, ()):
-                if self.add_candidate(state, key, due):
-                    self.fresh_turns.add(key[0])
+                self.add_candidate(state, key, due)
         self._learned_call = max(self._learned_call, call)
 
     def add_candidate(self, state: State, key: Key, call: int) -> bool:

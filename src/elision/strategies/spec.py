@@ -15,13 +15,7 @@ from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import (
-    BatchedSchedule,
-    CacheAwareSchedule,
-    EveryTurnSchedule,
-    HindsightSchedule,
-    Schedule,
-)
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule, Schedule
 from elision.strategies.spec_parser import SpecCall, SpecParser
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
@@ -32,7 +26,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
     kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
 }
 SCHEDULES: dict[str, type[Any]] = {
-    kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
+    kind.name: kind for kind in (EveryTurnSchedule, CacheAwareSchedule, HindsightSchedule)
 }
 
 #: By strategy: an option, the one whose default gives way to it, and what that becomes.
@@ -53,7 +47,7 @@ def parse_strategy(text: str) -> Strategy:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """The schedule that `text` describes, such as `every-turn` or `batched(10)`. Raises SpecError."""
+    """The schedule that `text` describes, such as `every-turn` or `cache-aware(max_turns=100)`. Raises SpecError."""
     parser = SpecParser(text)
     value = parser.parse_value()
     parser.need_end()
@@ -101,11 +95,8 @@ def _build_options(kind: type[Any], call: SpecCall, what: str) -> Any:
     """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
     own = [field for field in fields(kind) if not field.name.startswith("_")]
     names = [field.name for field in own]
-    if call.positional and kind not in (BatchedSchedule,):
-        shared = {field.name for field in fields(Strategy)}
-        order = [name for name in names if name not in shared]
-    else:
-        order = names
+    shared = {field.name for field in fields(Strategy)}
+    order = [name for name in names if name not in shared]
     if len(call.positional) > len(order):
         raise SpecError(f"{call.name}: {len(call.positional)} values without a name, but only {order or 'none'} exist")
     given = dict(zip(order, call.positional, strict=False))

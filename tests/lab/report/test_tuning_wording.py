@@ -71,7 +71,7 @@ def test_the_break_even_is_against_the_default() -> None:
     [
         ("raw", "raw"),
         ("masking", "masking 10"),
-        ("masking(window=5, gist=0, schedule=batched(10))", "masking 5, batched(10), no gist"),
+        ("masking(window=5, gist=0, schedule=every-turn)", "masking 5, every-turn, no gist"),
         ("hybrid(gist=100)", "hybrid 10/43/10, gist 100"),
         (RULED, "masking 10, read after 20"),
         ("masking(rules=[rule(superseded=true)])", "masking 10, stale first"),

@@ -179,6 +179,5 @@ def test_nothing_outside_the_space_is_recommended() -> None:
         "masking",
         "masking(window=15)",
         "masking(schedule=every-turn, window=15)",
-        "masking(schedule=batched(10), window=15)",
     }
     assert any("preset swe-agent" in point.names for point in found.references)

@@ -15,7 +15,7 @@ from elision.errors import SpecError
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import BatchedSchedule, HindsightSchedule
+from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
@@ -33,7 +33,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "summarize_at": ("21", "30", "43", "60", "80"),
     "tail": ("5", "10", "20"),
     "every": ("11", "21", "43"),
-    "schedule": ("cache-aware", "batched(10)", "every-turn"),
+    "schedule": ("cache-aware", "every-turn"),
     "gist": ("0", "50", "100"),
     "rules": ("none", "superseded", "tools"),
 }
@@ -87,8 +87,7 @@ class SearchSpace:
 
     def iterate_choices(self) -> Iterator[tuple[str, dict[str, int]]]:
         """Yield every point as its family and choice, impossible ones too: a tail as long as `summarize_at` covers
-        nothing, a window as long masks nothing before the summary does, and a schedule that batches masks makes each
-        summary at once, as `every-turn` does."""
+        nothing, and a window as long masks nothing before the summary does."""
         for family in self.values["family"]:
             options = self.list_options(family)
             for places in product(*(range(count) for _, count in options)):
@@ -99,8 +98,6 @@ class SearchSpace:
         number = {name: int(self.values[name][place]) for name, place in choice.items() if name in _NUMBERS}
         schedule = parse_strategy(f"masking(schedule={self.values['schedule'][choice['schedule']]})").schedule
         if family == Summarization.name:
-            if isinstance(schedule, BatchedSchedule):
-                return None
             return Summarization(every=number["every"], tail=number["tail"], schedule=schedule)
         rules = self.rule_sets[choice["rules"]].make_rules(number["window"])
         if family == Masking.name:
