@@ -262,7 +262,7 @@ def test_presets(tmp_path: Path, preset: str) -> None:
     """A preset is its strategy, with its guards; what it says has it as its place, what it leaves out the default."""
     found = of(tmp_path, STRATEGY=preset)
     assert found.strategy == parse_strategy(preset)
-    assert found.guards.max_turns == (120 if preset in ("code", "long-code") else None)
+    assert found.guards.max_turns == (120 if preset == "code" else None)
     stated = PRESETS[preset]
     for setting, option in (("masking_window", "window="), ("reserved", "reserved="), ("schedule", "schedule=")):
         expected = f"preset {preset}" if option in stated else "default"

@@ -153,8 +153,6 @@ def test_presets() -> None:
     assert parse_strategy("openhands") == Hybrid(window=58, summarize_at=80, tail=58)
     assert parse_strategy("chat") == Masking(window=6, budget=Budget(reserved=1_800))
     assert parse_strategy("code") == Hybrid(window=12, tail=5, summarize_at=10, summarize_tokens=9_000)
-    assert parse_strategy("long-chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
-    assert parse_strategy("long-code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
     assert parse_strategy("swe-agent(gist=0, schedule=every-turn)") == Hybrid(gist=0, schedule=EveryTurnSchedule())
 
 
