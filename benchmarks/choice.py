@@ -34,7 +34,6 @@ CANDIDATES: Final = (
     "hybrid(fold=true)",
     "hybrid(digest_facts=80)",
     "two-tier",
-    "pipeline(supersede, masking)",
 )
 #: Calls at which a group of runs begins.
 GROUPS: Final = (0, 40, 80, 150)

@@ -356,7 +356,7 @@ def test_a_call_that_was_not_made(kept: tuple[str, list[ContextView]], call: str
 # -- how it is worked out ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["masking(window=10)", "hybrid(window=10, summarize_at=20)", "supersede"])
+@pytest.mark.parametrize("strategy", ["masking(window=10)", "hybrid(window=10, summarize_at=20)"])
 @pytest.mark.parametrize("name", ["openhands-pylint.tar.gz", "swe-agent-sympy-20801.traj.gz"])
 def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> None:
     """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""

@@ -84,7 +84,7 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
 
 def test_every_setting_is_listed(tmp_path: Path) -> None:
     """Each setting has one entry, whatever the strategy."""
-    for strategy in ("raw", "hybrid", "pipeline(supersede, masking)"):
+    for strategy in ("raw", "hybrid", "two-tier"):
         assert [entry.key for entry in of(tmp_path, STRATEGY=strategy).entries] == list(ALL_KEYS.values())
 
 
@@ -283,13 +283,6 @@ def test_a_setting_refines_a_preset(tmp_path: Path) -> None:
     assert found.strategy == parse_strategy("chat(window=8, budget=budget(reserved=500))")
 
 
-def test_parts_of_a_pipeline(tmp_path: Path) -> None:
-    """A pipeline passes on what its parts have, and keeps what all share."""
-    found = of(tmp_path, STRATEGY="pipeline(supersede, masking)", MASKING_WINDOW="7", TOKEN_BUDGET="9000")
-    assert found.strategy == parse_strategy("pipeline(supersede, masking(window=7), budget=9000)")
-    assert shown(found)["masking_window"] == "7"
-
-
 def test_all_at_once(tmp_path: Path) -> None:
     """Two settings that only together make sense do."""
     assert of(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="6", SUMMARY_TAIL="5").strategy == parse_strategy(
@@ -323,7 +316,7 @@ REFINING = {
 
 
 @given(
-    strategy=st.sampled_from([*STRATEGIES, *PRESETS]).filter(lambda name: name != "pipeline"),
+    strategy=st.sampled_from([*STRATEGIES, *PRESETS]),
     names=st.sets(st.sampled_from([*REFINING])),
 )
 def test_a_setting_without_use_is_kept_and_explained(strategy: str, names: set[str]) -> None:
@@ -384,11 +377,6 @@ def test_the_tail_gives_way(tmp_path: Path) -> None:
         ({"STRATEGY": "hybrid(summarize_at=8)"}, 4, "4 instead of 10, since summarize_at is 8"),
         ({"STRATEGY": "code", "SUMMARY_TURNS": "4"}, 2, "2 instead of 5, since summary_turns is 4"),
         ({"STRATEGY": "code(summarize_at=4)"}, 2, "2 instead of 5, since summarize_at is 4"),
-        (
-            {"STRATEGY": "pipeline(supersede, hybrid)", "SUMMARY_TURNS": "6"},
-            3,
-            "3 instead of 10, since summary_turns is 6",
-        ),
     ):
         found = of(tmp_path, **variables)
         assert shown(found)["summary_tail"] == str(tail)
@@ -456,9 +444,7 @@ def test_schedule_and_placeholder(tmp_path: Path) -> None:
     assert found.strategy == parse_strategy("paper-masking")
     assert shown(found) | {"schedule": "every-turn", "gist": "0"} == shown(found)
     assert of(tmp_path, STRATEGY="paper-masking", PLACEHOLDER="none").strategy.placeholder == ""
-    assert of(tmp_path, STRATEGY="pipeline(supersede, masking)", SCHEDULE="every-turn").strategy.schedule == (
-        EveryTurnSchedule()
-    )
+    assert of(tmp_path, STRATEGY="hybrid", SCHEDULE="every-turn").strategy.schedule == EveryTurnSchedule()
     assert "hindsight needs a recorded run" in refused(tmp_path, SCHEDULE="hindsight")
     assert "no schedule 'hourly'" in refused(tmp_path, SCHEDULE="hourly")
 

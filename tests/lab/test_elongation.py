@@ -72,7 +72,7 @@ def test_the_nearest_measured_strategy(spec: str, turns: float) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        *("raw", "supersede", "two-tier", "pipeline(supersede, masking)", "masking(window=58)", "masking(window=4)"),
+        *("raw", "two-tier", "masking(window=58)", "masking(window=4)"),
         *("summarization(every=5)", "hybrid(summarize_at=200)", "openhands"),
     ],
 )

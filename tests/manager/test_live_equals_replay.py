@@ -42,7 +42,6 @@ STRATEGIES = [
     "summarization(every=8, tail=4)",
     "summarization(every=8, tail=4, probation=3)",
     "two-tier(keep_recent=4, soft=9000, hard=14000)",
-    "pipeline(supersede, masking(window=6))",
     "masking(window=10, budget=30000)",
     "raw(fold=true)",
     "masking(window=4, fold=true)",

@@ -47,8 +47,6 @@ SPECS = (
     "raw",
     "masking(window=3)",
     "summarization(every=6, tail=3, schedule=every-turn)",
-    "supersede(schedule=every-turn)",
-    "pipeline(supersede, masking(window=4), schedule=every-turn)",
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
     "raw(fold=true)",
     "hybrid(window=4, summarize_at=12, tail=4, fold=true, schedule=every-turn)",

@@ -28,7 +28,6 @@ STRATEGIES = (
     f"hybrid(window=1, summarize_at=5, tail=2, probation=2, fold=true, schedule=every-turn, {_SUMMARY})",
     f"summarization(every=3, tail=2, probation=1, {_SUMMARY})",
     f"two-tier(keep_recent=2, soft=500, hard=900, after_steps=3, summarize_min_turns=2, {_SUMMARY})",
-    "pipeline(supersede, masking(window=1), schedule=every-turn)",
     "raw(fold=true)",
 )
 #: What may happen before a call. Undone turns are left out: where a history is in several branches, a process that has

@@ -25,7 +25,6 @@ STRATEGIES = [
     "masking(window=1, schedule=every-turn)",
     "masking(window=2)",
     "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
-    "pipeline(supersede, masking(window=1), schedule=every-turn)",
 ]
 
 

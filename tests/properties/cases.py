@@ -23,7 +23,7 @@ from elision.trajectory.view import Segment
 
 RULES = (
     'rules=[rule(tool="notes", keep=true), rule(tool="sear*", after=1), rule(tool="bash", args="*make*", below=40), '
-    'rule(tool="read_file", superseded=true)]'
+    'rule(tool="read_file", after=4)]'
 )
 _SUMMARY = "summary_max_tokens=60, keep_user_tokens=150"
 
@@ -39,7 +39,6 @@ STRATEGIES = {
         f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
     ),
     "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
-    "supersede": "supersede(gist=12)",
     "raw, fold": "raw(fold=true)",
     "masking, fold": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
@@ -51,7 +50,6 @@ STRATEGIES = {
     "masking, trims": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), rule(ends=300), '
     'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
-    "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
 SCHEDULES = ("every-turn", "cache-aware")
 #: A hybrid whose schedule is told where runs end; half of the generated ones end later.

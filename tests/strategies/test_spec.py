@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from elision.errors import SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESET_GUARDS, PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
@@ -29,7 +27,6 @@ from elision.strategies.spec import (
 )
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
-from elision.strategies.supersede import Supersede
 from elision.strategies.two_tier import TwoTier
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -50,7 +47,6 @@ rules = st.builds(
     tag=texts,
     keep=st.booleans(),
     after=st.none() | counts,
-    superseded=st.booleans(),
     below=counts,
 )
 shared: dict[str, Any] = {
@@ -64,7 +60,7 @@ shared: dict[str, Any] = {
     "summary_max_tokens": st.integers(50, 10**6),
     "keep_user_tokens": st.integers(0, 10**6),
 }
-simple: st.SearchStrategy[Strategy] = st.one_of(
+some_strategies: st.SearchStrategy[Strategy] = st.one_of(
     st.builds(Raw, **shared),
     st.builds(Masking, window=counts, **shared),
     st.builds(Summarization, every=counts, tail=counts, summarize_tokens=st.none() | counts, **shared),
@@ -77,18 +73,6 @@ simple: st.SearchStrategy[Strategy] = st.one_of(
         **shared,
     ),
     st.builds(TwoTier, keep_recent=counts, soft=st.integers(1, 99), hard=st.integers(99, 999), **shared),
-    st.builds(Supersede, **shared),
-)
-
-
-def bare(strategy: Strategy) -> Strategy:
-    """`strategy` without shared options of its own, as a part of a pipeline has to be."""
-    return replace(strategy, **{option.name: getattr(Strategy(), option.name) for option in fields(Strategy)})
-
-
-some_strategies = st.recursive(
-    simple,
-    lambda inner: st.builds(Pipeline, parts=st.lists(inner.map(bare), min_size=1, max_size=3).map(tuple), **shared),
 )
 
 
@@ -103,7 +87,7 @@ def test_the_issue_s_own_example() -> None:
     assert parse_strategy("hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)") == Hybrid()
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "pipeline"])
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_a_bare_name_is_the_default(name: str) -> None:
     """A name alone, or with empty parentheses, is the strategy as it is by default."""
     assert parse_strategy(name) == parse_strategy(f" {name} ( ) ") == STRATEGIES[name]()
@@ -130,23 +114,6 @@ def test_rules_and_budget() -> None:
     assert parse_strategy("masking(budget=none)").budget is None
 
 
-def test_pipelines_nest() -> None:
-    """A pipeline holds strategies, also pipelines, and options of its own."""
-    found = parse_strategy("pipeline(supersede, pipeline(masking(window=3), hybrid), gist=7, schedule=every-turn)")
-    assert found == Pipeline(
-        parts=(Supersede(), Pipeline(parts=(Masking(window=3), Hybrid()))), gist=7, schedule=EveryTurnSchedule()
-    )
-
-
-@pytest.mark.parametrize(
-    "part", ["masking(rules=rule(tool=bash, keep=true))", "masking(budget=5000)", "hybrid(gist=0)"]
-)
-def test_a_part_has_no_shared_options_of_its_own(part: str) -> None:
-    """One pass has one schedule, budget and set of rules: what a part brings would be dropped, so it is an error."""
-    with pytest.raises(SpecError, match="give it to the pipeline"):
-        parse_strategy(f"pipeline(supersede, {part})")
-
-
 def test_presets() -> None:
     """Presets are what design 3 says, and may be changed by name."""
     assert parse_strategy("swe-agent") == Hybrid(window=10, summarize_at=43, tail=10)
@@ -161,7 +128,6 @@ def test_presets() -> None:
     [
         ("MASKING(window=3)", "masking(window=3)"),
         ("Two-Tier(schedule=Every-Turn)", "two-tier(schedule=every-turn)"),
-        ("Pipeline(Supersede)", "pipeline(supersede)"),
         ("Paper-Masking(window=5)", "paper-masking(window=5)"),
         ("paper-masking(5)", "paper-masking(window=5)"),
     ],
@@ -181,7 +147,7 @@ def test_a_default_gives_way_to_what_is_stated(n: int) -> None:
     assert parse_strategy(f"two-tier(hard={1_000 * n})").soft == min(32_000, 1_000 * n)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("text", ["maskin", "pipeline(maskin)", "5", '"masking"', "[masking]"])
+@pytest.mark.parametrize("text", ["maskin", "supersede", "5", '"masking"', "[masking]"])
 def test_an_unknown_strategy_lists_what_exists(text: str) -> None:
     """Whoever misspells a strategy is told all of them, presets too."""
     with pytest.raises(SpecError) as caught:
@@ -241,8 +207,6 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("hybrid(summarize_tokens=many)", "give a whole number or none"),
         ("two-tier(soft=9, hard=8)", "soft must not exceed hard"),
         ("two-tier(after_steps=-1)", "after_steps=-1"),
-        ("pipeline()", "give one strategy or more"),
-        ("pipeline(parts=[raw])", "its parts have no name"),
         ("masking(schedule=cache-aware(0))", "give turns, 1 or more"),
         ("masking(schedule=cache-aware(x))", "give a whole number"),
         ("masking(budget=0)", "1 or more"),
@@ -294,7 +258,7 @@ def test_values_without_meaning(text: str, message: str | None) -> None:
         "1.2.3",
         "masking(window=3px)",
         "masking(window=" + "9" * 5_000 + ")",
-        "pipeline(" * 5_000,
+        "masking(" * 5_000,
         "[" * 5_000,
         "masking(rules=" + "[" * 5_000 + "]" * 5_000 + ")",
     ],
@@ -350,7 +314,7 @@ def test_hindsight_is_for_recordings() -> None:
         ("chat", set()),
         ("masking(budget=9000)", {"budget.tokens"}),
         ("masking(gist=0, budget=budget(reserved=5, low=0.5))", {"gist", "budget.reserved", "budget.low"}),
-        ("pipeline(supersede, masking(7), gist=9)", {"window", "gist"}),
+        ("masking(7, gist=9)", {"window", "gist"}),
     ],
 )
 def test_stated(text: str, expected: set[str]) -> None:
@@ -416,10 +380,8 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
 def test_only_what_summarizes_has_a_probation() -> None:
     """An option that would do nothing is a mistake."""
     assert parse_strategy("hybrid(probation=3)").probation == 3
-    assert parse_strategy("pipeline(supersede, hybrid, probation=3)").probation == 3
-    for text in ("masking(probation=3)", "pipeline(supersede, masking, probation=3)"):
-        with pytest.raises(SpecError, match="makes no summaries"):
-            parse_strategy(text)
+    with pytest.raises(SpecError, match="makes no summaries"):
+        parse_strategy("masking(probation=3)")
     with pytest.raises(SpecError, match="50 calls or fewer"):
         parse_strategy("hybrid(probation=51)")
 

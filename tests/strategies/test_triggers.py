@@ -205,19 +205,6 @@ def test_summarize_tokens_is_kept() -> None:
     assert len(list_summaries(session)) > 2
 
 
-def test_thresholds_of_parts() -> None:
-    """A pipeline keeps what any of its parts promises."""
-    session = run_session(
-        never_acting(
-            "pipeline(supersede, hybrid(window=4, summarize_at=99, tail=4, summarize_tokens=90000), "
-            "two-tier(keep_recent=3, soft=1500, hard=1500), gist=0, summary_max_tokens=50)"
-        ),
-        steps(40),
-    )
-    assert list_reasons(session) == ["above hard"]
-    assert list_summaries(session)
-
-
 def test_a_failed_summary_above_hard() -> None:
     """The view stays as it is, masking continues, and the summarizer is asked again after its wait."""
     asked: list[int] = []
@@ -336,13 +323,6 @@ def test_a_failed_soft_summary_leaves_no_view_above_hard() -> None:
 
     run_session(never_acting(SOFT), make_large_steps(40), PLAIN, summarizer=refuse, watch=watch)
     assert max(sizes[:24]) <= 4_000
-
-
-def test_pipeline_asks_its_parts_in_order() -> None:
-    """The first part whose summary is due has its way."""
-    parts = "summarization(every=4, tail=2), summarization(every=2, tail=3)"
-    session = run_session(f"pipeline({parts}, {AT_ONCE})", steps(6))
-    assert list_summaries(session) == [(6, 2)]
 
 
 def test_until() -> None:

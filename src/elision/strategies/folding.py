@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
+from elision.strategies.file_reads import FileRead, find_file_read
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.fold_references import SourceNames, count_back, name_turn
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.repeated_lines import LineIndex, fold_observation
-from elision.strategies.resources import ResourceUse, find_resource_use
 from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
@@ -63,7 +63,7 @@ class Folding:
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
-        self._results: dict[ResourceUse, Key] = {}
+        self._results: dict[FileRead, Key] = {}
         self._edits_exactly = False
         self._sent_turns = 0
         self._covered_turns = 0
@@ -172,10 +172,10 @@ class Folding:
         ruling = self._rules.apply_rules(turn, observation)
         if ruling.keep or ruling.verbatim:
             return False
-        use = _find_read(turn, observation)
-        if use is None:
+        read = _find_read(turn, observation)
+        if read is None:
             return True
-        earlier = self._results.get(use)
+        earlier = self._results.get(read)
         if earlier in state.folded and state.find_observation(earlier).text == text:
             # An agent that reads the same again may not have found what the fold refers to.
             return False
@@ -275,9 +275,9 @@ class Folding:
                     self.folded_tokens += max(0, whole_tokens)
         if self._index is not None:
             for key in new:
-                use = _find_read(state.turns[key[0] - 1], state.find_observation(key))
-                if use is not None:
-                    self._results[use] = key
+                read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
+                if read is not None:
+                    self._results[read] = key
         self._sent_turns = len(state.turns)
         return changed
 
@@ -337,8 +337,7 @@ def _is_text(observation: Observation) -> bool:
     return all(isinstance(part, Text) for part in observation.content)
 
 
-def _find_read(turn: Turn, observation: Observation) -> ResourceUse | None:
+def _find_read(turn: Turn, observation: Observation) -> FileRead | None:
     """Return what `observation` read; None if it is no file."""
     action = turn.find_action(observation)
-    use = find_resource_use(action) if action is not None else None
-    return use if use is not None and use.kind == "read" else None
+    return find_file_read(action) if action is not None else None

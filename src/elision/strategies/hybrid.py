@@ -34,8 +34,8 @@ class Hybrid(Strategy):
                 "or nothing would be covered"
             )
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        return (OlderThan(self.window),)
+    def make_selector(self) -> Selector:
+        return OlderThan(self.window)
 
     def make_trigger(self) -> SummaryTrigger:
         return GrowthTrigger(self.summarize_at, self.tail, self.summarize_tokens)

@@ -13,7 +13,7 @@ from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule, RuleOutcome, RuleTable
-from elision.strategies.selectors import Selector, Superseded
+from elision.strategies.selectors import Selector
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Key, Mask
 from elision.trajectory.state import State
@@ -44,12 +44,12 @@ class MaskCandidates:
     def __init__(
         self,
         placeholders: Placeholders,
-        selectors: tuple[Selector, ...],
+        selector: Selector | None,
         rules: tuple[Rule, ...],
         counter: str,
         ledger: FoldLedger,
     ) -> None:
-        """Begin without a turn. selectors: of this session alone. counter: of tokens, for the sizes that decide.
+        """Begin without a turn. selector: of this session alone. counter: of tokens, for the sizes that decide.
 
         ledger: the folds that rely on what is masked.
         """
@@ -63,9 +63,8 @@ class MaskCandidates:
         self.hidden_tokens = 0
         self._saved_tokens = 0
         self._ledger = ledger
-        self._selectors = selectors
+        self._selector = selector
         self._rules = RuleTable(rules)
-        self._superseded_by_rule = Superseded() if self._rules.has_superseded_rule else None
         self._text_sizer = Sizer(make_counter(counter))
         self._known = KnownIdentifiers()
         self._identified_turns = 0
@@ -97,15 +96,10 @@ class MaskCandidates:
                 self._due_keys[turn.index + ruling.after + 1].append(key)
         self.protected += kept
         self._settled_keys.update(kept)
-        for selector in self._selectors:
-            for call, key in selector.find_due_keys(turn):
-                # A rule's `after` replaces the strategy's own notion of age.
-                if not (selector.by_age and self._rulings[key].after):
-                    self._due_keys[max(call, turn.index + 1)].append(key)
-        if self._superseded_by_rule is not None:
-            for call, key in self._superseded_by_rule.find_due_keys(turn):
-                if self._rulings[key].superseded:
-                    self._due_keys[call].append(key)
+        for call, key in self._selector.find_due_keys(turn) if self._selector is not None else ():
+            # A rule's `after` replaces the strategy's own notion of age.
+            if not self._rulings[key].after:
+                self._due_keys[max(call, turn.index + 1)].append(key)
         return kept
 
     def replace_user_words(self, turn: Turn) -> None:

@@ -20,5 +20,5 @@ class Masking(Strategy):
         Strategy.check_options(self)
         check_whole_numbers(self.name, 1, window=self.window)
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        return (OlderThan(self.window),)
+    def make_selector(self) -> Selector:
+        return OlderThan(self.window)

@@ -45,14 +45,14 @@ LEAST_FREED_SHARE = 0.2
 class PolicyOptions:
     """What a session's policy takes from its strategy.
 
-    selectors, trigger: of this session alone, since they remember its turns.
+    selector, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
     fold: whether new results are folded. probation: calls for which a summary is held.
     counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
     placeholders: Placeholders
-    selectors: tuple[Selector, ...]
+    selector: Selector | None
     trigger: SummaryTrigger | None
     rules: tuple[Rule, ...]
     schedule: Schedule
@@ -77,7 +77,7 @@ class Policy:
         self.options = options
         self.folding = Folding(options.placeholders, options.rules, options.counter, folds_results=options.fold)
         self.candidates = MaskCandidates(
-            options.placeholders, options.selectors, options.rules, options.counter, self.folding.ledger
+            options.placeholders, options.selector, options.rules, options.counter, self.folding.ledger
         )
         self.trimming = Trimming(options.rules, options.counter)
         self.trigger = options.trigger

@@ -96,9 +96,9 @@ class Strategy:
             return None
         return (self.budget or Budget()).limit_view(prices)
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        """Fresh selectors for one session; none hides nothing."""
-        return ()
+    def make_selector(self) -> Selector | None:
+        """A fresh selector for one session; None hides nothing."""
+        return None
 
     def make_trigger(self) -> SummaryTrigger | None:
         """A fresh trigger for one session; None never summarizes."""
@@ -115,7 +115,7 @@ class Strategy:
         """Return what a new session's policy takes from this strategy."""
         return PolicyOptions(
             placeholders=self.placeholders,
-            selectors=self.make_selectors(),
+            selector=self.make_selector(),
             trigger=self.make_trigger(),
             rules=self.rules,
             schedule=self.schedule,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from elision.errors import SpecError
 from elision.lab.tuning.search_space import RuleSet, SearchSpace, ToolRule, add_rule_sets, parse_space
 from elision.strategies.hybrid import Hybrid
-from elision.strategies.rules import Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 
 
@@ -52,7 +51,7 @@ def test_the_user_narrows_the_space() -> None:
         ("gist=-1", ["'-1'", "0 or more"]),
         ("gist=20/80", ["'20/80'", "0 or more"]),
         ("family=masks", ["'masks'", "hybrid"]),
-        ("rules=all", ["'all'", "superseded"]),
+        ("rules=all", ["'all'", "none, tools"]),
         ("schedule=daily", ["daily", "cache-aware"]),
         ("schedule=hindsight", ["hindsight", "live"]),
         ("schedule=cache-aware)", ["')'"]),
@@ -82,9 +81,8 @@ def test_a_tool_rule_follows_the_window(window: int, longer: bool) -> None:
 
 
 def test_rule_sets_are_few() -> None:
-    """None, stale results, each tool, all tools together; only what `rules` allows."""
+    """None, each tool, all tools together; only what `rules` allows."""
     tools = [ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False)]
-    assert len(add_rule_sets(SearchSpace(), tools).rule_sets) == 5
+    assert len(add_rule_sets(SearchSpace(), tools).rule_sets) == 4
     assert add_rule_sets(parse_space(["rules=none"]), tools).rule_sets == (RuleSet(),)
     assert add_rule_sets(parse_space(["rules=tools"]), []).rule_sets == (RuleSet(),)
-    assert RuleSet(superseded=True).make_rules(10) == (Rule(superseded=True),)

@@ -178,7 +178,7 @@ def describe_study(tuning: Tuning) -> str | None:
 
 
 def describe_point(text: str) -> str:
-    """Return a strategy in few words: `masking 5, no gist, stale first`."""
+    """Return a strategy in few words: `masking 5, no gist, grep after 10`."""
     strategy = parse_strategy(text)
     return ", ".join([_describe_numbers(strategy), *_describe_options(strategy)])
 
@@ -203,8 +203,7 @@ def _describe_options(strategy: Strategy) -> list[str]:
         options.append(f"{len(strategy.rules)} rules")
     elif strategy.rules:
         (rule,) = strategy.rules
-        stale = "stale first" if rule.superseded else f"{describe_tool(rule.tool, rule.args)} after {rule.after}"
-        options.append(stale)
+        options.append(f"{describe_tool(rule.tool, rule.args)} after {rule.after}")
     return options
 
 

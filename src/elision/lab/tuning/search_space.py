@@ -35,7 +35,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "every": ("11", "21", "43"),
     "schedule": ("cache-aware", "every-turn"),
     "gist": ("0", "50", "100"),
-    "rules": ("none", "superseded", "tools"),
+    "rules": ("none", "tools"),
 }
 
 
@@ -60,14 +60,10 @@ class RuleSet:
     """Rules that are tried together; none by default."""
 
     tools: tuple[ToolRule, ...] = ()
-    superseded: bool = False
 
     def make_rules(self, window: int) -> tuple[Rule, ...]:
         """Return the rules beside a strategy of `window` turns."""
-        rules = [tool.make_rule(window) for tool in self.tools]
-        if self.superseded:
-            rules.append(Rule(superseded=True))
-        return tuple(rules)
+        return tuple(tool.make_rule(window) for tool in self.tools)
 
 
 #: A choice: the place of the chosen value, by option.
@@ -184,14 +180,11 @@ _CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
 
 
 def add_rule_sets(space: SearchSpace, tools: Sequence[ToolRule]) -> SearchSpace:
-    """Return `space` with the rule sets that its `rules` allow: none, stale results first, each of `tools`, and all of
-    `tools` together."""
+    """Return `space` with the rule sets that its `rules` allow: none, each of `tools`, and all of `tools` together."""
     allowed = space.values["rules"]
     sets: list[RuleSet] = []
     if "none" in allowed:
         sets.append(RuleSet())
-    if "superseded" in allowed:
-        sets.append(RuleSet(superseded=True))
     if "tools" in allowed:
         sets += [RuleSet(tools=(tool,)) for tool in tools]
         if len(tools) > 1:
