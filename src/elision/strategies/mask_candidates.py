@@ -96,10 +96,11 @@ class MaskCandidates:
                 self._due_keys[turn.index + ruling.after + 1].append(key)
         self.protected += kept
         self._settled_keys.update(kept)
-        for call, key in self._selector.find_due_keys(turn) if self._selector is not None else ():
-            # A rule's `after` replaces the strategy's own notion of age.
-            if not self._rulings[key].after:
-                self._due_keys[max(call, turn.index + 1)].append(key)
+        if self._selector is not None:
+            for call, key in self._selector.find_due_keys(turn):
+                # A rule's `after` replaces the strategy's own notion of age.
+                if not self._rulings[key].after:
+                    self._due_keys[max(call, turn.index + 1)].append(key)
         return kept
 
     def replace_user_words(self, turn: Turn) -> None:
@@ -149,15 +150,15 @@ class MaskCandidates:
                 self.add_candidate(state, key, due)
         self._learned_call = max(self._learned_call, call)
 
-    def add_candidate(self, state: State, key: Key, call: int) -> bool:
-        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
+    def add_candidate(self, state: State, key: Key, call: int) -> None:
+        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens."""
         if not self._may_become_candidate(state, key):
-            return False
+            return
         text = self._write_shorter(state, key, call)
         if text is None:
             self._settle_short(state, key)
-            return False
-        return self._add(state, key, text, call)
+        else:
+            self._add(state, key, text, call)
 
     def add_early_candidate(self, state: State, key: Key, call: int) -> None:
         """Make `key` a candidate of this pass, before it is due, if masking is allowed and saves tokens.
@@ -224,13 +225,13 @@ class MaskCandidates:
                 self._drop(key)
                 self._add(state, key, found.text, found.since_call)
 
-    def _add(self, state: State, key: Key, text: str, call: int) -> bool:
+    def _add(self, state: State, key: Key, text: str, call: int) -> None:
         saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
         candidate = MaskCandidate(key, text, saved_tokens, call)
         if candidate.saved_tokens <= 0 and key in state.folded:
             self.waiting[key] = candidate
             self._ledger.set_mask_tokens(key, -candidate.saved_tokens)
-            return False
+            return
         self.pending[key] = candidate
         self._saved_tokens += candidate.saved_tokens
         self._ledger.set_leaving(key, leaves=True)
@@ -238,7 +239,6 @@ class MaskCandidates:
             self.first_pending = key
         else:
             self.first_pending = min(self.first_pending, key)
-        return True
 
     def drop_early(self, but: Set[Key] = frozenset()) -> None:
         """Drop the candidates of this pass alone, save those of `but`; a later pass may add them again."""
