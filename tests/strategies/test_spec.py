@@ -185,7 +185,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(window=2.5)", "give a whole number"),
         ("masking(window=nan)", "give a whole number"),
         ("masking(window=true)", r"masking\(window=true\): give a whole number"),
-        ("masking(fold=yes)", r"masking\(fold=yes\): give a whole number of lines, 2 or more, or 0 for none"),
+        ("masking(fold=yes)", r"masking\(fold=yes\): give true or false"),
         ("hybrid(digest_facts=0.8)", "give a whole number, a percentage"),
         ("hybrid(probation=yes)", "give a whole number of calls"),
         ('raw(trim="packages")', r"no option 'trim'; write rules=rule\(trim=…\); there are"),
