@@ -217,7 +217,7 @@ def test_a_reference_names_one_call() -> None:
     turns = [turn(index, (call(path="f.py"), result(text, "read_file"))) for index, text in enumerate(texts, 1)]
     again = [lines(81, 110), lines(1, 30), lines(41, 70)]
     turns += [turn(index, (call(name="bash"), result(text))) for index, text in enumerate(again, 4)]
-    shown = show(run_session("fold", turns))
+    shown = show(run_session("raw(fold=true)", turns))
     assert [shown[index, 1] for index in (4, 5, 6)] == [
         "[same as lines 1–29 of t3.1 (read_file f.py, the latest before this)]",
         "[same as lines 1–29 of t1.1 (read_file f.py, 2 before the latest)]",
@@ -228,7 +228,7 @@ def test_a_reference_names_one_call() -> None:
 def test_a_result_of_one_line_that_comes_again_is_folded() -> None:
     """Such as JSON: it is the same as the result that is shown."""
     text = "{" + ", ".join(f'"key_{number}": {number * 7919}' for number in range(99)) + "}"
-    log = run_session("fold", [read(index, text, "get") for index in (1, 2, 3)])
+    log = run_session("raw(fold=true)", [read(index, text, "get") for index in (1, 2, 3)])
     assert show(log) == {
         (1, 1): "observation",
         (2, 1): "[same as t1.1 (get f1.py)]",
