@@ -16,6 +16,10 @@ import pytest
 
 from elision.manager import ContextManager, ContextView
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
+from elision.strategies.budget import Budget
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, result, trajectory, turn
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
@@ -85,7 +89,7 @@ class Client:
         return view
 
 
-def run_through(strategy: str, texts: list[str], **options: Any) -> tuple[list[Json], list[ContextView]]:
+def run_through(strategy: str | Strategy, texts: list[str], **options: Any) -> tuple[list[Json], list[ContextView]]:
     """Work through a run with `texts` as results. Return the requests and the views."""
     with ContextManager(strategy, model=BOUND, **options) as context:
         client = Client(context, make_run(*texts, "end"))
@@ -191,10 +195,11 @@ def test_random_runs(seed: int) -> None:
         texts.append(lines(first, first + rng.choice([3, 12, 30, 60])))
     texts[6] = texts[5] = lines(0, 60)
     window = rng.choice([1, 2, 4])
-    schedule = rng.choice(["every-turn", "cache-aware"])
-    budget = rng.choice(["", ", budget=budget(tokens=6000)"])
+    schedule = rng.choice([EveryTurnSchedule(), FixedSchedule(mask_calls=frozenset(range(6, 30, 4)))])
+    budget = rng.choice([None, Budget(tokens=8_000)])
     options: Any = {"over_budget": "send"}
-    bodies, views = run_through(f"masking(window={window}, schedule={schedule}, fold=true{budget})", texts, **options)
+    strategy = Masking(window=window, schedule=schedule, fold=True, budget=budget)
+    bodies, views = run_through(strategy, texts, **options)
     check_requests(bodies, texts)
     assert any(view.diagnostics.folded for view in views)
     assert all(fault.kind == "budget" for view in views for fault in view.diagnostics.faults)
