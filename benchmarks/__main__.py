@@ -37,7 +37,6 @@ from benchmarks import (
     transcripts,
     trims,
     turn_lists,
-    which,
 )
 
 PEERS, SMALL = "--peers", "--small"
@@ -70,7 +69,6 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "transcripts": transcripts.main,
     "trims": trims.main,
     "turn-lists": turn_lists.main,
-    "which": which.main,
 }
 
 USAGE = f"python -m benchmarks [{PEERS}] [{SMALL}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"

@@ -26,20 +26,14 @@ from elision.trajectory.trajectory import Trajectory
 PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
 CANDIDATES: Final = (
     "masking",
-    "masking(fold=5)",
-    "masking(gist=30, gist_reads=100)",
+    "masking(fold=true)",
     "masking(window=20)",
-    "masking(window=9, which=reuse)",
-    "keep-facts",
-    "keep-facts(fold=5)",
     "summarization",
     "summarization(digest_facts=80)",
     "hybrid",
-    "hybrid(fold=5)",
+    "hybrid(fold=true)",
     "hybrid(digest_facts=80)",
-    "hybrid(digest_facts=80, which=reuse)",
     "two-tier",
-    "pipeline(supersede, masking)",
 )
 #: Calls at which a group of runs begins.
 GROUPS: Final = (0, 40, 80, 150)

@@ -1,6 +1,6 @@
 """Does the agent still succeed, and what does a solved task cost? Agents that read only the prompt they are sent.
 
-    python -m benchmarks closed-loop --seeds 10 --variants masking "masking(fold=5)" "hybrid + summary_facts=0.5"
+    python -m benchmarks closed-loop --seeds 10 --variants masking "masking(fold=true)" "hybrid + summary_facts=0.5"
 
 Every variant does the same tasks as `raw`; docs/concepts/closed-loop.md says what the tasks and the agent are like.
 """
@@ -31,8 +31,7 @@ from elision.trajectory.prices import Prices
 
 VARIANTS: Final = (
     "masking",
-    "masking(fold=5)",
-    "keep-facts",
+    "masking(fold=true)",
     "hybrid",
     "hybrid + summary_facts=0.5",
     "two-tier",

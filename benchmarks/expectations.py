@@ -35,7 +35,7 @@ RAW, MASKING, FOLDED, EVERY_TURN = "raw", "masking", "masking, folded", "masking
 CANDIDATES = (
     Candidate(RAW, parse_strategy("raw")),
     Candidate(MASKING, parse_strategy("masking")),
-    Candidate(FOLDED, parse_strategy("masking(fold=5)")),
+    Candidate(FOLDED, parse_strategy("masking(fold=true)")),
     Candidate(EVERY_TURN, parse_strategy("masking(schedule=every-turn, gist=0)")),
 )
 

@@ -1,6 +1,5 @@
 """What folding saves: each strategy with `fold` against the same without it, by format; and work per call.
 
-`reads` is hybrid with `fold_reads=true`: files are folded even where the agent's edits must match their text.
 Last the bar: what folding must save, and must not cost, in every coding format where a tenth of the results repeats.
 
 `fable, bound` is what live sessions do where thinking is bound: the provider clears results, and no summary is made.
@@ -35,10 +34,9 @@ from elision.trajectory.trajectory import Trajectory
 PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
 #: Column -> strategy without folding, and with it.
 COLUMNS: Final = {
-    "raw": ("raw", "fold"),
-    "masking": ("masking", "masking(fold=5)"),
-    "hybrid": ("hybrid", "hybrid(fold=5)"),
-    "reads": ("hybrid", "hybrid(fold=5, fold_reads=true)"),
+    "raw": ("raw", "raw(fold=true)"),
+    "masking": ("masking", "masking(fold=true)"),
+    "hybrid": ("hybrid", "hybrid(fold=true)"),
 }
 #: The price set where thinking is bound as well; and the provider's placeholder, which is assumed to be this short.
 BOUND_PRICES: Final = "fable, bound"
@@ -49,8 +47,6 @@ EARLY, LATE = range(400, 500), range(4_900, 5_000)
 BOUND: Final = 2.0
 #: Of these formats no run is a coding agent's.
 OTHER_FORMATS: Final = frozenset({"anthropic-messages", "magentic-one", "openai-chat", "tau2-bench"})
-#: What the bar is for.
-BAR_COLUMNS: Final = ("raw", "masking", "hybrid")
 #: Formats that the bar is for repeat this share of the characters of their results, or more.
 LEAST_SHARE: Final = 0.1
 #: The bar: most of cost with folding / without, by format and over all runs, and most points of evidence lost.
@@ -82,7 +78,7 @@ Totals = dict[tuple[str, Case], Outcome]
 
 def main(*, small: bool = False) -> None:
     runs = load_recordings(small=small)
-    print(f"Cost with fold=5 / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
+    print(f"Cost with fold=true / cost without, {len(runs)} runs; facts still visible in points, epochs in %.")
     totals: Totals = {}
     chosen = PRICE_SETS[:2] if small else (*PRICE_SETS, BOUND_PRICES)
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -172,7 +168,7 @@ def print_bar(totals: Totals, shares: dict[str, float]) -> None:
                 continue
         for prices in PRICE_SETS:
             cells = []
-            for column in BAR_COLUMNS:
+            for column in COLUMNS:
                 failures = list_failures(totals, name, prices, column, share)
                 checked, kept = checked + 1, kept + (not failures)
                 cells.append(f"{column}: {', '.join(failures) or 'pass'}")
@@ -199,7 +195,7 @@ def list_failures(totals: Totals, name: str, prices: str, column: str, share: fl
 def print_work() -> None:
     """Print what a call costs late in a long session, against early: the same file is read again and again."""
     print(f"== work per call, calls {LATE[0]}-{LATE[-1]} / calls {EARLY[0]}-{EARLY[-1]} of one session")
-    for spec in ("raw", "fold", "masking", "masking(fold=5)", "hybrid", "hybrid(fold=5)"):
+    for spec in ("raw", "raw(fold=true)", "masking", "masking(fold=true)", "hybrid", "hybrid(fold=true)"):
         early, late = time_calls(spec)
         print(f"  {spec:18} {late / early:5.2f} x (bound {BOUND:.0f} x), {1e3 * late:.2f} ms of a late call")
 

@@ -15,7 +15,7 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 
 EARLY, LATE = range(90, 111), range(990, 1011)
-STRATEGIES = ("raw", "masking", "hybrid", "supersede", "masking(schedule=every-turn)")
+STRATEGIES = ("raw", "masking", "hybrid", "masking(schedule=every-turn)")
 #: The bound that the issue sets, for the calls that rewrite nothing.
 BOUND = 2.0
 
@@ -55,7 +55,6 @@ def ratio(run: Trajectory, spec: str, repeats: int) -> tuple[float, int]:
 
 
 def main(*, small: bool = False) -> None:
-    # Distinct runs where the corpus is there: in a run that repeats itself the late calls have more to supersede.
     run = stitched([part for part in runs() if len(part.turns) > 60], 1_020)
     print(f"Deciding and rendering, calls {LATE[0]}-{LATE[-1]} / calls {EARLY[0]}-{EARLY[-1]}, without rewrites:")
     for spec in STRATEGIES:

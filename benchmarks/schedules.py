@@ -13,8 +13,6 @@ from elision.trajectory.price_table import load_price_table
 
 SPECS = (
     "masking(schedule=every-turn)",
-    "masking(schedule=batched(10))",
-    "masking(schedule=batched(20))",
     "masking",
     "hybrid(schedule=every-turn)",
     "hybrid",

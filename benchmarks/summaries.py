@@ -13,11 +13,12 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from benchmarks.which import PRICE_SETS, Outcome, load_halves, replay, sum_outcomes
+from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import Evidence, EvidenceTally, Use, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.lab.tuning.run_split import split_runs
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.assistant_text import join_assistant_text
@@ -27,16 +28,40 @@ from elision.trajectory.state import State
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Observation, Turn
 
+PRICE_SETS = ("anthropic", "openai")
 STRATEGIES = ("summarization", "hybrid")
 #: Limits of a summary in tokens, and the percentage of it that is reserved for facts.
 SIZES = (1_000, 1_250, 2_000, 3_000, 4_000)
 SHARES = (45, 80)
+#: Shorter runs hide nothing by the default window.
+FEWEST_TURNS = 10
+SEED = 0
 #: A part of an item: what can be looked for in the view by itself.
 _PART = re.compile(r"[\w-]{3,}")
 #: A number that stands so far from one that is used is as likely to be seen, and is used by chance alone.
 _NEIGHBOURS = (-7, -3, 3, 7)
 #: Items that were not used, for each call that misses a fact: what is found of them in the view is chance.
 _CONTROLS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run, or several: USD, those of sending everything, facts used and still visible, turns missing one."""
+
+    usd: float = 0.0
+    raw_usd: float = 0.0
+    items: int = 0
+    found: int = 0
+    missing: int = 0
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            usd=self.usd + other.usd,
+            raw_usd=self.raw_usd + other.raw_usd,
+            items=self.items + other.items,
+            found=self.found + other.found,
+            missing=self.missing + other.missing,
+        )
 
 
 @dataclass(slots=True)
@@ -79,7 +104,8 @@ class MissingFacts(EvidenceTally):
 
 
 def main(*, small: bool = False) -> None:
-    halves = load_halves()
+    runs = [run for run in load_recordings() if len(run.turns) >= FEWEST_TURNS]
+    halves = [[runs[place] for place in places] for places in split_runs(runs, 0.5, SEED)]
     print(f"{' + '.join(str(len(half)) for half in halves)} runs. Cost / raw, facts still visible, turns missing one:")
     print("of all runs, of the half that sets constants, and of the other.")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -104,11 +130,25 @@ def print_curve(
     default = None
     for size in sizes:
         strategy = parse_strategy(f"{name}(summary_max_tokens={size}, digest_facts={share})")
-        found = [sum_outcomes(pool.map(partial(replay, strategy, prices), half)) for half in halves]
+        found = [sum(pool.map(partial(replay, strategy, prices), half), Outcome()) for half in halves]
         whole = found[0] + found[1]
         default = default or whole
         cells = " ".join(map(_format_outcome, (whole, *found)))
         print(f"  digest_facts={share} {size:5} tokens {whole.usd / default.usd - 1:+6.1%} {cells}", flush=True)
+
+
+def replay(strategy: Strategy, prices: str, run: Trajectory) -> Outcome:
+    counting = sizer("openai", "o200k")
+    whole = add_recorded_head(run, counting)
+    known = collect_evidence(whole)
+    found = replay_run(whole, strategy, find_price_set(prices), counting, known=known, tally=EvidenceTally())
+    return Outcome(
+        usd=found.usd,
+        raw_usd=found.raw.usd,
+        items=found.evidence.items,
+        found=found.evidence.found,
+        missing=found.evidence.regret_turns,
+    )
 
 
 def print_missing(pool: Executor, name: str, runs: Sequence[Trajectory]) -> None:

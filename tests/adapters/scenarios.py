@@ -13,8 +13,9 @@ from typing import Final
 SYSTEM: Final = "You list the parts of a program. Be careful."
 TURNS: Final = 30
 MASKING: Final = "masking(window=5)"
-#: Rewrites at calls that are known beforehand, however long a framework's own prompt is.
-BATCHED: Final = "masking(window=5, schedule=batched(9))"
+#: Rewrites up to call 20, and none at calls 21 to 28, however long a framework's own prompt is: what is left before the
+#: known end would not pay for it.
+PAUSING: Final = "masking(window=5, schedule=cache-aware(max_turns=28))"
 #: Hides each result as soon as it leaves the window, at whatever cost.
 EAGER_MASKING: Final = "masking(window=5, schedule=every-turn)"
 #: The models of the runs. Prices of both are known.
@@ -139,10 +140,10 @@ SCENARIOS: Final = (
     Scenario(name="parallel", legs=_run_once(Run(steps=_PARALLEL, door="async"))),
     Scenario(name="failing", legs=_run_once(Run(steps=_FAILING))),
     Scenario(name="pictures", legs=_run_once(Run(steps=_SHOWING))),
-    # Rewrites are at calls 15, 24 and 33: a run goes on between them.
+    # A run goes on at call 26, between two rewrites.
     Scenario(
         name="resumed",
-        strategy=BATCHED,
+        strategy=PAUSING,
         legs=(
             ((Run(steps=look_at(range(1, 25))),),),
             ((Run(steps=look_at(range(25, 35)), begin="continue", prompt="Go on."),),),
@@ -150,7 +151,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="forked",
-        strategy=BATCHED,
+        strategy=PAUSING,
         legs=(
             (
                 (Run(steps=look_at(range(1, 25))),),

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from elision.formats.registry import read_runs
-from elision.strategies.extractors import BUILT_IN
+from elision.strategies.extractors import BUILT_IN, files, search
+from elision.strategies.extractors.arguments import find_tool_name, matches_tool
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Observation, Turn
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples" / "runs"
 #: Turns after which a result is hidden: the default window.
@@ -78,6 +79,16 @@ def _hide_results(run: Trajectory, turn: Turn, known: KnownIdentifiers) -> Itera
             text=observation.text,
             label=outcome.label,
             outcome=outcome.result,
-            is_lookup=outcome.is_lookup,
+            is_lookup=_is_lookup(turn, observation),
             gist=gist,
         )
+
+
+def _is_lookup(turn: Turn, observation: Observation) -> bool:
+    """Return whether the outcome says what was read or found: it does not say what failed in there."""
+    action = turn.find_action(observation)
+    tool = find_tool_name(action, observation)
+    for each in BUILT_IN.registrations:
+        if matches_tool(tool, each.tools) and each.extractor(action, observation, turn.text) is not None:
+            return each.extractor.__module__ in (files.__name__, search.__name__)
+    return False

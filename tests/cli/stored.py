@@ -8,6 +8,7 @@ from typing import Any
 
 from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.strategies.strategy import Strategy
 from elision.trajectory.plan import SummaryRequest
 
 MODEL = "claude-sonnet-4-5"
@@ -59,7 +60,7 @@ def played(
     at: Path,
     session: str,
     turns: int,
-    strategy: str = EAGER,
+    strategy: str | Strategy = EAGER,
     each: Callable[[int, ContextManager], None] | None = None,
     tools: Any = None,
     **options: Any,

@@ -332,7 +332,7 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     assert {Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]} == {"a.jsonl"}
 
 
-@pytest.mark.parametrize("strategy", ["raw(fold=5)", "raw(rules=rule(ends=500))"])
+@pytest.mark.parametrize("strategy", ["raw(fold=true)", "raw(rules=rule(ends=500))"])
 def test_raw_with_shorter_results_is_no_yardstick(strategy: str) -> None:
     """What it saves is shown, and named first."""
     result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", strategy)

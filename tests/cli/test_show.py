@@ -23,6 +23,8 @@ from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import SessionOpened
@@ -190,7 +192,7 @@ def test_nothing_acts_on_the_terminal(kept: tuple[str, list[ContextView]]) -> No
 
 def test_full_names_every_result(tmp_path: Path) -> None:
     """The four largest results of a pass by name, and all of them with --full."""
-    stored.played(tmp_path, "s", 8, "masking(window=2, schedule=batched(6))")
+    stored.played(tmp_path, "s", 8, Masking(window=2, schedule=FixedSchedule(mask_calls=frozenset({9}))))
     url = stored.url(tmp_path)
     assert "and 2 more" in printed("s", "--store", url)
     assert "t6.1 look" in printed("s", "--full", "--store", url)
@@ -240,7 +242,9 @@ def test_nothing_hidden(tmp_path: Path) -> None:
 
 def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
     """Folded and shortened results are counted, and nothing is said to be whole."""
-    with ContextManager('raw(fold=5, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s") as context:
+    with ContextManager(
+        'raw(fold=true, rules=rule(trim="packages"))', store=stored.url(tmp_path), session="s"
+    ) as context:
         context.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
         routine = "\n".join(f"Collecting package-{number}" for number in range(80))
         for number in range(3):
@@ -256,7 +260,7 @@ def test_results_that_are_shorter_as_they_arrive(tmp_path: Path) -> None:
 
 def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
     """A session that folds alone hid nothing, and saved all the same."""
-    with ContextManager("raw(fold=5)", store=stored.url(tmp_path), session="s") as context:
+    with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
         context.begin("Build it.")
         for number in range(3):
             context.view()
@@ -352,7 +356,7 @@ def test_a_call_that_was_not_made(kept: tuple[str, list[ContextView]], call: str
 # -- how it is worked out ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["masking(window=10)", "hybrid(window=10, summarize_at=20)", "supersede"])
+@pytest.mark.parametrize("strategy", ["masking(window=10)", "hybrid(window=10, summarize_at=20)"])
 @pytest.mark.parametrize("name", ["openhands-pylint.tar.gz", "swe-agent-sympy-20801.traj.gz"])
 def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> None:
     """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""
@@ -487,7 +491,7 @@ def test_what_was_folded_is_said(tmp_path: Path) -> None:
     """In the list of calls, and in what is hidden now; what is shown whole again is named."""
     text = "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(40))
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    plan = "fold-repeats(window=2, schedule=every-turn, gist=0)"
+    plan = "masking(window=2, fold=true, schedule=every-turn, gist=0)"
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Mend the parser."}]
     with ContextManager(plan, store=url, session="folds", recall="caller") as context:
         context.prepare(messages)

@@ -24,8 +24,6 @@ SMALL = [
     "--space",
     "window=3,10",
     "--space",
-    "which=age",
-    "--space",
     "gist=50",
     "--space",
     "rules=none",
@@ -56,7 +54,7 @@ def test_writes_what_was_asked_for(runs: Path, tmp_path: Path) -> None:
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", file)]
     text = _tune(runs, *SMALL, *options, "--out", tmp_path / "elision.toml")
-    assert "all 6 points replayed" in text
+    assert "all 4 points replayed" in text
     data = json.loads(files["json"].read_text("utf-8"))
     assert data["format"] == "elision.tune/1"
     assert files["html"].read_text("utf-8").startswith("<!doctype html>")

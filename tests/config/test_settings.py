@@ -25,7 +25,7 @@ from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
-from elision.strategies.schedules import BatchedSchedule, EveryTurnSchedule
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.summarizers.factory import KINDS
 from elision.summarizers.prompt_template import load_prompt
@@ -84,7 +84,7 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
 
 def test_every_setting_is_listed(tmp_path: Path) -> None:
     """Each setting has one entry, whatever the strategy."""
-    for strategy in ("raw", "hybrid", "pipeline(supersede, masking)"):
+    for strategy in ("raw", "hybrid", "two-tier"):
         assert [entry.key for entry in of(tmp_path, STRATEGY=strategy).entries] == list(ALL_KEYS.values())
 
 
@@ -95,7 +95,7 @@ def test_the_environment(tmp_path: Path) -> None:
     found = of(
         tmp_path,
         STRATEGY="hybrid",
-        SCHEDULE="Batched(5)",
+        SCHEDULE="Cache-Aware(50)",
         PLACEHOLDER="[hidden]",
         GIST="7",
         MASKING_WINDOW="8",
@@ -143,7 +143,7 @@ def test_the_environment(tmp_path: Path) -> None:
     )
     budget = Budget(tokens=120_000, max_context_pct=0.8, reserved=2_000, soft=0.7, low=0.6, min_window=2)
     assert found.strategy == Hybrid(
-        schedule=BatchedSchedule(5),
+        schedule=CacheAwareSchedule(50),
         placeholder="[hidden]",
         gist=7,
         window=8,
@@ -262,7 +262,7 @@ def test_presets(tmp_path: Path, preset: str) -> None:
     """A preset is its strategy, with its guards; what it says has it as its place, what it leaves out the default."""
     found = of(tmp_path, STRATEGY=preset)
     assert found.strategy == parse_strategy(preset)
-    assert found.guards.max_turns == (120 if preset in ("code", "long-code") else None)
+    assert found.guards.max_turns == (120 if preset == "code" else None)
     stated = PRESETS[preset]
     for setting, option in (("masking_window", "window="), ("reserved", "reserved="), ("schedule", "schedule=")):
         expected = f"preset {preset}" if option in stated else "default"
@@ -281,13 +281,6 @@ def test_a_setting_refines_a_preset(tmp_path: Path) -> None:
     """A preset's options give way to a setting of any source, one by one."""
     found = of(tmp_path, "masking_window = 8\nreserved = 500", STRATEGY="chat")
     assert found.strategy == parse_strategy("chat(window=8, budget=budget(reserved=500))")
-
-
-def test_parts_of_a_pipeline(tmp_path: Path) -> None:
-    """A pipeline passes on what its parts have, and keeps what all share."""
-    found = of(tmp_path, STRATEGY="pipeline(supersede, masking)", MASKING_WINDOW="7", TOKEN_BUDGET="9000")
-    assert found.strategy == parse_strategy("pipeline(supersede, masking(window=7), budget=9000)")
-    assert shown(found)["masking_window"] == "7"
 
 
 def test_all_at_once(tmp_path: Path) -> None:
@@ -323,7 +316,7 @@ REFINING = {
 
 
 @given(
-    strategy=st.sampled_from([*STRATEGIES, *PRESETS]).filter(lambda name: name != "pipeline"),
+    strategy=st.sampled_from([*STRATEGIES, *PRESETS]),
     names=st.sets(st.sampled_from([*REFINING])),
 )
 def test_a_setting_without_use_is_kept_and_explained(strategy: str, names: set[str]) -> None:
@@ -384,11 +377,6 @@ def test_the_tail_gives_way(tmp_path: Path) -> None:
         ({"STRATEGY": "hybrid(summarize_at=8)"}, 4, "4 instead of 10, since summarize_at is 8"),
         ({"STRATEGY": "code", "SUMMARY_TURNS": "4"}, 2, "2 instead of 5, since summary_turns is 4"),
         ({"STRATEGY": "code(summarize_at=4)"}, 2, "2 instead of 5, since summarize_at is 4"),
-        (
-            {"STRATEGY": "pipeline(supersede, hybrid)", "SUMMARY_TURNS": "6"},
-            3,
-            "3 instead of 10, since summary_turns is 6",
-        ),
     ):
         found = of(tmp_path, **variables)
         assert shown(found)["summary_tail"] == str(tail)
@@ -456,9 +444,7 @@ def test_schedule_and_placeholder(tmp_path: Path) -> None:
     assert found.strategy == parse_strategy("paper-masking")
     assert shown(found) | {"schedule": "every-turn", "gist": "0"} == shown(found)
     assert of(tmp_path, STRATEGY="paper-masking", PLACEHOLDER="none").strategy.placeholder == ""
-    assert of(tmp_path, STRATEGY="pipeline(supersede, masking)", SCHEDULE="every-turn").strategy.schedule == (
-        EveryTurnSchedule()
-    )
+    assert of(tmp_path, STRATEGY="hybrid", SCHEDULE="every-turn").strategy.schedule == EveryTurnSchedule()
     assert "hindsight needs a recorded run" in refused(tmp_path, SCHEDULE="hindsight")
     assert "no schedule 'hourly'" in refused(tmp_path, SCHEDULE="hourly")
 

@@ -171,7 +171,7 @@ def test_thinking_that_is_bound(provider: Playback, wire: Wire, way: str) -> Non
 
 
 @pytest.mark.parametrize("way", ["plain", "helper"])
-@pytest.mark.parametrize("strategy", ["fold", EAGER.replace(")", ", fold=5)")])
+@pytest.mark.parametrize("strategy", ["raw(fold=true)", EAGER.replace(")", ", fold=true)")])
 def test_thinking_that_is_bound_beside_folded_results(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     """Repeated lines are folded as they arrive, and every later request has them in the same bytes."""
     with gateway(provider.url, strategy=strategy) as door, wire.claude(door.url) as client:
@@ -183,8 +183,8 @@ def test_thinking_that_is_bound_beside_folded_results(provider: Playback, wire: 
         results = [message for message in request.body["messages"] if message["role"] == "user"][1:]
         assert results[: len(sent)] == sent
         sent = results
-    assert sum("[same as lines" in str(each) for each in sent) >= 4
-    assert any("context_management" in request.body for request in provider.requests) == (strategy != "fold")
+    assert sum("[same as " in str(each) for each in sent) >= 4
+    assert any("context_management" in request.body for request in provider.requests) == (strategy != "raw(fold=true)")
 
 
 def test_async_clients_at_once(provider: Playback, wire: Wire) -> None:

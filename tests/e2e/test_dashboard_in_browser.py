@@ -380,7 +380,7 @@ def test_folded_and_shortened_results_are_listed(opened: Open, tmp_path: Path) -
     routine = "\n".join(f"Collecting package-{number}" for number in range(80))
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
     with ContextManager(
-        'raw(fold=5, rules=rule(trim="packages"))', store=kept, session="s", recall="caller"
+        'raw(fold=true, rules=rule(trim="packages"))', store=kept, session="s", recall="caller"
     ) as context:
         context.begin("Build it.")
         for number, text in enumerate((f"{routine}\n{rows}", rows)):

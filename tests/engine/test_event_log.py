@@ -346,7 +346,7 @@ RESUMED = [
     "masking(window=2)",
     "hybrid(window=2, summarize_at=8, tail=2, summary_max_tokens=60)",
     "summarization(every=4, tail=2, summary_max_tokens=60, schedule=every-turn)",
-    "pipeline(supersede, masking(window=3))",
+    "masking(window=3)",
     "masking(window=2, budget=4000)",
 ]
 

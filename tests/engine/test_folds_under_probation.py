@@ -11,7 +11,7 @@ from elision.trajectory.view import Segment
 from tests.properties.builders import CACHED, begin_session, call, long_text, result, turn
 from tests.properties.cases import get_content
 
-STRATEGY = "summarization(every=4, tail=2, schedule=every-turn, summary_max_tokens=400, probation=3, fold=3)"
+STRATEGY = "summarization(every=4, tail=2, schedule=every-turn, summary_max_tokens=400, probation=3, fold=true)"
 #: The call that requests the summary of turns 1 ... 4, and the one that takes it.
 DUE, TAKEN = 7, 10
 #: Lines of turn 2 that turns 5 and 8 show again.

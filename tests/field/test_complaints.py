@@ -104,9 +104,7 @@ def test_2_a_budget_leaves_signed_thinking_valid(strategy: str) -> None:
 @pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
 def test_3_pairs_stay_together(api: Any) -> None:
     """Orphaned calls and results killed sessions for good: each request passes a provider that refuses them."""
-    played = play(
-        recorded(24), "pipeline(supersede, hybrid(window=2, summarize_at=6, tail=2), schedule=every-turn)", api
-    )
+    played = play(recorded(24), "hybrid(window=2, summarize_at=6, tail=2, schedule=every-turn)", api)
     assert played.views[-1].diagnostics.summaries
 
 
@@ -189,7 +187,7 @@ def sum_but_last(played: Played) -> float:
     return sum(cost(usage, PRICES) for usage in played.usage[:-1])
 
 
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING, "supersede(schedule=every-turn)"])
+@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_9_nothing_is_removed_in_silence(shape: str, strategy: str) -> None:
     """Silent removal: whatever differs from the client's messages was told to the callback, with handle and sizes."""
@@ -323,8 +321,6 @@ ROUTES: dict[str, tuple[str, dict[str, Any]]] = {
     "masking": (EAGER, {}),
     "summary": (FOLDING, {}),
     "two-tier": ("two-tier(keep_recent=2, soft=2000, hard=4000, after_steps=3, schedule=every-turn)", {}),
-    "supersede": ("supersede(schedule=every-turn)", {}),
-    "pipeline": ("pipeline(supersede, masking(window=1), schedule=every-turn)", {}),
     "pressure": ("masking(window=6)", {"token_budget": 4_500, "max_context_pct": 1.0, "reserved_for_response": 0}),
 }
 
@@ -337,8 +333,8 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
     context = manager(strategy, rules=[KEEP], **options)
     messages = make_history("openai", 0)
     for step in range(1, 25):
-        said, result = make_openai_step(1 if route == "supersede" else step, kept if step == 3 else LONG)
-        if step == 3 or (step == 5 and route == "supersede"):
+        said, result = make_openai_step(step, kept if step == 3 else LONG)
+        if step == 3:
             said["tool_calls"][0]["function"]["name"] = "secret_rules"
         messages += [said, result]
         view = context.prepare(messages)

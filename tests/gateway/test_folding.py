@@ -104,7 +104,8 @@ async def run_agents(seed: int, store: str, strategy: str) -> tuple[TrialReport,
 
 
 @pytest.mark.parametrize(
-    "strategy", ["fold-repeats(window=3, schedule=every-turn)", "hybrid(window=3, summarize_at=8, tail=4, fold=5)"]
+    "strategy",
+    ["masking(window=3, fold=true, schedule=every-turn)", "hybrid(window=3, summarize_at=8, tail=4, fold=true)"],
 )
 def test_folded_results_can_be_read(strategy: str, tmp_path: Path, report_figures: ReportFigures) -> None:
     """Whatever the agents do, each folded result leads to lines that the same request shows."""

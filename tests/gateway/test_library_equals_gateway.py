@@ -140,7 +140,7 @@ def told(account: SessionReport) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("marks", "strategy"),
-    [(True, STRATEGY), (False, STRATEGY), (True, "masking(window=4, fold=5, fold_reads=true)")],
+    [(True, STRATEGY), (False, STRATEGY), (True, "masking(window=4, fold=true)")],
 )
 def test_both_doors_tell_the_same(marks: bool, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same loop costs and saves the same through both doors, by hiding as well as by caching."""

@@ -53,8 +53,8 @@ def test_sizes() -> None:
 
 
 def test_parts_and_templates_are_run_too() -> None:
-    """A pipeline, a template of one's own, and rules."""
-    assert forecast("pipeline(supersede, masking(window=4), schedule=every-turn)").first_placeholder == 6
+    """A count of results, a template of one's own, and rules."""
+    assert forecast("two-tier(keep_recent=4, schedule=every-turn)").first_placeholder == 6
     assert forecast('masking(schedule=every-turn, gist=0, placeholder="[{lines} lines]")').first_placeholder == 12
     assert forecast("masking(schedule=every-turn, rules=rule(tool=bash, keep=true))").first_placeholder is None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,10 +52,10 @@ def flat_history(run: Trajectory, turns: int) -> list[Entry]:
     return history
 
 
-def mask_last_n(history: list[Entry], n: int, polling: int = 1) -> list[Entry]:
+def mask_last_n(history: list[Entry], n: int) -> list[Entry]:
     """SWE-agent's `last_n_observations`: the first observation and the last `n` stay."""
     places = [place for place, entry in enumerate(history) if entry.kind == "observation"]
-    until = max(0, len(places) // polling * polling - n)
+    until = max(0, len(places) - n)
     return [
         replace(entry, text=f"Old environment output: ({len(entry.text.splitlines())} lines omitted)")
         if place in places[1:until]
@@ -183,24 +182,6 @@ def test_the_first_observation_is_the_task() -> None:
     assert "We're currently solving the following issue" in masked[1].text
     assert masked[3].text.startswith("Old environment output: (")
     assert masked[3].turn == 1
-
-
-@pytest.mark.parametrize("polling", [2, 5])
-def test_polling_acts_as_often_as_batches(polling: int) -> None:
-    """With `polling=p` SWE-agent acts at every p-th step, as `batched(p)` does, which begins at most p calls later."""
-    (run,) = cut_runs(read_runs(EXAMPLE))
-    theirs = [
-        {turn for turn, text in sent.items() if text.startswith("Old environment output")}
-        for sent in sent_by_source(run, lambda history: mask_last_n(history, 10, polling))
-    ]
-    ours = [
-        {turn for turn, text in sent.items() if text.startswith("Old environment output")}
-        for sent in sent_by_us(run, f"swe-agent-masking(schedule=batched({polling}))")
-    ]
-    acts = [[call for call, (before, now) in enumerate(pairwise(sent)) if now != before] for sent in (theirs, ours)]
-    for calls in acts:
-        assert {later - earlier for earlier, later in pairwise(calls)} == {polling}
-    assert 0 <= acts[1][0] - acts[0][0] <= polling
 
 
 def test_openhands() -> None:

@@ -63,7 +63,7 @@ def test_tokens_add_up(one: Study) -> None:
 
 def test_what_is_folded_is_counted_once() -> None:
     """At the first request of each result; without rewrites that is what the last views are shorter."""
-    study = _study(SWE_AGENT, specs=("raw", "fold", "masking(fold=5)"))
+    study = _study(SWE_AGENT, specs=("raw", "raw(fold=true)", "masking(fold=true)"))
     _, raw, folded, masked = study.rows
     assert (raw.folded, raw.folded_tokens) == (0, 0)
     assert raw.peak - folded.peak == folded.folded_tokens > 10_000
@@ -209,7 +209,7 @@ def test_nothing_saved_has_no_allowance() -> None:
     assert Row(bill=Bill(usd=3.0), raw_usd=2.0, late_usd=0.1).allowance is None
 
 
-@pytest.mark.parametrize("strategy", ["raw(budget=4000)", "fold(budget=4000)"])
+@pytest.mark.parametrize("strategy", ["raw(budget=4000)", "raw(fold=true, budget=4000)"])
 def test_a_budget_that_would_not_hold_is_refused(strategy: str) -> None:
     """A strategy that hides nothing sends any length, so a budget for it is a mistake."""
     with pytest.raises(SpecError, match="hides nothing, so no budget holds"):

@@ -16,6 +16,9 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event
@@ -30,7 +33,7 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, sche
 Json = dict[str, Any]
 
 
-def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
+def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
     return ContextManager(strategy, session="s", cache_control="client", **options)
 
 
@@ -622,7 +625,8 @@ def test_any_sequence_will_do() -> None:
 
 def test_totals_stay_true_behind_a_rewrite() -> None:
     """A count of ours that was too high is corrected in proportion where much is hidden: no total is below nothing."""
-    context = manager("masking(window=1, schedule=batched(6))", store=MemoryStore())
+    planned = Masking(window=1, schedule=FixedSchedule(mask_calls=frozenset({8})))
+    context = manager(planned, store=MemoryStore())
     for steps in range(6):
         view = context.prepare(make_history("openai", steps))
         context.record({"prompt_tokens": view.diagnostics.raw // 10 or 1, "completion_tokens": 5})

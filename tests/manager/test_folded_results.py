@@ -12,7 +12,7 @@ import pytest
 
 from elision import ContextManager
 
-PLAN = "fold-repeats(window=2, schedule=every-turn, gist=0)"
+PLAN = "masking(window=2, fold=true, schedule=every-turn, gist=0)"
 
 #: How 39 lines are shown that the first result has.
 REPEAT = "[same as t1.1 (read_file f1.py)]"

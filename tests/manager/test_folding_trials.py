@@ -103,7 +103,12 @@ def check_view(sent: Messages, messages: Messages) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
-    "strategy", ["fold-repeats", "fold-repeats(window=3, schedule=every-turn)", "fold-repeats(schedule=batched(4))"]
+    "strategy",
+    [
+        "masking(fold=true)",
+        "masking(window=3, fold=true, schedule=every-turn)",
+        "masking(window=5, fold=true, schedule=every-turn)",
+    ],
 )
 def test_what_is_sent_can_be_read(strategy: str, seed: int) -> None:
     """A client appends, edits, takes back, and sends its newest turn in parts; nothing of a result is lost."""
@@ -143,7 +148,7 @@ def test_equal_results_of_one_turn() -> None:
         {"role": "assistant", "content": uses},
         {"role": "user", "content": results},
     ]
-    with ContextManager("fold-repeats", dialect="anthropic", recall="caller") as context:
+    with ContextManager("masking(fold=true)", dialect="anthropic", recall="caller") as context:
         sent = dict(list_results(context.prepare(messages).messages))
     assert sent == {
         "t1.1": PIECES[0],

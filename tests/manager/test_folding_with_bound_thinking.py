@@ -16,13 +16,17 @@ import pytest
 
 from elision.manager import ContextManager, ContextView
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
+from elision.strategies.budget import Budget
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, result, trajectory, turn
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
 
 BOUND, FREE = "claude-opus-5-5", "claude-opus-4-8"
-CLEARING = "masking(window=2, schedule=every-turn, fold=5)"
-SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn, fold=5)"
+CLEARING = "masking(window=2, schedule=every-turn, fold=true)"
+SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn, fold=true)"
 THINKS: dict[str, Any] = {"type": "adaptive"}
 #: Sources are named by handle only where the request lets the model recall.
 _REFERENCE = re.compile(r"\[same as (?:lines (\d+)–(\d+) of )?(?:turn |t)(\d+)(?:\.1)?(?: \([^)\n]*\))?\]")
@@ -85,7 +89,7 @@ class Client:
         return view
 
 
-def run_through(strategy: str, texts: list[str], **options: Any) -> tuple[list[Json], list[ContextView]]:
+def run_through(strategy: str | Strategy, texts: list[str], **options: Any) -> tuple[list[Json], list[ContextView]]:
     """Work through a run with `texts` as results. Return the requests and the views."""
     with ContextManager(strategy, model=BOUND, **options) as context:
         client = Client(context, make_run(*texts, "end"))
@@ -140,12 +144,9 @@ def restore_text(text: str, results: list[str], cleared: int) -> str:
 
 
 @pytest.mark.parametrize(("recall", "source"), [("auto", "turn 1"), ("caller", "t1.1")])
-@pytest.mark.parametrize("strategy", ["fold", "raw(fold=5)"])
-def test_where_nothing_is_hidden_results_are_folded_and_nothing_is_cleared(
-    strategy: str, recall: str, source: str
-) -> None:
+def test_where_nothing_is_hidden_results_are_folded_and_nothing_is_cleared(recall: str, source: str) -> None:
     """The provider takes every request, is asked for nothing, and gets the same bytes again."""
-    bodies, views = run_through(strategy, TEXTS, recall=recall)
+    bodies, views = run_through("raw(fold=true)", TEXTS, recall=recall)
     check_requests(bodies, TEXTS)
     assert list_results(bodies[-1])[1].startswith(f"[same as {source} (bash")
     assert sum(text != sent for text, sent in zip(TEXTS, list_results(bodies[-1]), strict=True)) == 5
@@ -175,7 +176,7 @@ def test_what_is_cleared_is_nothing_that_is_referred_to(strategy: str) -> None:
 def test_a_summary_that_cannot_be_sent_clears_nothing_sooner() -> None:
     """Where the provider clears results, `hybrid` clears as `masking` does, and asks for no summary."""
     asked: list[Any] = []
-    options = "window=2, schedule=batched(4)"
+    options = "window=2, schedule=every-turn"
     plain, _ = run_through(f"masking({options})", TEXTS)
     bodies, _ = run_through(
         f"hybrid({options}, summarize_at=5, tail=2)", TEXTS, summarizer=asked.append, background=True
@@ -194,10 +195,11 @@ def test_random_runs(seed: int) -> None:
         texts.append(lines(first, first + rng.choice([3, 12, 30, 60])))
     texts[6] = texts[5] = lines(0, 60)
     window = rng.choice([1, 2, 4])
-    schedule = rng.choice(["every-turn", "batched(4)"])
-    budget = rng.choice(["", ", budget=budget(tokens=6000)"])
+    schedule = rng.choice([EveryTurnSchedule(), FixedSchedule(mask_calls=frozenset(range(6, 30, 4)))])
+    budget = rng.choice([None, Budget(tokens=8_000)])
     options: Any = {"over_budget": "send"}
-    bodies, views = run_through(f"masking(window={window}, schedule={schedule}, fold=3{budget})", texts, **options)
+    strategy = Masking(window=window, schedule=schedule, fold=True, budget=budget)
+    bodies, views = run_through(strategy, texts, **options)
     check_requests(bodies, texts)
     assert any(view.diagnostics.folded for view in views)
     assert all(fault.kind == "budget" for view in views for fault in view.diagnostics.faults)
@@ -206,13 +208,13 @@ def test_random_runs(seed: int) -> None:
 def test_above_the_budget_references_leave_with_their_sources() -> None:
     """A cut after the references is taken where the one before them does not make room."""
     texts = [lines(1, 60), lines(1, 40), lines(100, 160), lines(200, 260), lines(300, 360)]
-    strategy = "masking(window=1, schedule=every-turn, fold=5, budget=budget(tokens=6000))"
+    strategy = "masking(window=1, schedule=every-turn, fold=true, budget=budget(tokens=6000))"
     bodies, _ = run_through(strategy, texts)
     check_requests(bodies, texts)
     assert count_cleared(bodies[-1]) >= 2
 
 
-@pytest.mark.parametrize("strategy", ["fold", CLEARING])
+@pytest.mark.parametrize("strategy", ["raw(fold=true)", CLEARING])
 @pytest.mark.parametrize("calls", [3, 8, 12])
 def test_another_process_sends_the_same_bytes(strategy: str, calls: int, tmp_path: Path) -> None:
     """Killed after any call, the session goes on as it was."""
@@ -229,7 +231,7 @@ def test_another_process_sends_the_same_bytes(strategy: str, calls: int, tmp_pat
     assert client.bodies == expected
 
 
-@pytest.mark.parametrize("strategy", ["fold", CLEARING, SUMMARIZING])
+@pytest.mark.parametrize("strategy", ["raw(fold=true)", CLEARING, SUMMARIZING])
 def test_a_model_that_binds_nothing_in_between(strategy: str) -> None:
     """It gets the view as ever. Afterwards all that the other model saw is sent as it saw it."""
     with ContextManager(strategy, model=BOUND) as context:
@@ -266,7 +268,7 @@ def make_answer(client: Client, number: int) -> list[Json]:
 def test_a_strategy_that_folds_no_more_changes_nothing(tmp_path: Path) -> None:
     """A later process goes on with another strategy: what was sent stays, and sources stay while they are named."""
     options: Any = {"model": BOUND, "store": f"sqlite:///{tmp_path}/one.db", "session": "a"}
-    with ContextManager("fold", **options) as context:
+    with ContextManager("raw(fold=true)", **options) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         for _ in range(6):
             client.step()
@@ -290,7 +292,7 @@ def adopted_history(context: ContextManager) -> Iterator[str]:
 @pytest.mark.parametrize("thinking", ["auto", "defer", "drop_block"])
 def test_a_history_that_began_elsewhere_is_left_alone(thinking: Any) -> None:
     """Only results after its newest thinking may be folded: the rest was sent whole."""
-    with ContextManager("fold", model=BOUND, thinking=thinking) as context:
+    with ContextManager("raw(fold=true)", model=BOUND, thinking=thinking) as context:
         *whole, newest = adopted_history(context)
         assert whole == TEXTS[:3]
         assert newest.startswith("[same as lines 20–39 of turn 2 (")
@@ -301,7 +303,7 @@ def test_a_history_that_began_elsewhere_is_left_alone(thinking: Any) -> None:
 @pytest.mark.parametrize("edit", ["clear_tool_uses_20250919", "compact_20260112"])
 def test_where_the_client_has_results_cleared_nothing_is_folded(model: str, edit: str) -> None:
     """The source might be gone."""
-    with ContextManager("fold", model=model) as context:
+    with ContextManager("raw(fold=true)", model=model) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         own = {"context_management": {"edits": [{"type": edit}]}}
         for number in range(4):
@@ -325,7 +327,7 @@ def test_a_newest_result_that_breaks_the_budget_is_cut_and_stays_cut() -> None:
 def test_a_call_that_is_made_again_may_show_its_newest_result_otherwise() -> None:
     """Below a smaller window the source goes: no thinking follows what refers to it yet, so that is shown whole."""
     texts = [lines(1, 200), lines(1, 60)]
-    with ContextManager("masking(window=3, schedule=every-turn, fold=5)", model=BOUND) as context:
+    with ContextManager("masking(window=3, schedule=every-turn, fold=true)", model=BOUND) as context:
         client = Client(context, make_run(*texts, *TEXTS, "end"))
         client.step()
         client.step()
@@ -342,7 +344,7 @@ def test_a_call_that_is_made_again_may_show_its_newest_result_otherwise() -> Non
 
 def test_all_that_may_be_cleared_is_cleared_where_the_caller_asks() -> None:
     """Without waiting for what it is worth, and never between a reference and its source."""
-    with ContextManager("masking(window=2, fold=5)", model=BOUND) as context:
+    with ContextManager("masking(window=2, fold=true)", model=BOUND) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         for _ in range(9):
             client.step()
@@ -356,7 +358,7 @@ def test_all_that_may_be_cleared_is_cleared_where_the_caller_asks() -> None:
 
 def test_a_history_that_the_client_changes() -> None:
     """After an undo what stays is sent as before; after the client's own compaction nothing old is referred to."""
-    with ContextManager("fold", model=BOUND) as context:
+    with ContextManager("raw(fold=true)", model=BOUND) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         for _ in range(6):
             client.step()

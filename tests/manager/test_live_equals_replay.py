@@ -42,12 +42,11 @@ STRATEGIES = [
     "summarization(every=8, tail=4)",
     "summarization(every=8, tail=4, probation=3)",
     "two-tier(keep_recent=4, soft=9000, hard=14000)",
-    "pipeline(supersede, masking(window=6))",
     "masking(window=10, budget=30000)",
-    "fold",
-    "masking(window=4, fold=5)",
-    "hybrid(window=4, summarize_at=12, tail=4, fold=5)",
-    'masking(window=5, fold=4, rules=[rule(ends=400), rule(trim="packages")])',
+    "raw(fold=true)",
+    "masking(window=4, fold=true)",
+    "hybrid(window=4, summarize_at=12, tail=4, fold=true)",
+    'masking(window=5, fold=true, rules=[rule(ends=400), rule(trim="packages")])',
 ]
 FORMATS = (
     "claude-code",

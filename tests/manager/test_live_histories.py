@@ -25,11 +25,10 @@ from tests.manager.stores import FailingStore
 
 STRATEGIES = [
     "masking(window=1, schedule=every-turn)",
-    "masking(window=2, schedule=batched(2))",
+    "masking(window=2, schedule=every-turn)",
     "masking(window=2)",
     "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
     "summarization(every=3, tail=2, summary_max_tokens=100, schedule=every-turn)",
-    "pipeline(supersede, masking(window=1), schedule=every-turn)",
 ]
 SUMMARY = "[Record of turns 1-"
 

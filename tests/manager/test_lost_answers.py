@@ -20,6 +20,9 @@ from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, UsageReported
@@ -32,7 +35,7 @@ EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 
 
-def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
+def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
     return ContextManager(strategy, session="s", cache_control="client", **options)
 
 
@@ -256,7 +259,7 @@ def test_one_request_is_recorded_once(strategy: str, plan: list[str], lost_at: i
 def test_compact_holds_until_it_can_be_done(plan: list[str]) -> None:
     """A call during which the store fails hides nothing; the next one that can does what was asked for."""
     store = UnreliableStore()
-    context = manager("masking(window=2, schedule=batched(50))", store=store)
+    context = manager(Masking(window=2, schedule=FixedSchedule()), store=store)
     context.prepare(make_history("openai", 6))
     context.compact()
     for steps, outcome in enumerate(plan, start=7):

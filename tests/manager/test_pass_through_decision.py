@@ -27,7 +27,6 @@ STRATEGIES = st.sampled_from(
         "masking(window=1, schedule=every-turn)",
         "hybrid(window=1, summarize_at=2, tail=1, schedule=every-turn)",
         "summarization(every=1, tail=1, schedule=every-turn)",
-        "supersede(schedule=every-turn)",
     ]
 )
 OPTIONS = st.fixed_dictionaries(

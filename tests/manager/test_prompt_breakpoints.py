@@ -14,6 +14,9 @@ from elision.manager.session_history import load_session_log
 from elision.providers.shared.prompt_breakpoints import FIELD
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.parsed_request import split_into_blocks
 from elision.trajectory.price_lookup import find_prices
@@ -25,7 +28,7 @@ from tests.providers.render_checks import check_openai, check_responses
 
 MODEL = "gpt-5.6-sol"
 #: The turns that stay reach back farther than a request looks.
-STRATEGY = "masking(window=30, schedule=batched(10), gist=0)"
+STRATEGY = Masking(window=30, gist=0, schedule=FixedSchedule(mask_calls=frozenset({41, 51, 61})))
 CHECKS = {"openai": check_openai, "openai-responses": check_responses}
 
 
@@ -36,7 +39,9 @@ class Counter:
         self.count = cache(make_counter("o200k").count)
 
 
-def run_agent(shape: Any, strategy: str = STRATEGY, **options: Any) -> tuple[list[list[Message]], list[Usage], Bill]:
+def run_agent(
+    shape: Any, strategy: str | Strategy = STRATEGY, **options: Any
+) -> tuple[list[list[Message]], list[Usage], Bill]:
     """What 70 calls send, what a provider bills for them, and what the session counts."""
     given: dict[str, Any] = {"model": MODEL, "dialect": shape, "recall": "never"}
     store = MemoryStore()

@@ -47,11 +47,9 @@ SPECS = (
     "raw",
     "masking(window=3)",
     "summarization(every=6, tail=3, schedule=every-turn)",
-    "supersede(schedule=every-turn)",
-    "pipeline(supersede, masking(window=4), schedule=batched(3))",
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
-    "fold(fold=3)",
-    "hybrid(window=4, summarize_at=12, tail=4, fold=3, schedule=every-turn)",
+    "raw(fold=true)",
+    "hybrid(window=4, summarize_at=12, tail=4, fold=true, schedule=every-turn)",
 )
 #: Two at Anthropic: one whose thinking is bound, so that the server is asked to clear, and one that is edited.
 MODELS: dict[Api, tuple[str, ...]] = {

@@ -20,16 +20,15 @@ from tests.manager.clients import Client, Step
 _SUMMARY = "summary_max_tokens=100"
 STRATEGIES = (
     "masking(window=1, schedule=every-turn)",
-    "masking(window=2, gist_reads=20)",
-    "masking(window=2, which=reuse, fold=2)",
-    'masking(window=2, fold=2, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
-    f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=2, {_SUMMARY})",
+    "masking(window=2, gist=20)",
+    "masking(window=2, fold=true)",
+    'masking(window=2, fold=true, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
+    f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=true, {_SUMMARY})",
     f"hybrid(window=2, summarize_at=6, tail=3, {_SUMMARY})",
-    f"hybrid(window=1, summarize_at=5, tail=2, probation=2, fold=2, schedule=every-turn, {_SUMMARY})",
+    f"hybrid(window=1, summarize_at=5, tail=2, probation=2, fold=true, schedule=every-turn, {_SUMMARY})",
     f"summarization(every=3, tail=2, probation=1, {_SUMMARY})",
     f"two-tier(keep_recent=2, soft=500, hard=900, after_steps=3, summarize_min_turns=2, {_SUMMARY})",
-    "pipeline(supersede, masking(window=1), schedule=batched(2))",
-    "fold(fold=2)",
+    "raw(fold=true)",
 )
 #: What may happen before a call. Undone turns are left out: where a history is in several branches, a process that has
 #: just begun may continue another one than the process that made them. So are older results that change.

@@ -167,7 +167,7 @@ def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, lis
 
 
 @pytest.mark.parametrize(
-    "strategy", ['raw(rules=rule(trim="packages"))', "raw(fold=5)", "raw(rules=rule(ends=200), fold=5)"]
+    "strategy", ['raw(rules=rule(trim="packages"))', "raw(fold=true)", "raw(rules=rule(ends=200), fold=true)"]
 )
 def test_what_is_shorter_as_it_arrives_is_no_rewrite(strategy: str, tmp_path: Path) -> None:
     """Results that rules and folds shorten are billed as the session was: each stays as it was sent."""

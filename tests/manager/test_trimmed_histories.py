@@ -30,7 +30,7 @@ STRATEGIES = (
     "raw",
     EAGER,
     "masking(window=3)",
-    "masking(window=2, schedule=every-turn, fold=3)",
+    "masking(window=2, schedule=every-turn, fold=true)",
     "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=150, schedule=every-turn)",
     "summarization(every=3, tail=2, summary_max_tokens=100, schedule=every-turn)",
 )

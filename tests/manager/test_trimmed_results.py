@@ -76,7 +76,7 @@ def test_the_tables_of_a_store_show_what_is_sent(tmp_path: Path) -> None:
     )
     first, second = f"one\n{NOISE}\n{tail}", f"two\n{NOISE}\n{tail}"
     path = tmp_path / "store.db"
-    plan = 'masking(window=2, gist=0, fold=5, schedule=every-turn, rules=rule(trim="packages"))'
+    plan = 'masking(window=2, gist=0, fold=true, schedule=every-turn, rules=rule(trim="packages"))'
     with ContextManager(plan, store=f"sqlite:///{path}?turns=full", session="a", recall="caller") as context:
         context.prepare(talk(first))
         note = "[80 lines of package manager routine left out: t{}.1]"

@@ -25,7 +25,6 @@ STRATEGIES = [
     "masking(window=1, schedule=every-turn)",
     "masking(window=2)",
     "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
-    "pipeline(supersede, masking(window=1), schedule=every-turn)",
 ]
 
 
@@ -263,7 +262,7 @@ def test_at_the_same_time(opener: Callable[[], Store]) -> None:
     last = 12
 
     def serve(store: Store, late: bool) -> None:
-        context = manager(store, "masking(window=2, schedule=batched(2))")
+        context = manager(store, "masking(window=2, schedule=every-turn)")
         try:
             for steps in range(3, last):
                 together.wait()

@@ -23,13 +23,13 @@ from elision.trajectory.view import Segment
 
 RULES = (
     'rules=[rule(tool="notes", keep=true), rule(tool="sear*", after=1), rule(tool="bash", args="*make*", below=40), '
-    'rule(tool="read_file", superseded=true)]'
+    'rule(tool="read_file", after=4)]'
 )
 _SUMMARY = "summary_max_tokens=60, keep_user_tokens=150"
 
 STRATEGIES = {
     "raw": "raw()",
-    "masking": f"masking(window=2, gist=12, gist_reads=30, {RULES})",
+    "masking": f"masking(window=2, gist=12, {RULES})",
     "published": 'masking(window=1, gist=0, placeholder="[Observation omitted for brevity]")',
     "summarization": f"summarization(every=3, tail=2, {_SUMMARY}, {RULES})",
     "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_SUMMARY}, {RULES})",
@@ -39,22 +39,19 @@ STRATEGIES = {
         f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
     ),
     "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
-    "supersede": "supersede(gist=12)",
-    "masking, reuse": f"masking(window=2, which=reuse, gist=12, {RULES})",
-    "raw, fold": "fold(fold=2)",
-    "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
+    "raw, fold": "raw(fold=true)",
+    "masking, fold": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
-    "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=2, {_SUMMARY})",
+    "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=true, {_SUMMARY})",
     "probation, fold": (
-        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=2, fold_reads=true, {_SUMMARY}, {RULES})"
+        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=true, {_SUMMARY}, {RULES})"
     ),
     "raw, trims": 'raw(rules=[rule(ends=50), rule(trim="terminal"), rule(trim="generated")])',
-    "masking, trims": 'masking(window=2, gist=12, fold=2, rules=[rule(tool="notes", keep=true), rule(ends=300), '
+    "masking, trims": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), rule(ends=300), '
     'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
-    "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
-SCHEDULES = ("every-turn", "batched(5)", "cache-aware")
+SCHEDULES = ("every-turn", "cache-aware")
 #: A hybrid whose schedule is told where runs end; half of the generated ones end later.
 WITH_AN_END = f"hybrid(window=2, summarize_at=6, tail=3, schedule=cache-aware(max_turns=14), gist=12, {_SUMMARY})"
 

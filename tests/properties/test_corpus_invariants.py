@@ -95,7 +95,7 @@ def test_recorded(case: str, path: str) -> None:
         hold_all(play_run(run, CASES[case], SETS["anthropic"]), repr(run))
 
 
-CAPPED = ("masking(window=10)", "supersede", "hybrid(window=10, summarize_at=43, tail=10)", "summarization")
+CAPPED = ("masking(window=10)", "hybrid(window=10, summarize_at=43, tail=10)", "summarization")
 
 
 @pytest.mark.parametrize("prices", sorted(SETS))

@@ -69,16 +69,16 @@ def test_the_cases_act(case: str) -> None:
     played = play_run(Trajectory(id="plain", head=head(), turns=again), CASES[case], SMALL["anthropic"])
     masks = any(seen.decided.masks for seen in played.views)
     summary = any(seen.decided.summary for seen in played.views)
-    if "plan 3" in case and case.startswith(("masking", "published", "supersede")):
+    if "plan 3" in case and case.startswith(("masking", "published")):
         assert not masks
     else:
         assert masks or summary
     if case.endswith("every-turn"):
-        assert summary != case.startswith(("masking", "published", "supersede"))
+        assert summary != case.startswith(("masking", "published"))
 
 
 @pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["masking", "published", "supersede", "raw, fold", "masking, fold"])
+@pytest.mark.parametrize("strategy", ["masking", "published", "raw, fold", "masking, fold"])
 @settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40, one_model=True))
 def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
@@ -97,7 +97,7 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
     assert find_worst_ratio(plain, SMALL[prices], run, write_brief_summary) <= 1.10 + 1e-9
 
 
-@pytest.mark.parametrize("strategy", ["masking", "published", "supersede"])
+@pytest.mark.parametrize("strategy", ["masking", "published"])
 @settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40))
 def test_uncached_decides_as_every_turn(strategy: str, run: Trajectory) -> None:
@@ -108,7 +108,7 @@ def test_uncached_decides_as_every_turn(strategy: str, run: Trajectory) -> None:
     assert [seen.decided.masks for seen in ours.views] == [seen.decided.masks for seen in theirs.views]
 
 
-@pytest.mark.parametrize("strategy", ["masking", "published", "supersede", "two-tier", "hybrid", "pipeline"])
+@pytest.mark.parametrize("strategy", ["masking", "published", "two-tier", "hybrid"])
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=40), prices=st.sampled_from(sorted(SMALL)))
 def test_placeholders_do_not_depend_on_when(strategy: str, run: Trajectory, prices: str) -> None:
@@ -144,7 +144,7 @@ def _prepared(session: Log, now: float | None, model: str) -> BudgetError | None
     return None
 
 
-@pytest.mark.parametrize("strategy", ["masking", "supersede", "masking, fold"])
+@pytest.mark.parametrize("strategy", ["masking", "masking, fold"])
 @pytest.mark.parametrize("tokens", [400, 900, 2_500])
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))
@@ -154,7 +154,7 @@ def test_i7_masked_view_fits_or_says_so(strategy: str, tokens: int, run: Traject
 
 
 # Quiet runs without rules: see the expected failures in tests/strategies/test_budget_tiers.py for the others.
-@pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "pipeline", "hybrid, fold"])
+@pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "hybrid, fold"])
 @pytest.mark.parametrize("tokens", [400, 900, 2_500])
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))

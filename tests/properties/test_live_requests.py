@@ -16,7 +16,7 @@ SPECS = (
     "masking(window=1, schedule=every-turn, gist=0)",
     "hybrid(window=1, summarize_at=3, tail=1, summary_max_tokens=50, schedule=every-turn)",
     "summarization(every=2, tail=1, summary_max_tokens=50, schedule=every-turn)",
-    "pipeline(supersede, masking(window=1), schedule=every-turn)",
+    "masking(window=1, schedule=every-turn)",
 )
 
 

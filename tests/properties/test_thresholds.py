@@ -85,7 +85,7 @@ def check_every_call(strategy: TwoTier, prices: Prices, run: Trajectory) -> int:
     return made
 
 
-@pytest.mark.parametrize("schedule", ["cache-aware", "every-turn", "batched(30)"])
+@pytest.mark.parametrize("schedule", ["cache-aware", "every-turn"])
 @settings(max_examples=max(10, settings.default.max_examples // 2 if settings.default else 10))
 @given(
     shapes=st.lists(SHAPES, min_size=5, max_size=45),

@@ -49,11 +49,10 @@ SPECS = (
     "raw",
     "masking(window=5)",
     "summarization(every=8, tail=4)",
-    "supersede",
-    "pipeline(supersede, masking(window=4), schedule=batched(3))",
+    "masking(window=4, schedule=every-turn)",
     "hybrid(window=3, tail=3, summarize_at=9, budget=budget(tokens=16000))",
-    "fold",
-    "hybrid(window=4, tail=4, summarize_at=12, fold=5)",
+    "raw(fold=true)",
+    "hybrid(window=4, tail=4, summarize_at=12, fold=true)",
 )
 WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Turns that are played, and of how many runs of a file, unless all are.

@@ -9,6 +9,8 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
+from elision.strategies.masking import Masking
+from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.trajectory.events import PassDecided
 from elision.trajectory.turn import Head, Turn
@@ -35,7 +37,9 @@ def show(log: Log) -> dict[tuple[int, int], str]:
 
 def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
     """At the first call that shows it, and without a rewrite; what is new of it stays."""
-    log = run_session("fold", [read(1, lines(1, 40)), read(2, f"new\n{lines(10, 30)}\nend"), read(3, "short")])
+    log = run_session(
+        "raw(fold=true)", [read(1, lines(1, 40)), read(2, f"new\n{lines(10, 30)}\nend"), read(3, "short")]
+    )
     assert show(log) == {
         (1, 1): "observation",
         (2, 1): "new\n[same as lines 10–29 of t1.1 (read_file f1.py)]\nend",
@@ -56,7 +60,7 @@ def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> No
     """In the same pass; later ones refer to that one from then on, and the first change stays the mask."""
     turns = [read(1, lines(1, 40)), *(read(index, lines(1, 40)) for index in (2, 3, 4))]
     log = begin_session(
-        'masking(window=9, gist=0, fold=5, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
+        'masking(window=9, gist=0, fold=true, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
     )
     for each in turns:
         run_pass(decide(log, make_plain_terms()), write_brief_summary)
@@ -80,7 +84,7 @@ def test_references_follow_the_lines_of_a_source_that_is_whole_again() -> None:
     again, own = lines(1, 40), lines(500, 540)
     turns = [read(1, again), read(2, f"{again}\n{own}"), read(3, own), read(4, "x")]
     log = begin_session(
-        'masking(window=9, gist=0, fold=5, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
+        'masking(window=9, gist=0, fold=true, rules=[rule(args="*f1*", after=3)], schedule=every-turn)', PLAIN
     )
     for each in turns:
         run_pass(decide(log, make_plain_terms()), write_brief_summary)
@@ -98,7 +102,9 @@ def test_an_old_fold_is_masked_with_its_source() -> None:
         read(2, lines(1, 40)),
         *(read(index, lines(100 * index, 100 * index + 40)) for index in (3, 4, 5)),
     ]
-    log = run_session("masking(window=1, gist=0, fold=5, schedule=batched(3))", turns, PLAIN)
+    log = run_session(
+        Masking(window=1, gist=0, fold=True, schedule=FixedSchedule(mask_calls=frozenset({5, 6}))), turns, PLAIN
+    )
     masked = [event for event in log.events if isinstance(event, PassDecided) and event.masks]
     assert [mask.key for mask in masked[0].masks] == [(1, 1), (2, 1), (3, 1), (4, 1)][: len(masked[0].masks)]
     assert not any(event.unfolded for event in masked)
@@ -108,7 +114,7 @@ def test_a_summary_unfolds_what_relied_on_its_turns() -> None:
     """A result after the summary is whole again, since its source is covered."""
     turns = [read(1, lines(1, 40)), read(2, lines(200, 240)), read(3, lines(1, 40)), read(4, "b")]
     log = run_session(
-        "summarization(every=2, tail=2, fold=5, summary_max_tokens=50, schedule=every-turn)", turns, PLAIN
+        "summarization(every=2, tail=2, fold=true, summary_max_tokens=50, schedule=every-turn)", turns, PLAIN
     )
     assert log.state.covered_turns == 2
     assert show(log) == {(3, 1): "observation", (4, 1): "observation"}
@@ -120,40 +126,41 @@ def test_a_summary_unfolds_what_relied_on_its_turns() -> None:
 def test_rules_keep_results_whole() -> None:
     """`verbatim` and `keep` do."""
     turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40), tool="search")]
-    assert list(run_session("fold", turns).state.folded) == [(2, 1), (3, 1)]
-    assert list(run_session('fold(rules=[rule(tool="search", verbatim=true)])', turns).state.folded) == [(2, 1)]
-    assert not run_session("fold(rules=[rule(keep=true)])", turns).state.folded
+    assert list(run_session("raw(fold=true)", turns).state.folded) == [(2, 1), (3, 1)]
+    assert list(run_session('raw(fold=true, rules=[rule(tool="search", verbatim=true)])', turns).state.folded) == [
+        (2, 1)
+    ]
+    assert not run_session("raw(fold=true, rules=[rule(keep=true)])", turns).state.folded
 
 
 @pytest.mark.parametrize("name", ["old_string", "old_str", "oldText"])
 def test_reads_stay_whole_where_edits_must_match_them(name: str) -> None:
-    """From the first such edit on, or if the head defines such a tool; `fold_reads` folds them all the same."""
+    """From the first such edit on, or if the head defines such a tool."""
     edit = turn(3, (call("edit_file", path="f1.py", **{name: "a"}), result("done", "edit_file")))
     turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), edit, read(4, lines(1, 40)), read(5, lines(1, 40), "bash")]
-    assert list(run_session("fold", turns).state.folded) == [(2, 1), (5, 1)]
-    assert list(run_session("fold(fold_reads=true)", turns).state.folded) == [(2, 1), (4, 1), (5, 1)]
+    assert list(run_session("raw(fold=true)", turns).state.folded) == [(2, 1), (5, 1)]
     tools = ({"name": "edit_file", "input_schema": {"properties": {name: {"type": "string"}}}},)
-    assert list(run_session("fold", turns, start=Head(tools=tools)).state.folded) == [(5, 1)]
+    assert list(run_session("raw(fold=true)", turns, start=Head(tools=tools)).state.folded) == [(5, 1)]
 
 
 def test_what_is_read_again_is_whole() -> None:
     """The agent may not have found what the fold refers to; if the file changed meanwhile, it is folded again."""
     pair = (call("read_file", path="a.py"), result(lines(1, 40), "read_file"))
     turns = [turn(index, pair) for index in (1, 2, 3, 4)]
-    assert list(run_session("fold", turns).state.folded) == [(2, 1), (4, 1)]
+    assert list(run_session("raw(fold=true)", turns).state.folded) == [(2, 1), (4, 1)]
     changed = turn(3, (call("read_file", path="a.py"), result(f"{lines(1, 40)}\nnew", "read_file")))
-    assert list(run_session("fold", [*turns[:2], changed]).state.folded) == [(2, 1), (3, 1)]
+    assert list(run_session("raw(fold=true)", [*turns[:2], changed]).state.folded) == [(2, 1), (3, 1)]
 
 
 def test_turns_are_named_where_handles_are_not() -> None:
     """Without recall a reference says the turn."""
-    log = run_session("fold(handles=false)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
+    log = run_session("raw(fold=true, handles=false)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
     assert show(log)[2, 1] == "[same as turn 1 (read_file f1.py)]"
 
 
 def test_folds_that_were_recorded_keep_their_words() -> None:
     """Those of an older session are shown as it sent them, until a source of theirs is hidden."""
-    log = run_session("fold", [read(1, lines(1, 40)), read(2, lines(1, 40))])
+    log = run_session("raw(fold=true)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
     words = "[as in t1.1, lines 1–39]"
     events = [
         msgspec.structs.replace(event, folds=tuple(msgspec.structs.replace(fold, text=words) for fold in event.folds))
@@ -173,7 +180,7 @@ def test_folds_that_were_recorded_keep_their_words() -> None:
 
 def test_another_strategy_goes_on_with_the_folds_of_a_log() -> None:
     """One that folds nothing shows what is folded whole again when it hides the source."""
-    folded = run_session("fold", [read(1, lines(1, 40)), read(2, lines(1, 40))], PLAIN)
+    folded = run_session("raw(fold=true)", [read(1, lines(1, 40)), read(2, lines(1, 40))], PLAIN)
     setup = begin_session("masking(window=1, gist=0, schedule=every-turn)", PLAIN).setup
     log = Log.fold(folded.events, setup)
     assert list(log.state.folded) == [(2, 1)]
@@ -188,7 +195,7 @@ def test_terms_say_what_may_be_folded() -> None:
     """Nothing where the client has the provider clear results, and nothing that bound thinking follows."""
     turns = [read(1, lines(1, 40)), read(2, lines(1, 40)), read(3, lines(1, 40))]
     for changes, expected in (({"may_fold": False}, []), ({"new_from": 3}, [(3, 1)])):
-        log = begin_session("fold")
+        log = begin_session("raw(fold=true)")
         for each in turns:
             log.add_turn(each)
         run_pass(decide(log, replace(make_plain_terms(), **changes)), write_brief_summary)
@@ -197,10 +204,10 @@ def test_terms_say_what_may_be_folded() -> None:
 
 def test_text_form() -> None:
     """The options are read and written, and nonsense is refused."""
-    assert describe_strategy(parse_strategy("fold")) == "fold"
-    assert describe_strategy(parse_strategy("hybrid(fold=5, fold_reads=true)")) == "hybrid(fold=5, fold_reads=true)"
-    for text in ("raw(fold=1)", "raw(fold=-1)", "raw(fold=true)"):
-        with pytest.raises(SpecError, match="fold"):
+    assert describe_strategy(parse_strategy("raw(fold=true)")) == "raw(fold=true)"
+    assert describe_strategy(parse_strategy("hybrid(fold=false)")) == "hybrid"
+    for text in ("raw(fold=1)", "raw(fold=5)", "raw(fold=yes)"):
+        with pytest.raises(SpecError, match=r"fold.*: give true or false"):
             parse_strategy(text)
 
 
@@ -210,7 +217,7 @@ def test_a_reference_names_one_call() -> None:
     turns = [turn(index, (call(path="f.py"), result(text, "read_file"))) for index, text in enumerate(texts, 1)]
     again = [lines(81, 110), lines(1, 30), lines(41, 70)]
     turns += [turn(index, (call(name="bash"), result(text))) for index, text in enumerate(again, 4)]
-    shown = show(run_session("fold", turns))
+    shown = show(run_session("raw(fold=true)", turns))
     assert [shown[index, 1] for index in (4, 5, 6)] == [
         "[same as lines 1–29 of t3.1 (read_file f.py, the latest before this)]",
         "[same as lines 1–29 of t1.1 (read_file f.py, 2 before the latest)]",
@@ -221,7 +228,7 @@ def test_a_reference_names_one_call() -> None:
 def test_a_result_of_one_line_that_comes_again_is_folded() -> None:
     """Such as JSON: it is the same as the result that is shown."""
     text = "{" + ", ".join(f'"key_{number}": {number * 7919}' for number in range(99)) + "}"
-    log = run_session("fold", [read(index, text, "get") for index in (1, 2, 3)])
+    log = run_session("raw(fold=true)", [read(index, text, "get") for index in (1, 2, 3)])
     assert show(log) == {
         (1, 1): "observation",
         (2, 1): "[same as t1.1 (get f1.py)]",

@@ -41,25 +41,6 @@ def test_a_text_with_a_gist() -> None:
     assert written("see handle_one", Placeholders(gist=20, text="[gone]")) == "[gone] handle_one"
 
 
-@pytest.mark.parametrize(
-    ("command", "is_lookup"),
-    [
-        ("cat src/a.py", True),
-        ("grep -rn handle src", True),
-        ("ls src", True),
-        ("make test", False),
-        ("echo x > a.py", False),
-    ],
-)
-def test_reads_and_searches_have_a_gist_of_their_own(command: str, *, is_lookup: bool) -> None:
-    """`gist_reads` is the budget where the agent looked something up, and no other's; a template has it too."""
-    pair = (call(command=command), result("all is well\n" * 9 + "src/a.py: see handle_all\n" + "all is well\n" * 9))
-    for text in ("", "[gone: {gist}]"):
-        placeholders = Placeholders(gist=0, gist_reads=20, text=text)
-        found = placeholders.write_placeholder((12, 1), turn(12, pair), pair[1], KnownIdentifiers())
-        assert ("handle_all" in found) == is_lookup
-
-
 def test_no_handle_where_nobody_recalls() -> None:
     """Handles are named only where recall is served."""
     assert "t12.1" not in written(long_text(1), Placeholders(handles=False))

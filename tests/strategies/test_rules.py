@@ -88,11 +88,10 @@ def test_the_strictest_counts() -> None:
         Rule(after=5),
         Rule(below=30),
         Rule(after=2),
-        Rule(superseded=True),
         tags=frozenset({"remove_output"}),
     )
     ruling = rules.apply_rules(one, observation)
-    assert (ruling.keep, ruling.after, ruling.superseded, ruling.below) == (False, 5, True, 30)
+    assert (ruling.keep, ruling.after, ruling.below) == (False, 5, 30)
 
 
 @pytest.mark.parametrize("options", [{}, {"tool": "x"}, {"after": 0}, {"below": -1}, {"after": -3, "keep": True}])
@@ -129,11 +128,10 @@ def test_after_with_two_tier() -> None:
     assert find_mask_calls(session)[1, 1] == 3
 
 
-@pytest.mark.parametrize("strategy", ["summarization(every=30, tail=2", "supersede("])
-def test_after_with_strategies_that_have_no_window(strategy: str) -> None:
+def test_after_with_a_strategy_that_has_no_window() -> None:
     """`after` refines every strategy that hides anything (design 3)."""
-    separator = "" if strategy.endswith("(") else ", "
-    session = run_session(f'{strategy}{separator}schedule=every-turn, rules=rule(args="*step-1", after=1))', steps(5))
+    strategy = 'summarization(every=30, tail=2, schedule=every-turn, rules=rule(args="*step-1", after=1))'
+    session = run_session(strategy, steps(5))
     assert find_mask_calls(session) == {(1, 1): 3}
 
 
@@ -143,15 +141,6 @@ def test_below() -> None:
     assert find_mask_calls(
         run_session("masking(window=1, gist=0, schedule=every-turn, rules=rule(below=120))", turns)
     ) == {(2, 1): 4}
-
-
-def test_superseded() -> None:
-    """Results that a rule names are masked once a later one repeats them, before they are old."""
-    pair = (call("read_file", path="a.py"), result(long_text(1), "read_file"))
-    turns = [turn(1, pair), turn(2, pair), step(3)]
-    session = run_session("masking(window=9, schedule=every-turn, rules=rule(tool=read_file, superseded=true))", turns)
-    assert find_mask_calls(session) == {(1, 1): 3}
-    assert find_mask_calls(run_session("masking(window=9, schedule=every-turn)", turns)) == {}
 
 
 def test_remove_output() -> None:

@@ -7,7 +7,6 @@ import pytest
 from elision.errors import SpecError
 from elision.strategies.schedules import (
     SPENDING_CAP,
-    BatchedSchedule,
     CacheAwareSchedule,
     CostEstimates,
     EveryTurnSchedule,
@@ -33,7 +32,7 @@ def verdicts(schedule: Schedule, *offers: CostEstimates) -> list[Verdict]:
     ("offer", "verdict"),
     [
         (CostEstimates(call=5), "hold"),
-        (CostEstimates(call=5, can_mask=True, fresh_turns=1), "mask"),
+        (CostEstimates(call=5, can_mask=True), "mask"),
         (CostEstimates(call=5, can_summarize=True), "summarize"),
         (CostEstimates(call=5, can_mask=True, can_summarize=True), "summarize"),
         (CostEstimates(call=5, can_mask=True, cost_mask_now=99.0), "mask"),
@@ -42,15 +41,6 @@ def verdicts(schedule: Schedule, *offers: CostEstimates) -> list[Verdict]:
 def test_every_turn(offer: CostEstimates, verdict: Verdict) -> None:
     """Whatever is eligible, at once, whatever it costs; a summary before a mask."""
     assert verdicts(EveryTurnSchedule(), offer) == [verdict]
-
-
-@pytest.mark.parametrize(("fresh", "verdict"), [(0, "hold"), (2, "hold"), (3, "mask"), (4, "mask")])
-def test_batched(fresh: int, verdict: Verdict) -> None:
-    """When n or more became eligible; a summary when it is due."""
-    assert verdicts(BatchedSchedule(3), CostEstimates(call=9, can_mask=True, fresh_turns=fresh)) == [verdict]
-    assert verdicts(
-        BatchedSchedule(3), CostEstimates(call=9, can_mask=True, fresh_turns=fresh, can_summarize=True)
-    ) == ["summarize"]
 
 
 def test_fixed() -> None:
@@ -227,21 +217,10 @@ def test_hindsight_is_the_lab_s() -> None:
         HindsightSchedule().start_clock()
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_batched_needs_a_turn(n: int) -> None:
-    """A batch has at least one turn."""
-    with pytest.raises(SpecError, match="n must be 1 turn or more"):
-        BatchedSchedule(n)
-
-
 def test_names() -> None:
     """A schedule prints as it is written."""
-    assert [
-        str(schedule)
-        for schedule in (EveryTurnSchedule(), BatchedSchedule(5), CacheAwareSchedule(), HindsightSchedule())
-    ] == [
+    assert [str(schedule) for schedule in (EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule())] == [
         "every-turn",
-        "batched(5)",
         "cache-aware",
         "hindsight",
     ]

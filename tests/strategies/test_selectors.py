@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from elision.strategies.selectors import AllButNewestResults, OlderThan, Selector, Superseded
+from elision.strategies.selectors import AllButNewestResults, OlderThan, Selector
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
-from tests.properties.builders import call, result, step, steps, turn
+from tests.properties.builders import call, result, step, turn
 
 
 def eligible(selector: Selector, *turns: Turn) -> dict[Key, int]:
@@ -31,10 +31,3 @@ def test_results_of_the_newest_turn_wait() -> None:
     """A turn with more results than may stay keeps them all until the next turn."""
     found = eligible(AllButNewestResults(2), step(1), parallel(2, 4))
     assert found == {(1, 1): 3, (2, 1): 4, (2, 2): 4}
-
-
-def test_superseded() -> None:
-    """A repeated call makes the earlier result eligible at the next call."""
-    again = (call(command="make test"), result("x"))
-    assert eligible(Superseded(), turn(1, again), step(2), turn(3, again)) == {(1, 1): 4}
-    assert eligible(Superseded(), *steps(5)) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ from elision.errors import SpecError
 from elision.strategies.budget import Budget
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESET_GUARDS, PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import BatchedSchedule, CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
 from elision.strategies.spec import (
     SCHEDULES,
     STRATEGIES,
@@ -29,7 +27,6 @@ from elision.strategies.spec import (
 )
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
-from elision.strategies.supersede import Supersede
 from elision.strategies.two_tier import TwoTier
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
@@ -50,15 +47,12 @@ rules = st.builds(
     tag=texts,
     keep=st.booleans(),
     after=st.none() | counts,
-    superseded=st.booleans(),
     below=counts,
 )
 shared: dict[str, Any] = {
     "schedule": st.sampled_from([EveryTurnSchedule(), CacheAwareSchedule(), HindsightSchedule()])
-    | st.builds(BatchedSchedule, counts)
     | st.builds(CacheAwareSchedule, counts),
     "gist": st.integers(0, 10**6),
-    "gist_reads": st.none() | st.integers(0, 10**6),
     "placeholder": texts.map(lambda text: text.replace("{", "{{").replace("}", "}}")),
     "handles": st.booleans(),
     "rules": st.lists(rules, max_size=3).map(tuple),
@@ -66,9 +60,9 @@ shared: dict[str, Any] = {
     "summary_max_tokens": st.integers(50, 10**6),
     "keep_user_tokens": st.integers(0, 10**6),
 }
-simple: st.SearchStrategy[Strategy] = st.one_of(
+some_strategies: st.SearchStrategy[Strategy] = st.one_of(
     st.builds(Raw, **shared),
-    st.builds(Masking, window=counts, which=st.sampled_from(["age", "reuse"]), **shared),
+    st.builds(Masking, window=counts, **shared),
     st.builds(Summarization, every=counts, tail=counts, summarize_tokens=st.none() | counts, **shared),
     st.builds(
         Hybrid,
@@ -79,18 +73,6 @@ simple: st.SearchStrategy[Strategy] = st.one_of(
         **shared,
     ),
     st.builds(TwoTier, keep_recent=counts, soft=st.integers(1, 99), hard=st.integers(99, 999), **shared),
-    st.builds(Supersede, **shared),
-)
-
-
-def bare(strategy: Strategy) -> Strategy:
-    """`strategy` without shared options of its own, as a part of a pipeline has to be."""
-    return replace(strategy, **{option.name: getattr(Strategy(), option.name) for option in fields(Strategy)})
-
-
-some_strategies = st.recursive(
-    simple,
-    lambda inner: st.builds(Pipeline, parts=st.lists(inner.map(bare), min_size=1, max_size=3).map(tuple), **shared),
 )
 
 
@@ -105,7 +87,7 @@ def test_the_issue_s_own_example() -> None:
     assert parse_strategy("hybrid(window=10, summarize_at=43, tail=10, schedule=cache-aware, gist=50)") == Hybrid()
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "pipeline"])
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_a_bare_name_is_the_default(name: str) -> None:
     """A name alone, or with empty parentheses, is the strategy as it is by default."""
     assert parse_strategy(name) == parse_strategy(f" {name} ( ) ") == STRATEGIES[name]()
@@ -116,8 +98,8 @@ def test_values_without_a_name() -> None:
     """Values without a name are a strategy's own options, in order."""
     assert parse_strategy("hybrid(5, 20, 4)") == Hybrid(window=5, summarize_at=20, tail=4)
     assert parse_strategy("masking(3, gist=0)") == Masking(window=3, gist=0)
-    assert parse_strategy("masking(schedule=batched(7))").schedule == BatchedSchedule(7)
-    assert parse_strategy("masking(schedule=batched(n=7))").schedule == BatchedSchedule(7)
+    assert parse_strategy("masking(schedule=cache-aware(7))").schedule == CacheAwareSchedule(7)
+    assert parse_strategy("masking(schedule=cache-aware(max_turns=7))").schedule == CacheAwareSchedule(7)
 
 
 def test_rules_and_budget() -> None:
@@ -132,31 +114,12 @@ def test_rules_and_budget() -> None:
     assert parse_strategy("masking(budget=none)").budget is None
 
 
-def test_pipelines_nest() -> None:
-    """A pipeline holds strategies, also pipelines, and options of its own."""
-    found = parse_strategy("pipeline(supersede, pipeline(masking(window=3), hybrid), gist=7, schedule=every-turn)")
-    assert found == Pipeline(
-        parts=(Supersede(), Pipeline(parts=(Masking(window=3), Hybrid()))), gist=7, schedule=EveryTurnSchedule()
-    )
-
-
-@pytest.mark.parametrize(
-    "part", ["masking(rules=rule(tool=bash, keep=true))", "masking(budget=5000)", "hybrid(gist=0)"]
-)
-def test_a_part_has_no_shared_options_of_its_own(part: str) -> None:
-    """One pass has one schedule, budget and set of rules: what a part brings would be dropped, so it is an error."""
-    with pytest.raises(SpecError, match="give it to the pipeline"):
-        parse_strategy(f"pipeline(supersede, {part})")
-
-
 def test_presets() -> None:
     """Presets are what design 3 says, and may be changed by name."""
     assert parse_strategy("swe-agent") == Hybrid(window=10, summarize_at=43, tail=10)
     assert parse_strategy("openhands") == Hybrid(window=58, summarize_at=80, tail=58)
     assert parse_strategy("chat") == Masking(window=6, budget=Budget(reserved=1_800))
     assert parse_strategy("code") == Hybrid(window=12, tail=5, summarize_at=10, summarize_tokens=9_000)
-    assert parse_strategy("long-chat") == Hybrid(window=6, tail=6, summarize_at=24, budget=Budget(reserved=1_800))
-    assert parse_strategy("long-code") == Hybrid(window=12, tail=5, summarize_at=15, summarize_tokens=9_000)
     assert parse_strategy("swe-agent(gist=0, schedule=every-turn)") == Hybrid(gist=0, schedule=EveryTurnSchedule())
 
 
@@ -165,7 +128,6 @@ def test_presets() -> None:
     [
         ("MASKING(window=3)", "masking(window=3)"),
         ("Two-Tier(schedule=Every-Turn)", "two-tier(schedule=every-turn)"),
-        ("Pipeline(Supersede)", "pipeline(supersede)"),
         ("Paper-Masking(window=5)", "paper-masking(window=5)"),
         ("paper-masking(5)", "paper-masking(window=5)"),
     ],
@@ -185,7 +147,7 @@ def test_a_default_gives_way_to_what_is_stated(n: int) -> None:
     assert parse_strategy(f"two-tier(hard={1_000 * n})").soft == min(32_000, 1_000 * n)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("text", ["maskin", "pipeline(maskin)", "5", '"masking"', "[masking]"])
+@pytest.mark.parametrize("text", ["maskin", "supersede", "5", '"masking"', "[masking]"])
 def test_an_unknown_strategy_lists_what_exists(text: str) -> None:
     """Whoever misspells a strategy is told all of them, presets too."""
     with pytest.raises(SpecError) as caught:
@@ -207,8 +169,8 @@ def test_an_unknown_option_lists_what_exists() -> None:
         SpecError, match=r"strategy masking has no option 'windw'; did you mean window\? There are: .*gist"
     ):
         parse_strategy("masking(windw=3)")
-    with pytest.raises(SpecError, match=r"has no option 'm'; there are: n"):
-        parse_strategy("masking(schedule=batched(m=3))")
+    with pytest.raises(SpecError, match=r"has no option 'm'; there are: max_turns"):
+        parse_strategy("masking(schedule=cache-aware(m=3))")
     with pytest.raises(SpecError, match=r"has no option 'pct'; there are: tokens, max_context_pct"):
         parse_strategy("masking(budget=budget(pct=1))")
     with pytest.raises(SpecError, match=r"has no option 'name'; there are: tool, args, tag"):
@@ -223,7 +185,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(window=2.5)", "give a whole number"),
         ("masking(window=nan)", "give a whole number"),
         ("masking(window=true)", r"masking\(window=true\): give a whole number"),
-        ("masking(fold=yes)", r"masking\(fold=yes\): give a whole number of lines, 2 or more, or 0 for none"),
+        ("masking(fold=yes)", r"masking\(fold=yes\): give true or false"),
         ("hybrid(digest_facts=0.8)", "give a whole number, a percentage"),
         ("hybrid(probation=yes)", "give a whole number of calls"),
         ('raw(trim="packages")', r"no option 'trim'; write rules=rule\(trim=…\); there are"),
@@ -234,9 +196,6 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking window=3", r"'window' comes after the end of .*; options have brackets: masking\(window=10\)"),
         ("masking(window=none)", "give a whole number"),
         ("masking(gist=-1)", "gist=-1"),
-        ("masking(gist_reads=-1)", "gist_reads=-1"),
-        ("masking(which=size)", "give age or reuse"),
-        ("hybrid(which=size)", "give age or reuse"),
         ("masking(handles=maybe)", "give true or false"),
         ("masking(placeholder=3)", "give a text"),
         ("masking(summary_max_tokens=10)", "50 or more"),
@@ -248,10 +207,8 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("hybrid(summarize_tokens=many)", "give a whole number or none"),
         ("two-tier(soft=9, hard=8)", "soft must not exceed hard"),
         ("two-tier(after_steps=-1)", "after_steps=-1"),
-        ("pipeline()", "give one strategy or more"),
-        ("pipeline(parts=[raw])", "its parts have no name"),
-        ("masking(schedule=batched(0))", "n must be 1 turn or more"),
-        ("masking(schedule=batched(x))", "give a whole number"),
+        ("masking(schedule=cache-aware(0))", "give turns, 1 or more"),
+        ("masking(schedule=cache-aware(x))", "give a whole number"),
         ("masking(budget=0)", "1 or more"),
         ("masking(budget=budget(max_context_pct=nan))", "give a number"),
         ("masking(budget=budget(max_context_pct=0))", "above 0, up to 1"),
@@ -268,7 +225,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(rules=rule(keep=yes))", "give true or false"),
         ("masking(window=3, window=3)", "'window' is given twice"),
         ("masking(3, window=3)", "'window' is given twice"),
-        ("masking(1, reuse, 3)", "3 values without a name"),
+        ("masking(1, 2)", "2 values without a name"),
         ("raw(1)", "1 values without a name"),
         ("masking(window=raw())", None),
         ("masking(window=raw(1))", "has no meaning here"),
@@ -301,7 +258,7 @@ def test_values_without_meaning(text: str, message: str | None) -> None:
         "1.2.3",
         "masking(window=3px)",
         "masking(window=" + "9" * 5_000 + ")",
-        "pipeline(" * 5_000,
+        "masking(" * 5_000,
         "[" * 5_000,
         "masking(rules=" + "[" * 5_000 + "]" * 5_000 + ")",
     ],
@@ -357,7 +314,7 @@ def test_hindsight_is_for_recordings() -> None:
         ("chat", set()),
         ("masking(budget=9000)", {"budget.tokens"}),
         ("masking(gist=0, budget=budget(reserved=5, low=0.5))", {"gist", "budget.reserved", "budget.low"}),
-        ("pipeline(supersede, masking(7), gist=9)", {"window", "gist"}),
+        ("masking(7, gist=9)", {"window", "gist"}),
     ],
 )
 def test_stated(text: str, expected: set[str]) -> None:
@@ -423,10 +380,8 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
 def test_only_what_summarizes_has_a_probation() -> None:
     """An option that would do nothing is a mistake."""
     assert parse_strategy("hybrid(probation=3)").probation == 3
-    assert parse_strategy("pipeline(supersede, hybrid, probation=3)").probation == 3
-    for text in ("masking(probation=3)", "pipeline(supersede, masking, probation=3)"):
-        with pytest.raises(SpecError, match="makes no summaries"):
-            parse_strategy(text)
+    with pytest.raises(SpecError, match="makes no summaries"):
+        parse_strategy("masking(probation=3)")
     with pytest.raises(SpecError, match="50 calls or fewer"):
         parse_strategy("hybrid(probation=51)")
 

@@ -9,7 +9,7 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule, Schedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
@@ -205,19 +205,6 @@ def test_summarize_tokens_is_kept() -> None:
     assert len(list_summaries(session)) > 2
 
 
-def test_thresholds_of_parts() -> None:
-    """A pipeline keeps what any of its parts promises."""
-    session = run_session(
-        never_acting(
-            "pipeline(supersede, hybrid(window=4, summarize_at=99, tail=4, summarize_tokens=90000), "
-            "two-tier(keep_recent=3, soft=1500, hard=1500), gist=0, summary_max_tokens=50)"
-        ),
-        steps(40),
-    )
-    assert list_reasons(session) == ["above hard"]
-    assert list_summaries(session)
-
-
 def test_a_failed_summary_above_hard() -> None:
     """The view stays as it is, masking continues, and the summarizer is asked again after its wait."""
     asked: list[int] = []
@@ -316,11 +303,10 @@ def make_large_steps(count: int) -> list[Turn]:
 SOFT = "two-tier(keep_recent=1, soft=2000, hard=4000, after_steps=20, gist=0, summary_max_tokens=50)"
 
 
-@pytest.mark.parametrize("schedule", ["every-turn", "batched(30)"])
-def test_a_due_soft_summary_is_made_where_masking_is_enough_for_hard(schedule: str) -> None:
+@pytest.mark.parametrize("schedule", [EveryTurnSchedule(), FixedSchedule(summary_calls=frozenset({22}))])
+def test_a_due_soft_summary_is_made_where_masking_is_enough_for_hard(schedule: Schedule) -> None:
     """The first call after the steps summarizes: the document's loop masks, and then compares with both thresholds."""
-    strategy = SOFT.replace("gist=0", f"gist=0, schedule={schedule}")
-    session = run_session(strategy, make_large_steps(24), PLAIN)
+    session = run_session(replace(parse_strategy(SOFT), schedule=schedule), make_large_steps(24), PLAIN)
     assert list_summaries(session) == [(22, 20)]
 
 
@@ -339,16 +325,9 @@ def test_a_failed_soft_summary_leaves_no_view_above_hard() -> None:
     assert max(sizes[:24]) <= 4_000
 
 
-def test_pipeline_asks_its_parts_in_order() -> None:
-    """The first part whose summary is due has its way."""
-    parts = "summarization(every=4, tail=2), summarization(every=2, tail=3)"
-    session = run_session(f"pipeline({parts}, {AT_ONCE})", steps(6))
-    assert list_summaries(session) == [(6, 2)]
-
-
 def test_until() -> None:
     """A trigger says how many calls are left until a summary is due by turns, and that it is."""
-    session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=batched(99))")
+    session = begin_session("hybrid(summarize_at=6, tail=2, summary_max_tokens=50, schedule=every-turn)")
     left = []
     for item in steps(8):
         run_pass(decide(session, make_plain_terms()), write_brief_summary)

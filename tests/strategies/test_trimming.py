@@ -116,7 +116,7 @@ def test_folds_count_the_lines_of_what_is_left() -> None:
     """A repeat of a shortened result names its lines as they are shown, and is shown again where its source goes."""
     text = "\n".join(["begin", *INSTALLED.split("\n"), *(f"{chr(97 + n)}-word of {n * n}" * 3 for n in range(26))])
     spec = (
-        'masking(window=9, gist=0, fold=5, rules=[rule(trim="packages"), rule(args="first", after=2)], '
+        'masking(window=9, gist=0, fold=true, rules=[rule(trim="packages"), rule(args="first", after=2)], '
         "schedule=every-turn)"
     )
     turns = [run(1, text, command="first"), run(2, text, command="second")]

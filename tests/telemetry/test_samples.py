@@ -155,7 +155,7 @@ def test_sessions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_real_run() -> None:
     """Over a whole run the sums are what the last diagnostics say."""
-    told = run_passes("hybrid(window=3, summarize_at=12, tail=4, schedule=batched(3))", steps(40), max_turns=30)
+    told = run_passes("hybrid(window=3, summarize_at=12, tail=4, schedule=every-turn)", steps(40), max_turns=30)
     found = summed(*told)
     assert found["cost_usd_total claude-sonnet-4-5 ours"] == pytest.approx(told[-1].costs.ours)
     assert found["saved_usd claude-sonnet-4-5 hiding"] == pytest.approx(told[-1].costs.hiding)

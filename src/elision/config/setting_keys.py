@@ -87,7 +87,7 @@ _STRATEGY: Final = (
         "schedule",
         "strategy",
         setting_readers.schedule,
-        "when hiding pays: cache-aware, every-turn or batched(10)",
+        "when hiding pays: cache-aware or every-turn",
         "schedule",
     ),
     _make_key(

@@ -168,9 +168,9 @@ def schedule(value: object) -> Schedule:
     try:
         found = parse_schedule(text(value))
     except SpecError as error:
-        raise ValueError(f"give cache-aware, every-turn or batched(10): {error}") from None
+        raise ValueError(f"give cache-aware or every-turn: {error}") from None
     if isinstance(found, HindsightSchedule):
-        raise ValueError("give cache-aware, every-turn or batched(10); hindsight needs a recorded run")
+        raise ValueError("give cache-aware or every-turn; hindsight needs a recorded run")
     return found
 
 

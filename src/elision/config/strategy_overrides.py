@@ -10,7 +10,6 @@ from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_sources import GivenSetting, Rank, check_agreement
 from elision.errors import SettingError, SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESET_SETTINGS, PRESETS
 from elision.strategies.spec import DEPENDENT_OPTIONS, find_preset, list_stated_options, parse_strategy
 from elision.strategies.strategy import Strategy
@@ -172,52 +171,41 @@ def _fit_dependent_options(named: _NamedStrategy, changes: Mapping[str, GivenSet
     """The options that give way to others."""
     fitted = []
     for kind, (leading, dependent, limit) in DEPENDENT_OPTIONS.items():
-        for part in _list_parts_with(named.strategy, dependent):
-            if not isinstance(part, kind):
-                continue
-            lead = changes[leading].value if leading in changes else getattr(part, leading)
-            wanted = changes[dependent].value if dependent in changes else _find_wanted(named, part, dependent)
-            value = limit(lead, wanted)
-            if value == wanted:
-                continue
-            setting = next(key.name for key in _list_strategy_keys() if dependent in key.options)
-            reason = changes[leading].key.name if leading in changes else leading
-            fitted.append(
-                _FittedOption(
-                    option=dependent,
-                    value=value,
-                    setting=setting,
-                    place=changes[leading].place if leading in changes else named.place,
-                    note=f"{value} instead of {wanted}, since {reason} is {lead}",
-                )
+        if not isinstance(named.strategy, kind):
+            continue
+        lead = changes[leading].value if leading in changes else getattr(named.strategy, leading)
+        wanted = changes[dependent].value if dependent in changes else _find_wanted(named, dependent)
+        value = limit(lead, wanted)
+        if value == wanted:
+            continue
+        setting = next(key.name for key in _list_strategy_keys() if dependent in key.options)
+        reason = changes[leading].key.name if leading in changes else leading
+        fitted.append(
+            _FittedOption(
+                option=dependent,
+                value=value,
+                setting=setting,
+                place=changes[leading].place if leading in changes else named.place,
+                note=f"{value} instead of {wanted}, since {reason} is {lead}",
             )
+        )
     return fitted
 
 
-def _find_wanted(named: _NamedStrategy, part: Strategy, option: str) -> Any:
+def _find_wanted(named: _NamedStrategy, option: str) -> Any:
     """The value of `option` before it gave way within the strategy's own text."""
     if named.states_option(option):
-        return getattr(part, option)
+        return getattr(named.strategy, option)
     if named.preset:
-        return getattr(parse_strategy(PRESETS[named.preset]), option, getattr(part, option))
-    return type(part).__dataclass_fields__[option].default
+        return getattr(parse_strategy(PRESETS[named.preset]), option)
+    return type(named.strategy).__dataclass_fields__[option].default
 
 
 def _has_option(strategy: Strategy, option: str) -> bool:
     """Whether `option` has an effect on `strategy`; nothing has any on one that hides nothing."""
     if not strategy.can_hide:
         return False
-    if option.startswith("budget."):
-        return True
-    return any(option in part.__dataclass_fields__ for part in _list_parts_with(strategy, option))
-
-
-def _list_parts_with(strategy: Strategy, option: str) -> tuple[Strategy, ...]:
-    """The strategies that `option` may stand in: a pipeline's parts, for what they do not share."""
-    shared = option in Strategy.__dataclass_fields__
-    if isinstance(strategy, Pipeline) and not shared:
-        return strategy.parts
-    return (strategy,)
+    return option.startswith("budget.") or option in strategy.__dataclass_fields__
 
 
 # -- changing it ------------------------------------------------------------------------------------------------------
@@ -233,22 +221,12 @@ def _change_strategy(strategy: Strategy, changes: Mapping[str, Any], places: Seq
     own = {option: value for option, value in changes.items() if not option.startswith("budget.")}
     budget = {option.partition(".")[2]: value for option, value in changes.items() if option not in own}
     try:
-        changed = _replace_options(strategy, own)
+        changed = replace(strategy, **own)
         if budget:
             return replace(changed, budget=replace(changed.budget or Budget(), **budget))
         return changed
     except SpecError as error:
         raise SettingError(f"{', '.join(places)}: {error}") from None
-
-
-def _replace_options(strategy: Strategy, options: Mapping[str, Any]) -> Strategy:
-    if isinstance(strategy, Pipeline):
-        inner = {name: value for name, value in options.items() if name not in Strategy.__dataclass_fields__}
-        shared = {name: value for name, value in options.items() if name not in inner}
-        return replace(strategy, parts=tuple(_replace_options(part, inner) for part in strategy.parts), **shared)
-    return replace(
-        strategy, **{name: value for name, value in options.items() if name in strategy.__dataclass_fields__}
-    )
 
 
 def _check_room(strategy: Strategy, named: _NamedStrategy, changes: Mapping[str, GivenSetting]) -> None:
@@ -271,11 +249,7 @@ def _find_value(strategy: Strategy, key: Key) -> tuple[Any, ...]:
     if option.startswith("budget."):
         return (getattr(strategy.budget or Budget(), option.partition(".")[2]),)
     if option:
-        holders = [part for part in _list_parts_with(strategy, option) if option in part.__dataclass_fields__]
-    else:
-        holders = []
-    if holders:
-        return (getattr(holders[0], option),)
+        return (getattr(strategy, option),)
     return ()
 
 

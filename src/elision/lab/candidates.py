@@ -76,9 +76,7 @@ def parse_candidates(
                 f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
             )
         if not has_hindsight(strategy):
-            raise SpecError(
-                f"{spec}: a strategy that triggers on tokens, or summarizes twice, has no hindsight schedule"
-            )
+            raise SpecError(f"{spec}: a strategy that triggers on tokens has no hindsight schedule")
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
     return tuple(
         each

@@ -6,17 +6,18 @@ Claude Code, pi, trae-agent; counted as o200k). Its median length is 88 calls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.policy import PolicyOptions
 from elision.strategies.schedules import EveryTurnSchedule
+from elision.strategies.selectors import Selector
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
+from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.content import Text
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
@@ -79,11 +80,19 @@ def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EstimatedStrategy(Pipeline):
-    """A strategy whose placeholders are weighed by estimate: the exact vocabulary takes longer to load."""
+class _EstimatedStrategy(Strategy):
+    """`of`, with placeholders that are weighed by estimate: the exact vocabulary takes longer to load."""
+
+    of: Strategy = field(default_factory=Masking)
+
+    def make_selector(self) -> Selector | None:
+        return self.of.make_selector()
+
+    def make_trigger(self) -> SummaryTrigger | None:
+        return self.of.make_trigger()
 
     def make_policy_options(self) -> PolicyOptions:
-        return replace(Pipeline.make_policy_options(self), counter="estimate")
+        return replace(Strategy.make_policy_options(self), counter="estimate")
 
 
 def is_due_by_turns(strategy: Strategy) -> bool:
@@ -91,26 +100,18 @@ def is_due_by_turns(strategy: Strategy) -> bool:
     if not isinstance(strategy.schedule, EveryTurnSchedule) or strategy.budget is not None or strategy.rules:
         return False
     match strategy:
-        case Masking(which="age") | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None, which="age"):
+        case Masking() | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None):
             return True
     return False
 
 
 def _estimate_strategy(strategy: Strategy) -> Strategy:
     """`strategy` with one text for all placeholders, as long as they are on average: nobody reads them here."""
-    shared = {field.name: getattr(strategy, field.name) for field in fields(Strategy)}
+    shared = {option.name: getattr(strategy, option.name) for option in fields(Strategy)}
     if not strategy.placeholder:
-        # All turns here read files.
-        gist = strategy.gist if strategy.gist_reads is None else strategy.gist_reads
-        text = _fill("hidden ", ACCOUNT_TOKENS + gist // 2)
-        shared |= {"gist": 0, "gist_reads": None, "placeholder": text}
-    if isinstance(strategy, Pipeline):
-        return _EstimatedStrategy(parts=strategy.parts, **shared)
-    defaults = {field.name: getattr(_DEFAULTS, field.name) for field in fields(Strategy)}
-    return _EstimatedStrategy(parts=(replace(strategy, **defaults),), **shared)
-
-
-_DEFAULTS: Final = Strategy()
+        text = _fill("hidden ", ACCOUNT_TOKENS + strategy.gist // 2)
+        shared |= {"gist": 0, "placeholder": text}
+    return _EstimatedStrategy(of=strategy, **shared)
 
 
 def _write_summary(request: SummaryRequest) -> str:

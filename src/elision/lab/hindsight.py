@@ -17,12 +17,10 @@ from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, Summ
 from elision.lab.clock import calls
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.summary_cost import limit_user_words
-from elision.strategies.supersede import Supersede
 from elision.trajectory.cache import HOUR_SECONDS, outlives_pause
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices
@@ -70,24 +68,13 @@ def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
         # What is folded, and so what masking saves, depends on what was hidden before. What is trimmed is not raw.
         return None
     match strategy:
-        case Pipeline():
-            return _combine_rhythms([_find_rhythm(part) for part in strategy.parts])
-        case Masking() | Supersede():
+        case Masking():
             return SummaryRhythm()
         case Summarization(summarize_tokens=None):
             return SummaryRhythm(strategy.every + strategy.tail, strategy.tail)
         case Hybrid(summarize_tokens=None):
             return SummaryRhythm(strategy.summarize_at, strategy.tail)
     return None
-
-
-def _combine_rhythms(parts: list[SummaryRhythm | None]) -> SummaryRhythm | None:
-    """The rhythm of a pipeline: that of the one part that summarizes."""
-    known = [part for part in parts if part is not None]
-    summarizing = [part for part in known if part.every]
-    if len(known) < len(parts) or len(summarizing) > 1:
-        return None
-    return summarizing[0] if summarizing else SummaryRhythm()
 
 
 def _refuse_summary(request: SummaryRequest) -> str:

@@ -40,7 +40,6 @@ def estimate_costs(
         cost_summarizer_fixed = summary.call.fixed_usd
     return CostEstimates(
         call=context.call,
-        fresh_turns=len(candidates.fresh_turns),
         can_mask=bool(candidates.pending),
         can_summarize=summary is not None,
         is_summary_shortened=summary is not None and summary.shortened_to > 0,

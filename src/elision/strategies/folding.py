@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final
 
 from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
+from elision.strategies.file_reads import FileRead, find_file_read
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.fold_references import SourceNames, count_back, name_turn
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.repeated_lines import LineIndex, fold_observation
-from elision.strategies.resources import ResourceUse, find_resource_use
 from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
@@ -26,25 +25,6 @@ from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Head, Observation, Turn
-
-#: Lines of the shortest run that is folded where a strategy says no number, and what the presets have.
-USUAL_LINES: Final = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldOptions:
-    """How a session folds.
-
-    lines: of the shortest run; 0 folds nothing. reads: whether files that were read are folded even where the agent's
-    edits must match their text.
-    placeholders: say whether a reference names a handle or a turn, and describe the call. counter: of the tokens that
-    a run has to save.
-    """
-
-    lines: int = 0
-    reads: bool = False
-    placeholders: Placeholders = field(default_factory=Placeholders)
-    counter: str = "o200k"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +42,20 @@ class Folding:
     ledger: what hiding their sources would add. folded_tokens: what folding left out of results as they arrived.
     """
 
-    def __init__(self, options: FoldOptions, rules: tuple[Rule, ...]) -> None:
-        self.options = options
+    def __init__(
+        self, placeholders: Placeholders, rules: tuple[Rule, ...], counter: str, *, folds_results: bool
+    ) -> None:
+        """Begin without a turn. placeholders: say whether a reference names a handle or a turn, and describe the call.
+
+        counter: of the tokens that a run has to save. folds_results: whether new results are folded; a log may have
+        folds in any case.
+        """
+        self.placeholders = placeholders
         self.ledger = FoldLedger()
         self.folded_tokens = 0
         self._rules = RuleTable(rules)
-        self._index = LineIndex(least_lines=options.lines) if options.lines else None
-        self._count = make_counter(options.counter).count
+        self._index = LineIndex() if folds_results else None
+        self._count = make_counter(counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
         #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean.
@@ -76,7 +63,7 @@ class Folding:
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
-        self._results: dict[ResourceUse, Key] = {}
+        self._results: dict[FileRead, Key] = {}
         self._edits_exactly = False
         self._sent_turns = 0
         self._covered_turns = 0
@@ -185,21 +172,21 @@ class Folding:
         ruling = self._rules.apply_rules(turn, observation)
         if ruling.keep or ruling.verbatim:
             return False
-        use = _find_read(turn, observation)
-        if use is None:
+        read = _find_read(turn, observation)
+        if read is None:
             return True
-        earlier = self._results.get(use)
+        earlier = self._results.get(read)
         if earlier in state.folded and state.find_observation(earlier).text == text:
             # An agent that reads the same again may not have found what the fold refers to.
             return False
-        return self.options.reads or not self._edits_exactly
+        return not self._edits_exactly
 
     def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Fold | None:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
         names = SourceNames(
-            make_handle if self.options.placeholders.names_handle else name_turn,
+            make_handle if self.placeholders.names_handle else name_turn,
             lambda source: self._describe_call(state, source, key),
         )
         fold = fold_observation(self._index, key, state.find_own_text(key), self._count, names)
@@ -243,7 +230,7 @@ class Folding:
 
     def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
         for position, observation in enumerate(turn.observations, start=1):
-            yield (turn.index, position), self.options.placeholders.describe_call(turn, observation)
+            yield (turn.index, position), self.placeholders.describe_call(turn, observation)
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
@@ -288,9 +275,9 @@ class Folding:
                     self.folded_tokens += max(0, whole_tokens)
         if self._index is not None:
             for key in new:
-                use = _find_read(state.turns[key[0] - 1], state.find_observation(key))
-                if use is not None:
-                    self._results[use] = key
+                read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
+                if read is not None:
+                    self._results[read] = key
         self._sent_turns = len(state.turns)
         return changed
 
@@ -350,8 +337,7 @@ def _is_text(observation: Observation) -> bool:
     return all(isinstance(part, Text) for part in observation.content)
 
 
-def _find_read(turn: Turn, observation: Observation) -> ResourceUse | None:
+def _find_read(turn: Turn, observation: Observation) -> FileRead | None:
     """Return what `observation` read; None if it is no file."""
     action = turn.find_action(observation)
-    use = find_resource_use(action) if action is not None else None
-    return use if use is not None and use.kind == "read" else None
+    return find_file_read(action) if action is not None else None

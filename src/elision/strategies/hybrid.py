@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from elision.errors import SpecError
-from elision.strategies.reuse import check_which, select_old_results
-from elision.strategies.selectors import Selector
+from elision.strategies.selectors import OlderThan, Selector
 from elision.strategies.strategy import Strategy, check_whole_numbers
 from elision.strategies.triggers import GrowthTrigger, SummaryTrigger
 
@@ -22,13 +21,11 @@ class Hybrid(Strategy):
     summarize_at: int = 43
     tail: int = 10
     summarize_tokens: int | None = None
-    which: str = "age"
 
     def check_options(self) -> None:
         Strategy.check_options(self)
         check_whole_numbers(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
         check_whole_numbers(self.name, 1, summarize_tokens=self.summarize_tokens)
-        check_which(self.name, self.which)
         if self.summarize_at == 1:
             raise SpecError("hybrid(summarize_at=1): the newest turn stays out of a summary; give 2 turns or more")
         if self.summarize_at <= self.tail:
@@ -37,8 +34,8 @@ class Hybrid(Strategy):
                 "or nothing would be covered"
             )
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        return (select_old_results(self.which, self.window),)
+    def make_selector(self) -> Selector:
+        return OlderThan(self.window)
 
     def make_trigger(self) -> SummaryTrigger:
         return GrowthTrigger(self.summarize_at, self.tail, self.summarize_tokens)

@@ -13,7 +13,7 @@ from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule, RuleOutcome, RuleTable
-from elision.strategies.selectors import Selector, Superseded
+from elision.strategies.selectors import Selector
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Key, Mask
 from elision.trajectory.state import State
@@ -35,7 +35,6 @@ class MaskCandidates:
     """The candidates of one session.
 
     pending:      what may be masked now, by key. first_pending: the first in the view.
-    fresh_turns:  turns that became eligible since the last mask or summary.
     protected:    observations that a rule keeps. not_shortened: those that are not longer than their placeholder.
     hidden_tokens: raw tokens of what is masked.
     early:        candidates of this pass alone, which is under pressure and does not wait until they are due.
@@ -45,12 +44,12 @@ class MaskCandidates:
     def __init__(
         self,
         placeholders: Placeholders,
-        selectors: tuple[Selector, ...],
+        selector: Selector | None,
         rules: tuple[Rule, ...],
         counter: str,
         ledger: FoldLedger,
     ) -> None:
-        """Begin without a turn. selectors: of this session alone. counter: of tokens, for the sizes that decide.
+        """Begin without a turn. selector: of this session alone. counter: of tokens, for the sizes that decide.
 
         ledger: the folds that rely on what is masked.
         """
@@ -59,15 +58,13 @@ class MaskCandidates:
         self.waiting: dict[Key, MaskCandidate] = {}
         self.early: set[Key] = set()
         self.first_pending: Key | None = None
-        self.fresh_turns: set[int] = set()
         self.protected: list[Key] = []
         self.not_shortened: set[Key] = set()
         self.hidden_tokens = 0
         self._saved_tokens = 0
         self._ledger = ledger
-        self._selectors = selectors
+        self._selector = selector
         self._rules = RuleTable(rules)
-        self._superseded_by_rule = Superseded() if self._rules.has_superseded_rule else None
         self._text_sizer = Sizer(make_counter(counter))
         self._known = KnownIdentifiers()
         self._identified_turns = 0
@@ -99,15 +96,11 @@ class MaskCandidates:
                 self._due_keys[turn.index + ruling.after + 1].append(key)
         self.protected += kept
         self._settled_keys.update(kept)
-        for selector in self._selectors:
-            for call, key in selector.find_due_keys(turn):
+        if self._selector is not None:
+            for call, key in self._selector.find_due_keys(turn):
                 # A rule's `after` replaces the strategy's own notion of age.
-                if not (selector.by_age and self._rulings[key].after):
+                if not self._rulings[key].after:
                     self._due_keys[max(call, turn.index + 1)].append(key)
-        if self._superseded_by_rule is not None:
-            for call, key in self._superseded_by_rule.find_due_keys(turn):
-                if self._rulings[key].superseded:
-                    self._due_keys[call].append(key)
         return kept
 
     def replace_user_words(self, turn: Turn) -> None:
@@ -126,7 +119,6 @@ class MaskCandidates:
         if event.summary is not None:
             self.drop_covered(state, event.summary.covers)
         elif event.masks:
-            self.fresh_turns.clear()
             self.first_pending = min(self.pending, default=None)
         self.drop_early()
         if masked_early:
@@ -137,7 +129,6 @@ class MaskCandidates:
         for key in [key for key in (*self.pending, *self.waiting) if key[0] <= covers]:
             self._drop(key)
         self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
-        self.fresh_turns.clear()
         self.first_pending = min(self.pending, default=None)
 
     def find_stable_length(self, state: State) -> int | None:
@@ -156,19 +147,18 @@ class MaskCandidates:
         # Also what became due at calls that were not made here: an adopted history has turns without calls.
         for due in range(self._learned_call + 1, call + 1):
             for key in self._due_keys.pop(due, ()):
-                if self.add_candidate(state, key, due):
-                    self.fresh_turns.add(key[0])
+                self.add_candidate(state, key, due)
         self._learned_call = max(self._learned_call, call)
 
-    def add_candidate(self, state: State, key: Key, call: int) -> bool:
-        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens. Return whether it is."""
+    def add_candidate(self, state: State, key: Key, call: int) -> None:
+        """Make `key` a candidate from call `call` on if masking is allowed and saves tokens."""
         if not self._may_become_candidate(state, key):
-            return False
+            return
         text = self._write_shorter(state, key, call)
         if text is None:
             self._settle_short(state, key)
-            return False
-        return self._add(state, key, text, call)
+        else:
+            self._add(state, key, text, call)
 
     def add_early_candidate(self, state: State, key: Key, call: int) -> None:
         """Make `key` a candidate of this pass, before it is due, if masking is allowed and saves tokens.
@@ -235,13 +225,13 @@ class MaskCandidates:
                 self._drop(key)
                 self._add(state, key, found.text, found.since_call)
 
-    def _add(self, state: State, key: Key, text: str, call: int) -> bool:
+    def _add(self, state: State, key: Key, text: str, call: int) -> None:
         saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
         candidate = MaskCandidate(key, text, saved_tokens, call)
         if candidate.saved_tokens <= 0 and key in state.folded:
             self.waiting[key] = candidate
             self._ledger.set_mask_tokens(key, -candidate.saved_tokens)
-            return False
+            return
         self.pending[key] = candidate
         self._saved_tokens += candidate.saved_tokens
         self._ledger.set_leaving(key, leaves=True)
@@ -249,7 +239,6 @@ class MaskCandidates:
             self.first_pending = key
         else:
             self.first_pending = min(self.first_pending, key)
-        return True
 
     def drop_early(self, but: Set[Key] = frozenset()) -> None:
         """Drop the candidates of this pass alone, save those of `but`; a later pass may add them again."""

@@ -43,7 +43,6 @@ class Placeholders:
     """How placeholders are written.
 
     gist:    its budget in o200k tokens, whatever the model; 0 for none.
-    gist_reads: that of files read, folders listed and searches; None for `gist`.
     text:    a template instead of a description of what happened; "" for the description. Its fields are
              `TEMPLATE_FIELDS`; the gist follows it where it does not name {gist}.
     handles: whether handles are named; only where recall is served. redaction: of secrets that a text would name.
@@ -52,7 +51,6 @@ class Placeholders:
     """
 
     gist: int = 50
-    gist_reads: int | None = None
     text: str = ""
     handles: bool = True
     extractors: Extractors = BUILT_IN
@@ -69,7 +67,7 @@ class Placeholders:
     @property
     def writes_gists(self) -> bool:
         """Whether any placeholder has a gist, and so depends on what the agent knows already."""
-        return self.gist > 0 or bool(self.gist_reads)
+        return self.gist > 0
 
     @property
     def fixed_text(self) -> str:
@@ -105,7 +103,7 @@ class Placeholders:
             description += f": {label}"
         description += f" -> {_shorten_result(outcome.result) or 'done'}"
         size = _format_size(observation)
-        gist = self._write_gist(turn, observation, known, description)
+        gist = self._write_gist(observation, known, description)
         if gist:
             return f"[{description}; {size} | {gist}]"
         return f"[{description}; {size}]"
@@ -124,7 +122,7 @@ class Placeholders:
         else:
             # A fixed text has nothing of this result to leave out of the gist.
             shown_text = ""
-        gist = self._write_gist(turn, observation, known, shown_text)
+        gist = self._write_gist(observation, known, shown_text)
         if "gist" in template.fields:
             values["gist"] = gist
         text = template.fill_fields(lambda name: values[name])
@@ -132,11 +130,8 @@ class Placeholders:
             return f"{text} {gist}"
         return text
 
-    def _write_gist(self, turn: Turn, observation: Observation, known: KnownIdentifiers, shown_text: str) -> str:
-        budget = self.gist
-        if self.gist_reads is not None and self.extractors.find_outcome(turn, observation).is_lookup:
-            budget = self.gist_reads
-        return write_gist(observation.text, known, budget, make_counter("o200k"), shown_text=shown_text)
+    def _write_gist(self, observation: Observation, known: KnownIdentifiers, shown_text: str) -> str:
+        return write_gist(observation.text, known, self.gist, make_counter("o200k"), shown_text=shown_text)
 
     def _find_values(self, fields: frozenset[str], key: Key, turn: Turn, observation: Observation) -> dict[str, str]:
         """Return the values of `fields`, each one printable line; all but {gist}, which depends on the others."""

@@ -6,14 +6,14 @@ decision grows with what is new.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from elision.strategies.budget import Budget
 from elision.strategies.cost_estimation import estimate_costs
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.first_uses import FirstUses
-from elision.strategies.folding import Folding, FoldOptions, FoldPlan
+from elision.strategies.folding import Folding, FoldPlan
 from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule
@@ -45,14 +45,14 @@ LEAST_FREED_SHARE = 0.2
 class PolicyOptions:
     """What a session's policy takes from its strategy.
 
-    selectors, trigger: of this session alone, since they remember its turns.
+    selector, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
-    fold: how new results are folded. probation: calls for which a summary is held.
+    fold: whether new results are folded. probation: calls for which a summary is held.
     counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
     placeholders: Placeholders
-    selectors: tuple[Selector, ...]
+    selector: Selector | None
     trigger: SummaryTrigger | None
     rules: tuple[Rule, ...]
     schedule: Schedule
@@ -60,7 +60,7 @@ class PolicyOptions:
     budget: Budget | None
     summary_max_tokens: int
     keep_user_tokens: int
-    fold: FoldOptions = field(default_factory=FoldOptions)
+    fold: bool = False
     probation: int = 0
     counter: str = "o200k"
 
@@ -75,10 +75,9 @@ class Policy:
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
-        fold_options = replace(options.fold, placeholders=options.placeholders, counter=options.counter)
-        self.folding = Folding(fold_options, options.rules)
+        self.folding = Folding(options.placeholders, options.rules, options.counter, folds_results=options.fold)
         self.candidates = MaskCandidates(
-            options.placeholders, options.selectors, options.rules, options.counter, self.folding.ledger
+            options.placeholders, options.selector, options.rules, options.counter, self.folding.ledger
         )
         self.trimming = Trimming(options.rules, options.counter)
         self.trigger = options.trigger

@@ -12,18 +12,12 @@ _PUBLISHED: Final = "schedule=every-turn, gist=0"
 _SWE_AGENT_TEXT: Final = "Old environment output: ({lines} lines omitted)"
 
 #: For a kind of agent. `chat` and `code` are the example configurations "fast chat agent" and "deep code agent" of the
-#: specification; `long-chat` and `long-code` are their counterparts for long runs.
-#: `fold-repeats` is the default strategy that folds. `keep-facts` misses the fewest facts of the candidates of
-#: `python -m benchmarks choice`, for 2 % of the cost.
+#: specification.
 _AGENTS: Final[dict[str, str]] = {
     "chat": "masking(window=6, budget=budget(reserved=1800))",
     "code": "hybrid(window=12, summarize_at=10, tail=5, summarize_tokens=9000)",
-    "long-chat": "hybrid(window=6, summarize_at=24, tail=6, budget=budget(reserved=1800))",
-    "long-code": "hybrid(window=12, summarize_at=15, tail=5, summarize_tokens=9000)",
     "swe-agent": "hybrid(window=10, summarize_at=43, tail=10)",
     "openhands": "hybrid(window=58, summarize_at=80, tail=58)",
-    "fold-repeats": "masking(fold=5)",
-    "keep-facts": "masking(window=9, which=reuse, gist=30, gist_reads=150)",
 }
 
 #: As their documents describe them. A summary of at most 250 tokens is asked for in "under 200 tokens".
@@ -50,7 +44,7 @@ _EXPERIMENTS: Final[dict[str, str]] = {
 PRESETS: Final[dict[str, str]] = _AGENTS | _DOCUMENTS | _EXPERIMENTS
 
 #: Guards that belong to a preset.
-PRESET_GUARDS: Final[dict[str, Guards]] = {"code": Guards(max_turns=120), "long-code": Guards(max_turns=120)}
+PRESET_GUARDS: Final[dict[str, Guards]] = {"code": Guards(max_turns=120)}
 
 #: Settings that belong to a preset, beyond what its strategy has a use for.
 PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {"chat": {"summary_turns": 18}}

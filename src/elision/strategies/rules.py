@@ -21,7 +21,6 @@ class Rule:
     tool, args: glob patterns on the tool's name and on its decoded arguments. tag: a tag of the observation.
     keep:  never masked; quoted word for word when a summary covers its turn.
     after: masked after that many turns instead of the strategy's window; 1 is as soon as it is no longer the newest.
-    superseded: masked as soon as a later observation makes it stale or repeats it.
     below: never masked while smaller than that many tokens.
     verbatim: never folded, where the strategy folds repeated lines, nor trimmed.
     trim:  shortened as it arrives by the rule of this name, one of `TRIMS`.
@@ -33,7 +32,6 @@ class Rule:
     tag: str = ""
     keep: bool = False
     after: int | None = None
-    superseded: bool = False
     below: int = 0
     verbatim: bool = False
     trim: str = ""
@@ -48,10 +46,9 @@ class Rule:
             raise SpecError(f"rule(trim={self.trim}): nothing is left out by that name; there are: {', '.join(TRIMS)}")
         if self.ends and self.ends < LEAST_ENDS:
             raise SpecError(f"rule(ends={self.ends}): give a size in tokens, {LEAST_ENDS} or more, or 0")
-        if not (self.keep or self.after or self.superseded or self.below or self.verbatim or self.can_trim):
+        if not (self.keep or self.after or self.below or self.verbatim or self.can_trim):
             raise SpecError(
-                "rule(...): says nothing; give keep=true, after=K, superseded=true, below=N, verbatim=true, "
-                "trim=NAME or ends=N"
+                "rule(...): says nothing; give keep=true, after=K, below=N, verbatim=true, trim=NAME or ends=N"
             )
 
     @property
@@ -80,7 +77,6 @@ class RuleOutcome:
 
     keep: bool = False
     after: int | None = None
-    superseded: bool = False
     below: int = 0
     verbatim: bool = False
     trims: tuple[str, ...] = ()
@@ -99,13 +95,8 @@ class RuleTable:
         return RuleOutcome(
             keep=turn.pinned or observation.pinned or any(rule.keep for rule in found),
             after=next((rule.after for rule in found if rule.after is not None), None),
-            superseded=any(rule.superseded for rule in found),
             below=max((rule.below for rule in found), default=0),
             verbatim=any(rule.verbatim for rule in found),
             trims=tuple(rule.trim for rule in found if rule.trim),
             ends=next((rule.ends for rule in found if rule.ends), 0),
         )
-
-    @property
-    def has_superseded_rule(self) -> bool:
-        return any(rule.superseded for rule in self.rules)

@@ -17,7 +17,6 @@ SPENDING_CAP = 1.10
 class CostEstimates:
     """What could be done at this call, and what each choice would cost. All costs in USD, prompt side.
 
-    fresh_turns:    turns that became eligible since the last mask or summary.
     can_mask:       whether anything can be masked.
     can_summarize:  whether a summary may be made.
     is_summary_shortened: whether it has to be shorter than its limit, or the view would not shrink. Then it saves next
@@ -41,7 +40,6 @@ class CostEstimates:
     """
 
     call: int
-    fresh_turns: int = 0
     can_mask: bool = False
     can_summarize: bool = False
     is_summary_shortened: bool = False
@@ -86,14 +84,6 @@ class Schedule(Protocol):
     def start_clock(self) -> ScheduleClock: ...
 
 
-def _act_at_once(costs: CostEstimates) -> tuple[Verdict, str]:
-    if costs.can_summarize:
-        return "summarize", "summary due"
-    if costs.can_mask:
-        return "mask", "eligible"
-    return "hold", "nothing eligible"
-
-
 @dataclass(frozen=True, slots=True)
 class EveryTurnSchedule:
     """At once: the published behaviour."""
@@ -104,39 +94,17 @@ class EveryTurnSchedule:
         return self
 
     def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
-        return _act_at_once(costs)
+        if costs.can_summarize:
+            return "summarize", "summary due"
+        if costs.can_mask:
+            return "mask", "eligible"
+        return "hold", "nothing eligible"
 
     def record_action(self, verdict: Verdict) -> None:
         """Do nothing: this schedule has no memory."""
 
     def __str__(self) -> str:
         return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class BatchedSchedule:
-    """When `n` or more turns became eligible since the last act; a summary when it is due."""
-
-    name: ClassVar[str] = "batched"
-    n: int = 10
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise SpecError(f"batched(n={self.n}): n must be 1 turn or more")
-
-    def start_clock(self) -> ScheduleClock:
-        return self
-
-    def choose_action(self, costs: CostEstimates) -> tuple[Verdict, str]:
-        if costs.can_summarize or costs.fresh_turns >= self.n:
-            return _act_at_once(costs)
-        return "hold", f"fewer than {self.n} turns eligible"
-
-    def record_action(self, verdict: Verdict) -> None:
-        """Do nothing: `CostEstimates.fresh_turns` counts from the last mask or summary."""
-
-    def __str__(self) -> str:
-        return f"batched({self.n})"
 
 
 @dataclass(frozen=True, slots=True)

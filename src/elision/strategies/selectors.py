@@ -6,16 +6,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from elision.strategies.resources import ResourceUses
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Turn
 
 
 class Selector(Protocol):
     """One session's memory of what a strategy may hide."""
-
-    #: Whether a rule's `after` replaces this selector's own notion of age.
-    by_age: bool
 
     def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
         """(first call at which it may be hidden, observation), for whatever this turn settles."""
@@ -30,8 +26,6 @@ def list_keys(turn: Turn) -> Iterator[Key]:
 class OlderThan:
     """At call t the observations of turns i < t - window."""
 
-    by_age = True
-
     def __init__(self, window: int) -> None:
         self.window = window
 
@@ -43,8 +37,6 @@ class OlderThan:
 class AllButNewestResults:
     """All but the newest `keep` tool results, and never those of the newest turn."""
 
-    by_age = True
-
     def __init__(self, keep: int) -> None:
         self.keep_results = keep
         self.recent_keys: deque[Key] = deque()
@@ -55,16 +47,3 @@ class AllButNewestResults:
             key = self.recent_keys.popleft()
             # A result of this very turn waits until the turn is no longer the newest.
             yield turn.index + 1 + (key[0] == turn.index), key
-
-
-class Superseded:
-    """Observations that a later one makes stale or repeats."""
-
-    by_age = False
-
-    def __init__(self) -> None:
-        self.resources = ResourceUses()
-
-    def find_due_keys(self, turn: Turn) -> Iterator[tuple[int, Key]]:
-        for key in self.resources.add_turn(turn):
-            yield turn.index + 1, key

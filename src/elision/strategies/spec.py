@@ -9,31 +9,20 @@ from typing import Any
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.fold_repeats import FoldRepeats
 from elision.strategies.hybrid import Hybrid, limit_tail
 from elision.strategies.masking import Masking
-from elision.strategies.pipeline import Pipeline
 from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import (
-    BatchedSchedule,
-    CacheAwareSchedule,
-    EveryTurnSchedule,
-    HindsightSchedule,
-    Schedule,
-)
+from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule, Schedule
 from elision.strategies.spec_parser import SpecCall, SpecParser
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
-from elision.strategies.supersede import Supersede
 from elision.strategies.two_tier import TwoTier
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    kind.name: kind for kind in (Raw, FoldRepeats, Masking, Summarization, Hybrid, TwoTier, Supersede, Pipeline)
-}
+STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Raw, Masking, Summarization, Hybrid, TwoTier)}
 SCHEDULES: dict[str, type[Any]] = {
-    kind.name: kind for kind in (EveryTurnSchedule, BatchedSchedule, CacheAwareSchedule, HindsightSchedule)
+    kind.name: kind for kind in (EveryTurnSchedule, CacheAwareSchedule, HindsightSchedule)
 }
 
 #: By strategy: an option, the one whose default gives way to it, and what that becomes.
@@ -54,7 +43,7 @@ def parse_strategy(text: str) -> Strategy:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """The schedule that `text` describes, such as `every-turn` or `batched(10)`. Raises SpecError."""
+    """The schedule that `text` describes, such as `every-turn` or `cache-aware(max_turns=100)`. Raises SpecError."""
     parser = SpecParser(text)
     value = parser.parse_value()
     parser.need_end()
@@ -71,7 +60,7 @@ def find_preset(text: str) -> str:
 
 
 def list_stated_options(text: str) -> frozenset[str]:
-    """The options that `text` itself states, those of a pipeline's parts too; a budget's as `budget.tokens`."""
+    """The options that `text` itself states, a budget's as `budget.tokens`."""
     value = SpecParser(text).parse_value()
     if isinstance(value, SpecCall):
         return frozenset(_list_call_options(value))
@@ -84,11 +73,7 @@ def _list_call_options(call: SpecCall) -> Iterator[str]:
     else:
         base = call.kind
     own = _list_own_options(base)
-    if base == Pipeline.name:
-        for part in call.positional:
-            yield from _list_call_options(part) if isinstance(part, SpecCall) else ()
-    else:
-        yield from own[: len(call.positional)]
+    yield from own[: len(call.positional)]
     for name, value in call.keywords.items():
         if name != "budget":
             yield name
@@ -102,11 +87,8 @@ def _build_options(kind: type[Any], call: SpecCall, what: str) -> Any:
     """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
     own = [field for field in fields(kind) if not field.name.startswith("_")]
     names = [field.name for field in own]
-    if call.positional and kind not in (BatchedSchedule,):
-        shared = {field.name for field in fields(Strategy)}
-        order = [name for name in names if name not in shared]
-    else:
-        order = names
+    shared = {field.name for field in fields(Strategy)}
+    order = [name for name in names if name not in shared]
     if len(call.positional) > len(order):
         raise SpecError(f"{call.name}: {len(call.positional)} values without a name, but only {order or 'none'} exist")
     given = dict(zip(order, call.positional, strict=False))
@@ -141,7 +123,6 @@ def _find_part(name: str) -> str:
 
 #: Options -> what a number of theirs is, for an error.
 _UNITS = {
-    "fold": " of lines, 2 or more, or 0 for none",
     "digest_facts": ", a percentage",
     "probation": " of calls",
 }
@@ -219,11 +200,6 @@ def _build_strategy(value: Any) -> Strategy:
     if kind is None:
         meant = _suggest_name(value.name, [*STRATEGIES, *PRESETS])
         raise SpecError(f"no strategy {value.name!r}; {meant}: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
-    if kind is Pipeline:
-        if "parts" in call.keywords:
-            raise SpecError("pipeline: its parts have no name: pipeline(supersede, masking(window=10))")
-        parts = tuple(_build_strategy(part) for part in call.positional)
-        call = SpecCall(call.name, [], {**call.keywords, "parts": parts})
     found: Strategy = _build_options(kind, _fit_defaults(kind, call, value), "strategy")
     return found
 
@@ -265,17 +241,14 @@ def _build_rule(value: Any) -> Rule:
         found: Rule = _build_options(Rule, value, "")
         return found
     raise SpecError(
-        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=..., verbatim=..., "
+        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., below=..., verbatim=..., "
         "trim=..., ends=...)"
     )
 
 
 def describe_strategy(strategy: Strategy) -> str:
     """Return the shortest text that `parse_strategy` reads as `strategy`."""
-    if isinstance(strategy, Pipeline):
-        parts = [describe_strategy(part) for part in strategy.parts]
-    else:
-        parts = []
+    stated = []
     for field in fields(strategy):
         value = getattr(strategy, field.name)
         if field.default is not MISSING:
@@ -284,10 +257,10 @@ def describe_strategy(strategy: Strategy) -> str:
             default = None
         if field.default_factory is not MISSING:
             default = field.default_factory()
-        if field.name != "parts" and value != default:
-            parts.append(f"{field.name}={_format_value(value)}")
-    if parts:
-        return f"{strategy.name}({', '.join(parts)})"
+        if value != default:
+            stated.append(f"{field.name}={_format_value(value)}")
+    if stated:
+        return f"{strategy.name}({', '.join(stated)})"
     return strategy.name
 
 

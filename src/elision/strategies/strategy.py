@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
-from elision.strategies.folding import FoldOptions
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.placeholder_template import parse_template
 from elision.strategies.policy import Policy, PolicyOptions
@@ -38,14 +37,12 @@ class Strategy:
 
     schedule:           when hiding pays; see `elision.strategies.schedules`.
     gist:               budget of a placeholder's gist, in o200k tokens; 0 for none.
-    gist_reads:         the same for files read, folders listed and searches; None for `gist`.
     placeholder:        a text in its place, or a template with fields such as {turn}; "" for an account of what
                         happened.
     handles:            whether placeholders name the handle by which they are recalled.
     rules:              refinements per tool, argument, tag and size; the first `after` that matches counts.
     budget:             the limit of the view, None for no limit of its own.
-    fold:               lines of the shortest run of a new result that is folded where the view shows it; 0 for none.
-    fold_reads:         whether that holds for files read even where the agent's edits must match their text.
+    fold:               whether lines of a new result that the view shows already are folded.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
     digest_facts:       percentage of a digest that is reserved for facts; the rest says what was done.
     probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
@@ -56,13 +53,11 @@ class Strategy:
     can_hide: ClassVar[bool] = True
     schedule: Schedule = field(default_factory=CacheAwareSchedule)
     gist: int = 50
-    gist_reads: int | None = None
     placeholder: str = ""
     handles: bool = True
     rules: tuple[Rule, ...] = ()
     budget: Budget | None = None
-    fold: int = 0
-    fold_reads: bool = False
+    fold: bool = False
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
     digest_facts: int = DIGEST_FACTS
@@ -73,11 +68,8 @@ class Strategy:
 
     def check_options(self) -> None:
         """Raise SpecError for a value that has no meaning."""
-        check_whole_numbers(self.name, 0, gist=self.gist, gist_reads=self.gist_reads)
+        check_whole_numbers(self.name, 0, gist=self.gist)
         check_whole_numbers(self.name, 0, keep_user_tokens=self.keep_user_tokens)
-        check_whole_numbers(self.name, 0, fold=self.fold)
-        if self.fold == 1:
-            raise SpecError(f"{self.name}(fold=1): a run has 2 lines or more; give 0 to fold nothing")
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
         check_whole_numbers(self.name, 0, probation=self.probation, digest_facts=self.digest_facts)
         if self.digest_facts > 100:
@@ -96,7 +88,7 @@ class Strategy:
 
     @property
     def placeholders(self) -> Placeholders:
-        return Placeholders(gist=self.gist, gist_reads=self.gist_reads, text=self.placeholder, handles=self.handles)
+        return Placeholders(gist=self.gist, text=self.placeholder, handles=self.handles)
 
     def limit_view(self, prices: Prices) -> int | None:
         """Tokens that a view may have; None for no limit. A model whose window is known limits every view."""
@@ -104,9 +96,9 @@ class Strategy:
             return None
         return (self.budget or Budget()).limit_view(prices)
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        """Fresh selectors for one session; none hides nothing."""
-        return ()
+    def make_selector(self) -> Selector | None:
+        """A fresh selector for one session; None hides nothing."""
+        return None
 
     def make_trigger(self) -> SummaryTrigger | None:
         """A fresh trigger for one session; None never summarizes."""
@@ -123,13 +115,13 @@ class Strategy:
         """Return what a new session's policy takes from this strategy."""
         return PolicyOptions(
             placeholders=self.placeholders,
-            selectors=self.make_selectors(),
+            selector=self.make_selector(),
             trigger=self.make_trigger(),
             rules=self.rules,
             schedule=self.schedule,
             can_hide=self.can_hide,
             budget=self.budget,
-            fold=FoldOptions(lines=self.fold, reads=self.fold_reads),
+            fold=self.fold,
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
             probation=self.probation,

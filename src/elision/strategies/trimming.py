@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from elision.strategies.birth_rules import trim_at_birth
-from elision.strategies.resources import find_resource_use
+from elision.strategies.file_reads import find_file_read
 from elision.strategies.rules import Rule, RuleOutcome, RuleTable
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Text
@@ -58,7 +58,7 @@ def trim_result(
     asked = join_argument_text(action) if action is not None else ""
     if reads_handles(observation.tool) or RECALL_COMMAND in asked:
         return None
-    is_read = action is not None and find_resource_use(action).kind == "read"
+    is_read = action is not None and find_file_read(action) is not None
     return trim_at_birth(
         observation.text,
         () if is_read else ruling.trims,

@@ -31,8 +31,8 @@ class TwoTier(Strategy):
         if self.soft > self.hard:
             raise SpecError(f"two-tier(soft={self.soft}, hard={self.hard}): soft must not exceed hard")
 
-    def make_selectors(self) -> tuple[Selector, ...]:
-        return (AllButNewestResults(self.keep_recent),)
+    def make_selector(self) -> Selector:
+        return AllButNewestResults(self.keep_recent)
 
     def make_trigger(self) -> SummaryTrigger:
         return ViewSizeTrigger(self.keep_recent, self.soft, self.hard, self.after_steps, self.summarize_min_turns)

@@ -109,4 +109,4 @@ def test_the_settings_file_loads(found: Tuning, tmp_path: Path) -> None:
 def test_in_full_means_the_same(text: str) -> None:
     """And states every option that a tuning chooses."""
     assert parse_strategy(describe_fully(text)) == parse_strategy(text)
-    assert describe_fully("masking") == "masking(window=10, which=age, schedule=cache-aware, gist=50)"
+    assert describe_fully("masking") == "masking(window=10, schedule=cache-aware, gist=50)"

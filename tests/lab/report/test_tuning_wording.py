@@ -71,12 +71,11 @@ def test_the_break_even_is_against_the_default() -> None:
     [
         ("raw", "raw"),
         ("masking", "masking 10"),
-        ("masking(window=5, gist=0, schedule=batched(10))", "masking 5, batched(10), no gist"),
+        ("masking(window=5, gist=0, schedule=every-turn)", "masking 5, every-turn, no gist"),
         ("hybrid(gist=100)", "hybrid 10/43/10, gist 100"),
         (RULED, "masking 10, read after 20"),
-        ("masking(rules=[rule(superseded=true)])", "masking 10, stale first"),
         ('masking(rules=[rule(tool="bash", args="cd * && cat *", after=5)])', "masking 10, cd && cat after 5"),
-        ("masking(rules=[rule(after=2), rule(superseded=true)])", "masking 10, 2 rules"),
+        ("masking(rules=[rule(after=2), rule(tool=bash, after=3)])", "masking 10, 2 rules"),
     ],
 )
 def test_a_point_in_few_words(text: str, words: str) -> None:

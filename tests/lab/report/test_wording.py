@@ -171,7 +171,7 @@ def test_problems_are_grouped() -> None:
 def _assume(what: Study, text: str) -> Study:
     """`what` with the turns of `text`, and rows whose cost follows from them."""
     specs = {RAW: "raw", EVERY_TURN: "masking(schedule=every-turn)", MASKING: "masking", HYBRID: "hybrid"}
-    turns = assume_turns(text, {label: parse_strategy(specs.get(label, "supersede")) for label in what.strategies})
+    turns = assume_turns(text, {label: parse_strategy(specs.get(label, "two-tier")) for label in what.strategies})
     rows = tuple(
         replace(each, extended_usd=(each.usd * turns.factors[each.strategy].low, each.usd * 1.1))
         if each.strategy in turns.factors
@@ -184,8 +184,8 @@ def _assume(what: Study, text: str) -> Study:
 def test_turns_by_default() -> None:
     """The measured range by kind, and what was not measured."""
     assert wording.describe_turns(study()) is None
-    assert wording.describe_turns(_assume(study((RAW, MASKING, HYBRID, "supersede")), "")) == (
-        "Turns as measured live, against raw: masking −11 to +15 %; hybrid −8 %; not known for supersede"
+    assert wording.describe_turns(_assume(study((RAW, MASKING, HYBRID, "two-tier")), "")) == (
+        "Turns as measured live, against raw: masking −11 to +15 %; hybrid −8 %; not known for two-tier"
         " (SWE-agent with five models; hybrid with one). --elongation measured prices those of one model."
     )
 

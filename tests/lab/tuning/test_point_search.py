@@ -69,7 +69,7 @@ def test_a_seed_decides_all() -> None:
 def test_a_sampler_at_its_end_stops() -> None:
     """A space of two points has no third one."""
     pytest.importorskip("optuna", reason="the extra `tune` is not installed")
-    space = parse_space(["family=masking", "window=5,10", "which=age", "schedule=cache-aware", "gist=50"])
+    space = parse_space(["family=masking", "window=5,10", "schedule=cache-aware", "gist=50"])
     assert len(set(_sample(20, 0, space))) == 2
 
 

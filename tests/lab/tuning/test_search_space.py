@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from elision.errors import SpecError
 from elision.lab.tuning.search_space import RuleSet, SearchSpace, ToolRule, add_rule_sets, parse_space
 from elision.strategies.hybrid import Hybrid
-from elision.strategies.rules import Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 
 
@@ -36,7 +35,7 @@ def test_impossible_points_are_left_out() -> None:
 
 def test_the_user_narrows_the_space() -> None:
     """Options that are not named keep their values."""
-    space = parse_space(["family=masking", "window=5,10", "which=age", "schedule=cache-aware", "gist=50", "rules=none"])
+    space = parse_space(["family=masking", "window=5,10", "schedule=cache-aware", "gist=50", "rules=none"])
     assert {describe_strategy(each) for each in space.list_strategies()} == {"masking", "masking(window=5)"}
 
 
@@ -49,11 +48,10 @@ def test_the_user_narrows_the_space() -> None:
         ("window=0", ["'0'", "1 or more"]),
         ("window=ten", ["'ten'", "number"]),
         ("window=²", ["'²'"]),
-        ("gist=-1", ["'-1'", "20/80"]),
-        ("gist=20/", ["'20/'", "0 or more"]),
+        ("gist=-1", ["'-1'", "0 or more"]),
+        ("gist=20/80", ["'20/80'", "0 or more"]),
         ("family=masks", ["'masks'", "hybrid"]),
-        ("rules=all", ["'all'", "superseded"]),
-        ("which=use", ["'use'", "age, reuse"]),
+        ("rules=all", ["'all'", "none, tools"]),
         ("schedule=daily", ["daily", "cache-aware"]),
         ("schedule=hindsight", ["hindsight", "live"]),
         ("schedule=cache-aware)", ["')'"]),
@@ -65,24 +63,6 @@ def test_a_bad_space_names_what_exists(text: str, words: list[str]) -> None:
         parse_space([text])
     for word in words:
         assert word in str(caught.value)
-
-
-def test_a_gist_by_kind() -> None:
-    """`20/80` is a gist of 20 tokens, and of 80 for reads and searches; 0 is none."""
-    space = parse_space(
-        ["family=masking", "window=10", "which=age", "schedule=cache-aware", "gist=0,20/80", "rules=none"]
-    )
-    found = {describe_strategy(each) for each in space.list_strategies()}
-    assert found == {"masking(gist=0)", "masking(gist=20, gist_reads=80)"}
-
-
-def test_results_by_use_and_a_gist_by_kind_are_tried() -> None:
-    """Both families choose by use as well, and have a larger gist for reads and searches, unless the user says no."""
-    found = set(SearchSpace().list_strategies())
-    texts = ("masking(which=reuse)", "hybrid(which=reuse)", "masking(gist=20, gist_reads=80)")
-    assert {parse_strategy(text) for text in texts} <= found
-    by_age = parse_space(["which=age", "gist=50"]).list_strategies()
-    assert all(each.gist_reads is None and getattr(each, "which", "age") == "age" for each in by_age)
 
 
 def test_a_space_without_a_possible_point_is_refused() -> None:
@@ -101,9 +81,8 @@ def test_a_tool_rule_follows_the_window(window: int, longer: bool) -> None:
 
 
 def test_rule_sets_are_few() -> None:
-    """None, stale results, each tool, all tools together; only what `rules` allows."""
+    """None, each tool, all tools together; only what `rules` allows."""
     tools = [ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False)]
-    assert len(add_rule_sets(SearchSpace(), tools).rule_sets) == 5
+    assert len(add_rule_sets(SearchSpace(), tools).rule_sets) == 4
     assert add_rule_sets(parse_space(["rules=none"]), tools).rule_sets == (RuleSet(),)
     assert add_rule_sets(parse_space(["rules=tools"]), []).rule_sets == (RuleSet(),)
-    assert RuleSet(superseded=True).make_rules(10) == (Rule(superseded=True),)

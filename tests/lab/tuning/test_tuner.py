@@ -28,7 +28,6 @@ RUNS = make_runs(5)
 SMALL = (
     "family=masking",
     "window=3,5,10",
-    "which=age",
     "gist=0,50",
     "schedule=cache-aware,every-turn",
     "rules=none",
@@ -175,13 +174,10 @@ def test_the_default_is_always_replayed(small: Tuning) -> None:
 
 def test_nothing_outside_the_space_is_recommended() -> None:
     """The references are shown beside it; a space of masking alone recommends masking."""
-    found = tune_runs(
-        make_runs(3, turns=20), _settings("family=masking", "window=15", "which=age", "gist=50", "rules=none")
-    )
+    found = tune_runs(make_runs(3, turns=20), _settings("family=masking", "window=15", "gist=50", "rules=none"))
     assert {found.recommended, *(point.text for point in found.frontier)} <= {
         "masking",
         "masking(window=15)",
         "masking(schedule=every-turn, window=15)",
-        "masking(schedule=batched(10), window=15)",
     }
     assert any("preset swe-agent" in point.names for point in found.references)

@@ -206,7 +206,7 @@ def test_reasoning_bears_no_breakpoint() -> None:
 
 def test_there_are_never_more_than_four_breakpoints_and_the_newest_block_has_one() -> None:
     """Through a run with summaries and maskings; what a follower sends is what a fresh renderer sends."""
-    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
+    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=every-turn)")
     renderer = AnthropicRenderer()
     for index in range(1, 20):
         view = run_pass(decide(session, make_plain_terms()), write_brief_summary)

@@ -134,7 +134,7 @@ def test_a_tools_name_has_no_letters_that_are_forbidden() -> None:
 
 def test_a_follower_says_what_a_fresh_renderer_says() -> None:
     """Through maskings and summaries; what was returned is not touched later."""
-    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=batched(2))")
+    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=every-turn)")
     renderer = OpenAIResponsesRenderer()
     told: list[tuple[str, list[dict[str, Any]]]] = []
     for index in range(1, 20):

@@ -47,14 +47,6 @@ def test_the_last_registered_comes_first() -> None:
     assert outcome_of("x", "{}", "ok", extractors=own).label == "mine"
 
 
-def test_a_users_extractor_says_what_it_looked_up() -> None:
-    """An outcome is a lookup if its extractor says so, and built-in readers of files and searches say so."""
-    own = BUILT_IN.register(lambda action, observation, text: Outcome("x", "y", is_lookup=True), tools=("fetch_*",))
-    assert outcome_of("fetch_row", "{}", "ok", extractors=own).is_lookup
-    assert outcome_of("read_file", '{"path": "a.py"}', "x = 1").is_lookup
-    assert not outcome_of("deploy_app", "{}", "ok", extractors=own).is_lookup
-
-
 def test_none_passes_on() -> None:
     """An extractor that answers None leaves the observation to the next."""
     assert outcome_of("x", "{}", "ok", extractors=BUILT_IN.register(_never)).result == "ok"

@@ -139,7 +139,7 @@ def test_the_bill_agrees_with_elision() -> None:
 
 def test_variants_in_text() -> None:
     """A variant can be written and read, and what it cannot be is refused."""
-    text = "masking(fold=5) + cache_ttl=plan, cache_pings=3"
+    text = "masking(fold=true) + cache_ttl=plan, cache_pings=3"
     variant = Variant.parse(text)
     assert variant.options == {"cache_ttl": "plan", "cache_pings": 3}
     assert str(variant) == text

@@ -178,7 +178,7 @@ def describe_study(tuning: Tuning) -> str | None:
 
 
 def describe_point(text: str) -> str:
-    """Return a strategy in few words: `masking 5, no gist, stale first`."""
+    """Return a strategy in few words: `masking 5, no gist, grep after 10`."""
     strategy = parse_strategy(text)
     return ", ".join([_describe_numbers(strategy), *_describe_options(strategy)])
 
@@ -197,18 +197,13 @@ def _describe_options(strategy: Strategy) -> list[str]:
     options = []
     if strategy.schedule != CacheAwareSchedule():
         options.append(str(strategy.schedule))
-    if isinstance(strategy, Masking | Hybrid) and strategy.which != "age":
-        options.append(f"by {strategy.which}")
-    if strategy.gist_reads is not None:
-        options.append(f"gist {strategy.gist}, of reads {strategy.gist_reads}")
-    elif strategy.gist != Strategy().gist:
+    if strategy.gist != Strategy().gist:
         options.append(f"gist {strategy.gist}" if strategy.gist else "no gist")
     if len(strategy.rules) > 1:
         options.append(f"{len(strategy.rules)} rules")
     elif strategy.rules:
         (rule,) = strategy.rules
-        stale = "stale first" if rule.superseded else f"{describe_tool(rule.tool, rule.args)} after {rule.after}"
-        options.append(stale)
+        options.append(f"{describe_tool(rule.tool, rule.args)} after {rule.after}")
     return options
 
 

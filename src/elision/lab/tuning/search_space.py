@@ -15,28 +15,27 @@ from elision.errors import SpecError
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.rules import Rule
-from elision.strategies.schedules import BatchedSchedule, HindsightSchedule
+from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 
 #: Family -> the options that are searched, in the order in which they are chosen.
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "masking": ("window", "which", "schedule", "gist", "rules"),
-    "hybrid": ("window", "which", "summarize_at", "tail", "schedule", "gist", "rules"),
+    "masking": ("window", "schedule", "gist", "rules"),
+    "hybrid": ("window", "summarize_at", "tail", "schedule", "gist", "rules"),
     "summarization": ("every", "tail", "schedule"),
 }
 #: Option -> the values that are tried unless the user gives others.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "family": tuple(FAMILIES),
     "window": ("3", "5", "7", "10", "15", "20", "30", "58"),
-    "which": ("age", "reuse"),
     "summarize_at": ("21", "30", "43", "60", "80"),
     "tail": ("5", "10", "20"),
     "every": ("11", "21", "43"),
-    "schedule": ("cache-aware", "batched(10)", "every-turn"),
-    "gist": ("0", "50", "100", "20/80"),
-    "rules": ("none", "superseded", "tools"),
+    "schedule": ("cache-aware", "every-turn"),
+    "gist": ("0", "50", "100"),
+    "rules": ("none", "tools"),
 }
 
 
@@ -61,14 +60,10 @@ class RuleSet:
     """Rules that are tried together; none by default."""
 
     tools: tuple[ToolRule, ...] = ()
-    superseded: bool = False
 
     def make_rules(self, window: int) -> tuple[Rule, ...]:
         """Return the rules beside a strategy of `window` turns."""
-        rules = [tool.make_rule(window) for tool in self.tools]
-        if self.superseded:
-            rules.append(Rule(superseded=True))
-        return tuple(rules)
+        return tuple(tool.make_rule(window) for tool in self.tools)
 
 
 #: A choice: the place of the chosen value, by option.
@@ -88,8 +83,7 @@ class SearchSpace:
 
     def iterate_choices(self) -> Iterator[tuple[str, dict[str, int]]]:
         """Yield every point as its family and choice, impossible ones too: a tail as long as `summarize_at` covers
-        nothing, a window as long masks nothing before the summary does, and a schedule that batches masks makes each
-        summary at once, as `every-turn` does."""
+        nothing, and a window as long masks nothing before the summary does."""
         for family in self.values["family"]:
             options = self.list_options(family)
             for places in product(*(range(count) for _, count in options)):
@@ -98,32 +92,25 @@ class SearchSpace:
     def make_strategy(self, family: str, choice: Choice) -> Strategy | None:
         """Return the strategy of a point; None if its values exclude each other."""
         number = {name: int(self.values[name][place]) for name, place in choice.items() if name in _NUMBERS}
-        gist, gist_reads = _read_gist(self.values["gist"][choice["gist"]]) if "gist" in choice else (0, None)
         schedule = parse_strategy(f"masking(schedule={self.values['schedule'][choice['schedule']]})").schedule
         if family == Summarization.name:
-            if isinstance(schedule, BatchedSchedule):
-                return None
             return Summarization(every=number["every"], tail=number["tail"], schedule=schedule)
         rules = self.rule_sets[choice["rules"]].make_rules(number["window"])
         if family == Masking.name:
             return Masking(
                 window=number["window"],
-                which=self.values["which"][choice["which"]],
                 schedule=schedule,
-                gist=gist,
-                gist_reads=gist_reads,
+                gist=number["gist"],
                 rules=rules,
             )
         if max(number["tail"], number["window"]) >= number["summarize_at"]:
             return None
         return Hybrid(
             window=number["window"],
-            which=self.values["which"][choice["which"]],
             summarize_at=number["summarize_at"],
             tail=number["tail"],
             schedule=schedule,
-            gist=gist,
-            gist_reads=gist_reads,
+            gist=number["gist"],
             rules=rules,
         )
 
@@ -140,13 +127,7 @@ class SearchSpace:
         return min(windows)
 
 
-_NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every"))
-
-
-def _read_gist(value: str) -> tuple[int, int | None]:
-    """Return `gist` and `gist_reads` of a value such as `50`, or `20/80`."""
-    gist, slash, reads = value.partition("/")
-    return int(gist), int(reads) if slash else None
+_NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every", "gist"))
 
 
 def parse_space(texts: Sequence[str]) -> SearchSpace:
@@ -175,20 +156,9 @@ def parse_space(texts: Sequence[str]) -> SearchSpace:
 
 
 def _check_number(text: str, name: str, value: str) -> None:
-    if not _is_number(value, 1):
-        raise SpecError(f"--space {text}: {value!r} is no number of 1 or more")
-
-
-def _is_number(value: str, least: int) -> bool:
-    return value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least
-
-
-def _check_gist(text: str, name: str, value: str) -> None:
-    gist, slash, reads = value.partition("/")
-    if not _is_number(gist, 0) or (slash and not _is_number(reads, 0)):
-        raise SpecError(
-            f"--space {text}: {value!r} is no number of 0 or more, nor two such as 20/80: 80 for reads and searches"
-        )
+    least = 0 if name == "gist" else 1
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least):
+        raise SpecError(f"--space {text}: {value!r} is no number of {least} or more")
 
 
 def _check_schedule(text: str, name: str, value: str) -> None:
@@ -204,22 +174,17 @@ def _check_word(text: str, name: str, value: str) -> None:
 
 _CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
     "schedule": _check_schedule,
-    "gist": _check_gist,
     "family": _check_word,
-    "which": _check_word,
     "rules": _check_word,
 }
 
 
 def add_rule_sets(space: SearchSpace, tools: Sequence[ToolRule]) -> SearchSpace:
-    """Return `space` with the rule sets that its `rules` allow: none, stale results first, each of `tools`, and all of
-    `tools` together."""
+    """Return `space` with the rule sets that its `rules` allow: none, each of `tools`, and all of `tools` together."""
     allowed = space.values["rules"]
     sets: list[RuleSet] = []
     if "none" in allowed:
         sets.append(RuleSet())
-    if "superseded" in allowed:
-        sets.append(RuleSet(superseded=True))
     if "tools" in allowed:
         sets += [RuleSet(tools=(tool,)) for tool in tools]
         if len(tools) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from elision.trajectory.turn import Action, Observation
@@ -51,12 +51,10 @@ class Outcome:
 
     label:  the key argument, what was done; at most LABEL_CHARS characters.
     result: what came of it; at most RESULT_CHARS characters; "no output" where nothing printable is left.
-    is_lookup: whether the agent read or searched: what it found is what it may need again. `gist_reads` is for these.
     """
 
     label: str
     result: str
-    is_lookup: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", shorten_to_line(self.label, LABEL_CHARS))

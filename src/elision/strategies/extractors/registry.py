@@ -21,11 +21,10 @@ _log: Final = logging.getLogger("elision.strategies")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """tools: globs on the tool's name, any case. is_lookup: all that it reads are files, folders and matches."""
+    """tools: globs on the tool's name, any case."""
 
     extractor: Extractor
     tools: tuple[str, ...] = ("*",)
-    is_lookup: bool = False
 
 
 def log_failure(error: CallbackError) -> None:
@@ -63,7 +62,7 @@ def _find_outcome(table: Extractors, action: Action | None, observation: Observa
             table.report(error)
             continue
         if found is not None:
-            return replace(found, is_lookup=found.is_lookup or registration.is_lookup)
+            return found
     return describe_anything(action, observation, text)
 
 
@@ -91,16 +90,16 @@ def _ask_extractor(
 BUILT_IN = Extractors(
     (
         Registration(edits.describe_line_edit),
-        Registration(files.describe_file_window, is_lookup=True),
-        Registration(search.describe_announced_matches, is_lookup=True),
+        Registration(files.describe_file_window),
+        Registration(search.describe_announced_matches),
         Registration(edits.describe_edit, edits.EDITORS),
-        Registration(files.describe_shell_listing, files.LISTERS, is_lookup=True),
-        Registration(files.describe_file_view, files.VIEWERS, is_lookup=True),
-        Registration(search.describe_grep_tool, search.GREPPERS, is_lookup=True),
-        Registration(search.describe_glob_tool, search.FINDERS, is_lookup=True),
-        Registration(files.describe_printed_files, SHELLS, is_lookup=True),
-        Registration(files.describe_listing_tool, SHELLS, is_lookup=True),
-        Registration(search.describe_shell_search, SHELLS, is_lookup=True),
+        Registration(files.describe_shell_listing, files.LISTERS),
+        Registration(files.describe_file_view, files.VIEWERS),
+        Registration(search.describe_grep_tool, search.GREPPERS),
+        Registration(search.describe_glob_tool, search.FINDERS),
+        Registration(files.describe_printed_files, SHELLS),
+        Registration(files.describe_listing_tool, SHELLS),
+        Registration(search.describe_shell_search, SHELLS),
         Registration(edits.describe_shell_write, SHELLS),
         Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
         Registration(git.describe_git_command, SHELLS),

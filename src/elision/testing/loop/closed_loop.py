@@ -61,7 +61,7 @@ class EndpointError(ElisionError):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A strategy, with options of the context manager. In text: `masking(fold=5) + cache_ttl=plan, cache_pings=3`.
+    """A strategy, with options of the context manager. In text: `masking(fold=true) + cache_ttl=plan, cache_pings=3`.
 
     The option `summary_facts` has summaries written by a model that is simulated, which keeps that share of facts.
     """

@@ -1,0 +1,42 @@
+"""Which file an action reads, and which part of it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import dataclass
+
+from elision.trajectory.turn import Action
+
+_PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "target_file")
+_READ = re.compile(r"^(read|view|open|cat|get)([_-]?file.*)?$", re.IGNORECASE)
+_EDIT = re.compile(r"edit|write|patch|replace|insert|create", re.IGNORECASE)
+_SHELL = re.compile(r"bash|shell|command|terminal|execute|run", re.IGNORECASE)
+_CAT = re.compile(r"^(?:cd\s+(?P<folder>\S+)\s*&&\s*)?(?P<verb>cat(?: -n)?|head|tail|nl)\s+(?P<file>[\w./~-]+)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """A file, and the part of it that was read; "" for all of it."""
+
+    path: str
+    part: str = ""
+
+
+def find_file_read(action: Action) -> FileRead | None:
+    """Return what `action` reads; None if it edits a file, or runs something."""
+    arguments = action.decoded_arguments
+    path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
+    command = str(arguments.get("command", arguments.get("cmd", "" if arguments else action.arguments)))
+    if path:
+        part = json.dumps([arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")])
+        if command == "view" or (not command and _READ.match(action.name)):
+            return FileRead(path, "" if part == "[null, null, null, null, null]" else part)
+        if _EDIT.search(command) or _EDIT.search(action.name):
+            return None
+    if _SHELL.search(action.name) and (found := _CAT.match(command.strip())):
+        # `head` and `tail` show ten lines: they repeat themselves, but not a view of the whole file.
+        part = found["verb"] if found["verb"] in ("head", "tail") else ""
+        return FileRead(posixpath.join(found["folder"] or "", found["file"]), part)
+    return None
