@@ -53,8 +53,6 @@ def test_writes_what_was_asked_for(tmp_path: Path) -> None:
         (["--model", "claude-sonnet-4-51"], ["claude-sonnet-4-5"]),
         (["--model", "gpt-5", "--prices", "openai"], ["contradict"]),
         (["--tokens", "guess"], ["guess", "estimate"]),
-        (["--lifetime", "2h"], ["2h", "client", "5m", "1h", "plan"]),
-        (["--lifetime", "1h", "--pings", "2"], ["--pings 2", "--lifetime plan"]),
     ],
 )
 def test_bad_options_are_one_sentence(arguments: list[str], words: list[str]) -> None:
@@ -184,22 +182,6 @@ def test_our_own_report_is_written_anew(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert [run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out).returncode for _ in range(2)] == [0, 0]
     assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out, "--html", out).returncode == 2
-
-
-def test_lifetimes_are_compared(tmp_path: Path) -> None:
-    """With a lifetime, runs are billed with it, and what each choice costs is beside what nothing can reach."""
-    bills = {}
-    for choice in ("client", "1h"):
-        file = tmp_path / f"{choice}.json"
-        command = ["replay", str(SWE_AGENT), "-s", "raw", "-j", "1", "--lifetime", choice, "--json", str(file)]
-        result = CliRunner().invoke(app, command)
-        assert result.exit_code == 0, result.output
-        assert ("What expired cache entries cost" in result.output) is (choice == "1h")
-        assert ("cache entries live an hour, written at $8" in " ".join(result.output.split())) is (choice == "1h")
-        found = json.loads(file.read_text("utf-8"))
-        assert found["lifetime"] == {"choice": choice, "most_pings": 0}
-        bills[choice] = found["totals"][0]
-    assert bills["1h"]["usd"] > bills["client"]["usd"]
 
 
 def test_json_on_standard_output() -> None:

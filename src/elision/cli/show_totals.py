@@ -28,8 +28,6 @@ def list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str,
     if end.recalls:
         cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
         yield "recalls", Text(f"{end.recalls}{cost}")
-    if end.pings:
-        yield "pings", Text(f"{end.pings} kept cache entries alive, {figures.format_usd(end.costs.pings)}")
     if end.stop is not None:
         yield "stop", Text(str(end.stop), style="yellow")
     if end.hint is not None:
@@ -64,7 +62,7 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     line.append(describe_hiding(costs), style=choose_colour(costs.hiding))
     if caching := describe_caching(costs):
         line.append(f" · {caching}")
-    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls), ("pings", costs.pings))
+    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.format_usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")
     if costs.billed is not None:

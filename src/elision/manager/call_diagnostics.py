@@ -74,7 +74,6 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         anchor=anchor,
         estimated=not log.sizer.counter.is_exact,
         recalls=ledger.recalls,
-        pings=ledger.pings,
         model=facts.model,
         shadow=state.shadow,
         faults=facts.faults,
@@ -169,14 +168,13 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     prompts = log.costs.total
     recalls = ledger.recall_usd * log.reports.scale.rate
     return Costs(
-        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd + log.costs.pings.usd,
+        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.
         raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
         summarizer=books.summaries.usd,
         recalls=recalls,
         caching=prompts.caching_usd,
         billed=ledger.billed_usd,
-        pings=log.costs.pings.usd,
     )
 
 

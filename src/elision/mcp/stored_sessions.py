@@ -343,8 +343,6 @@ def _explain_costs(report: SessionReport, costs: Costs) -> Iterator[str]:
         yield f"Writing summaries cost ${costs.summarizer:.4f}; {report.failed_summary_count} attempts failed."
     if costs.recalls:
         yield f"{final.recalls} recalls put ${costs.recalls:.4f} of hidden text back into prompts."
-    if costs.pings:
-        yield f"{final.pings} requests that kept cache entries alive cost ${costs.pings:.4f}."
     if costs.caching > 0:
         yield f"Cache breakpoints that the client does not set saved ${costs.caching:.4f}."
     if not report.has_own_prices:

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Message, Turn
@@ -150,9 +149,8 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
     unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
               stands in the request, "always", or "never".
-    hour_turn: the newest turn for which its client asks that cache entries live an hour; 0 for the head alone, None
-              for nothing.
-    lifetime: what we decided of that; None where the client's request holds.
+    hour_turn: the newest turn for which it asks that cache entries live an hour; 0 for the head alone, None for
+              nothing.
     blocked:  whether the recall tools must not enter it.
     """
 
@@ -163,19 +161,7 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     unmarked: bool = False
     ours: Breakpoints = "gaps"
     hour_turn: int | None = None
-    lifetime: CacheLifetime | None = None
     blocked: bool = False
-
-
-class CachePinged(SessionEvent, frozen=True, kw_only=True, tag="pinged"):
-    """The request of call `call` was sent once more, so that its cache entries stay alive.
-
-    at: seconds since the epoch. usage: as the provider reported it; None where it did not.
-    """
-
-    call: int
-    at: float
-    usage: Usage | None = None
 
 
 class UsageReported(SessionEvent, frozen=True, kw_only=True, tag="answered"):
@@ -234,7 +220,6 @@ Event: TypeAlias = (
     | PassDecided
     | SummaryFailed
     | RequestSent
-    | CachePinged
     | UsageReported
     | ObservationRecalled
     | WindowLearned

@@ -62,7 +62,7 @@ export const billedTile = (figures) => {
 
 const PARTS = [
   ["input", "prompt, uncached"], ["cache_write", "cache write"], ["cache_read", "cache read"],
-  ["output", "output"], ["summarizer", "summarizer"], ["pings", "pings"],
+  ["output", "output"], ["summarizer", "summarizer"],
 ];
 
 /** The parts of the page that show one session. open(session, result) opens a hidden text. */
@@ -352,7 +352,7 @@ export class Details {
       row.append(make("td", raw === null ? "" : more(ours - raw), raw === null ? "" : mood(raw - ours)));
       body.append(row);
     };
-    for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(part === "pings" ? `${plural(f.pings, "ping")} in pauses` : name, f.parts[part], f.raw_parts[part], "", part);
+    for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(name, f.parts[part], f.raw_parts[part], "", part);
     if (f.recalls_usd) add("of it, recalls", f.recalls_usd, null, "quiet");
     add("total", f.usd, f.raw_usd, "sum");
     if (f.caching_usd > 1e-6) {

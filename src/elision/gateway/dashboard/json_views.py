@@ -62,7 +62,6 @@ def render_totals(found: SavingsTotals) -> dict[str, Any]:
         "raw_parts": asdict(found.raw),
         "recalls_usd": found.recalls_usd,
         "caching_usd": found.caching_usd,
-        "pings": found.pings,
         "billed_usd": found.billed_usd,
         "reported": found.reported_calls,
         "played": found.played_calls,

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
-from elision.lab.results import BILLED, NEVER_COLD, RECORDED, Row, Study, is_on_top
+from elision.lab.results import BILLED, RECORDED, Row, Study, is_on_top
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
 
@@ -103,8 +103,8 @@ def is_sent(label: str) -> bool:
 
 
 def is_hindsight(label: str) -> bool:
-    """Whether the strategy knows the future, or nothing it wrote expires, so that it cannot be run live."""
-    return "hindsight" in label or label.endswith(NEVER_COLD)
+    """Whether the strategy knows the future, so that it cannot be run live."""
+    return "hindsight" in label
 
 
 def is_every_turn(label: str) -> bool:
