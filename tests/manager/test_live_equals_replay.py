@@ -40,7 +40,6 @@ STRATEGIES = [
     "masking(window=3, schedule=every-turn, gist=0)",
     "hybrid(window=4, summarize_at=12, tail=4)",
     "summarization(every=8, tail=4)",
-    "summarization(every=8, tail=4, probation=3)",
     "two-tier(keep_recent=4, soft=9000, hard=14000)",
     "pipeline(supersede, masking(window=6))",
     "masking(window=10, budget=30000)",

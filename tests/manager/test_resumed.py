@@ -25,8 +25,7 @@ STRATEGIES = (
     'masking(window=2, fold=2, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
     f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=2, {_SUMMARY})",
     f"hybrid(window=2, summarize_at=6, tail=3, {_SUMMARY})",
-    f"hybrid(window=1, summarize_at=5, tail=2, probation=2, fold=2, schedule=every-turn, {_SUMMARY})",
-    f"summarization(every=3, tail=2, probation=1, {_SUMMARY})",
+    f"summarization(every=3, tail=2, {_SUMMARY})",
     f"two-tier(keep_recent=2, soft=500, hard=900, after_steps=3, summarize_min_turns=2, {_SUMMARY})",
     "pipeline(supersede, masking(window=1), schedule=batched(2))",
     "fold(fold=2)",
@@ -65,8 +64,7 @@ class World:
         return ContextManager(
             store=self.store,
             session="s",
-            # What a model is writing in the background for a probation is the process's own.
-            summarizer=None if "probation" in self.options["strategy"] else self.write,
+            summarizer=self.write,
             clock=lambda: self.now,
             tokens="estimate",
             on_fault="raise",

@@ -315,7 +315,7 @@ class Log:
         cost = Bill()
         for failed in failures:
             cost += self._record_failure(failed)
-        summary = decided.paid_summary
+        summary = decided.summary
         if summary is not None:
             if summary.route != MODEL_FREE.route or self.breaker.may_ask(decided.call):
                 self.breaker.record_success()

@@ -207,16 +207,12 @@ def _describe_summary(log: Log, newest: CallResult) -> Summarized | None:
     covered = state.count_raw_tokens_before(summary.covers + 1) - state.count_raw_tokens_before(
         newest.covered_before + 1
     )
-    usd = newest.summarizer_bill.usd
-    if summary.requested_at:
-        # It was on probation, and the call that wrote it has the bill.
-        usd += summary.usd or 0.0
     return Summarized(
         first=newest.covered_before + 1,
         last=summary.covers,
         tokens=log.reports.scale.convert_part(covered),
         left=count_message(log, summary.block),
-        usd=usd,
+        usd=newest.summarizer_bill.usd,
         route=summary.route,
         model=summary.writer,
         input=summary.input_tokens,

@@ -155,7 +155,7 @@ class CallPreparer:
         The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
         """
         state = branch.log.state
-        if state.is_edited or state.draft is not None or not self.logs.strategy.handles:
+        if state.is_edited or not self.logs.strategy.handles:
             return
         handles = branch.log.strategy.handles
         before = handles or not state.calls
@@ -327,20 +327,17 @@ def _find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDec
         if isinstance(event, SummaryFailed):
             paid.append(event)
         elif isinstance(event, PassDecided):
-            made = event.paid_summary
+            made = event.summary
             if made is not None and made.route != "model-free":
                 paid.append(event)
     return paid
 
 
 def _hides_anything(events: Sequence[Event]) -> bool:
-    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools.
-
-    A summary on probation hides something later: another process would have to pay for it again.
-    """
+    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
     for event in events:
         if not isinstance(event, PassDecided):
             continue
-        if event.masks or event.clips or event.folds or event.summary or event.draft or event.offers:
+        if event.masks or event.clips or event.folds or event.summary or event.offers:
             return True
     return False

@@ -12,7 +12,6 @@ from typing import Final
 from elision.strategies.budget import Budget
 from elision.strategies.cost_estimation import estimate_costs
 from elision.strategies.decision_context import DecisionContext
-from elision.strategies.first_uses import FirstUses
 from elision.strategies.folding import Folding, FoldOptions, FoldPlan
 from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.placeholder import Placeholders
@@ -34,8 +33,6 @@ from elision.trajectory.turn import Head, Turn
 FORCED: Final = "forced"
 #: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
-#: Turns whose first uses are remembered beyond a probation: thinking that is bound may delay its end.
-SPARE_TURNS: Final = 10
 #: Share of a threshold that an act must free where it does not bring the view below it. Each act rewrites the cache:
 #: without such a share a view that cannot be brought below would be rewritten at every call, one result at a time.
 LEAST_FREED_SHARE = 0.2
@@ -47,7 +44,7 @@ class PolicyOptions:
 
     selectors, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
-    fold: how new results are folded. probation: calls for which a summary is held.
+    fold: how new results are folded.
     counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
@@ -61,7 +58,6 @@ class PolicyOptions:
     summary_max_tokens: int
     keep_user_tokens: int
     fold: FoldOptions = field(default_factory=FoldOptions)
-    probation: int = 0
     counter: str = "o200k"
 
 
@@ -84,10 +80,6 @@ class Policy:
         self.trigger = options.trigger
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
-        #: What the agent used first, turn by turn; None where no summary is held.
-        self.first_uses: FirstUses | None = None
-        if options.probation:
-            self.first_uses = FirstUses(options.probation + SPARE_TURNS)
         self.pinned_turns: list[int] = []
         self.constraints: list[Constraint] = []
         self.user_tokens = [0]
@@ -98,15 +90,11 @@ class Policy:
 
     def set_head(self, head: Head) -> None:
         self.candidates.set_head(head)
-        if self.first_uses is not None:
-            self.first_uses.add_head(head)
         self.folding.set_head(head)
 
     def add_turn(self, state: State, turn: Turn) -> None:
         """Take note of `turn`, which is in `state` already."""
         self.server_calls.add_turn(turn)
-        if self.first_uses is not None:
-            self.first_uses.add_turn(turn)
         self.folding.add_turn(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
@@ -125,8 +113,6 @@ class Policy:
         self.candidates.replace_user_words(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
-        if self.first_uses is not None:
-            self.first_uses.add_words(turn.interjections)
         while self.constraints and self.constraints[-1].turn == turn.index:
             self.constraints.pop()
         if self.options.can_hide:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
@@ -18,9 +18,6 @@ from elision.strategies.selectors import Selector
 from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.plan import DIGEST_FACTS
 from elision.trajectory.prices import Prices
-
-#: Calls that a summary may be on probation, at most: what the agent used first is remembered for so many turns.
-LONGEST_PROBATION: Final = 50
 
 
 def check_whole_numbers(owner: str, least: int, **values: int | None) -> None:
@@ -48,7 +45,6 @@ class Strategy:
     fold_reads:         whether that holds for files read even where the agent's edits must match their text.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
     digest_facts:       percentage of a digest that is reserved for facts; the rest says what was done.
-    probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
     """
 
     name: ClassVar[str] = ""
@@ -66,7 +62,6 @@ class Strategy:
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
     digest_facts: int = DIGEST_FACTS
-    probation: int = 0
 
     def __post_init__(self) -> None:
         self.check_options()
@@ -79,13 +74,9 @@ class Strategy:
         if self.fold == 1:
             raise SpecError(f"{self.name}(fold=1): a run has 2 lines or more; give 0 to fold nothing")
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
-        check_whole_numbers(self.name, 0, probation=self.probation, digest_facts=self.digest_facts)
+        check_whole_numbers(self.name, 0, digest_facts=self.digest_facts)
         if self.digest_facts > 100:
             raise SpecError(f"{self.name}(digest_facts={self.digest_facts}): give a percentage, 100 or less")
-        if self.probation > LONGEST_PROBATION:
-            raise SpecError(f"{self.name}(probation={self.probation}): give {LONGEST_PROBATION} calls or fewer")
-        if self.probation and self.make_trigger() is None:
-            raise SpecError(f"{self.name} makes no summaries: give probation to a strategy that does, such as hybrid")
         if not isinstance(self.placeholder, str):
             raise SpecError(f"{self.name}(placeholder={self.placeholder}): give a text")
         parse_template(self.placeholder)
@@ -132,5 +123,4 @@ class Strategy:
             fold=FoldOptions(lines=self.fold, reads=self.fold_reads),
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
-            probation=self.probation,
         )

@@ -183,8 +183,6 @@ _REASON_LABELS: Final = {
     "not planned": "not-planned",
     "summary rejected": "summary-rejected",
     "summary is being written": "summary-pending",
-    "summary on probation": "on-probation",
-    "probation over": "probation-over",
     "eligible": "eligible",
     "summary due": "summary-due",
     "summary pays": "summary-pays",

@@ -93,7 +93,6 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
     trims: those that rules shorten from their first request on, and again where they are unfolded; folds of them count
     the lines of the shorter text.
-    draft: a summary that was written and is on probation: paid now, and in no view before a later pass takes it.
     bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
     to show folded or trimmed stays so in every such request.
     """
@@ -108,17 +107,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     folds: tuple[Fold, ...] = ()
     unfolded: tuple[Key, ...] = ()
     trims: tuple[Trim, ...] = ()
-    draft: Summary | None = None
     bound: bool = False
-
-    @property
-    def paid_summary(self) -> Summary | None:
-        """The summary that this pass paid for; one that was on probation was paid with its draft."""
-        if self.draft is not None:
-            return self.draft
-        if self.summary is not None and not self.summary.requested_at:
-            return self.summary
-        return None
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):

@@ -128,8 +128,6 @@ class SummaryRequest:
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
     redacted_by: by which rules its texts were redacted already; None if by none.
     is_urgent:  whether the call has to wait for it, even where summaries are written in the background.
-    can_wait:   whether it is written in the background even where summaries are not: it will be on probation.
-    call:       the call that makes the request.
     """
 
     previous: str
@@ -143,8 +141,6 @@ class SummaryRequest:
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
     redacted_by: Redaction | None = field(default=None, compare=False, repr=False)
     is_urgent: bool = field(default=False, compare=False, repr=False)
-    can_wait: bool = field(default=False, compare=False, repr=False)
-    call: int = field(default=0, compare=False, repr=False)
 
     @property
     def asked_tokens(self) -> int:
@@ -168,7 +164,6 @@ class Summary(
     usd:           what it cost, None where only tokens are known.
     route:         "fresh", "extend" (design 4) or "model-free".
     writer:        the model that wrote it; "" for none, or where its name is not known.
-    requested_at:  the call from which on it is, or was, on probation; 0 for none. The bill is that of its draft.
     """
 
     covers: int
@@ -181,7 +176,6 @@ class Summary(
     usd: float | None = None
     route: str = write_always("fresh")
     writer: str = ""
-    requested_at: int = 0
     renderer: int = RENDERER
 
 

@@ -53,8 +53,6 @@ class State:
         self.fixed_texts: dict[Key, str] = {}
         self.fixed_folds: dict[Key, Fold] = {}
         self.summary: Summary | None = None
-        #: The summary that is on probation.
-        self.draft: Summary | None = None
         #: The newest turn that the client no longer sends, and the cache rewrites that its trimming has caused.
         self.dropped_turns = 0
         self.client_rewrites = 0
@@ -319,8 +317,6 @@ class State:
             self._rebuild_track(0, [*head, *self.track.segments[self._own_head_length :]])
             self.has_recall_tools = True
             self.head_length += 1
-        if event.draft is not None:
-            self.draft = event.draft
         if event.bound and not self.shadow:
             self._fix_new_results(event)
         hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
@@ -343,7 +339,6 @@ class State:
         opening: list[Segment] = []
         if event.summary is not None:
             self.summary = event.summary
-            self.draft = None
             self._forget_edits(event.summary.covers)
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
@@ -364,8 +359,6 @@ class State:
         self._drop_folds(event.unfolded)
         self._forget_edits(event.through)
         self.folded |= {fold.key: fold for fold in event.folds}
-        if self.draft is not None and self.draft.covers <= event.through:
-            self.draft = None
         self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] > event.through}
         self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] > event.through}
         self.dropped_turns = event.through
