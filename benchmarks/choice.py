@@ -33,11 +33,9 @@ CANDIDATES: Final = (
     "keep-facts",
     "keep-facts(fold=5)",
     "summarization",
-    "summarization(digest_facts=80)",
     "hybrid",
     "hybrid(fold=5)",
-    "hybrid(digest_facts=80)",
-    "hybrid(digest_facts=80, which=reuse)",
+    "hybrid(which=reuse)",
     "two-tier",
     "pipeline(supersede, masking)",
 )

@@ -224,7 +224,6 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(window=nan)", "give a whole number"),
         ("masking(window=true)", r"masking\(window=true\): give a whole number"),
         ("masking(fold=yes)", r"masking\(fold=yes\): give a whole number of lines, 2 or more, or 0 for none"),
-        ("hybrid(digest_facts=0.8)", "give a whole number, a percentage"),
         ('raw(trim="packages")', r"no option 'trim'; write rules=rule\(trim=…\); there are"),
         ("masking(reserved=5)", r"write budget=budget\(reserved=…\)"),
         ("masking(max_turns=5)", r"write schedule=cache-aware\(max_turns=…\)"),
@@ -417,10 +416,3 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
     """With its type and an example."""
     with pytest.raises(SpecError, match=r"a strategy is a text such as masking\(window=10\), not "):
         parse_strategy(given)
-
-
-def test_the_facts_of_a_digest_are_a_percentage() -> None:
-    """A share above all of it is a mistake."""
-    assert parse_strategy("hybrid(digest_facts=80)").digest_facts == 80
-    with pytest.raises(SpecError, match="100 or less"):
-        parse_strategy("hybrid(digest_facts=101)")

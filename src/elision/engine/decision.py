@@ -252,7 +252,6 @@ class _Pass:
         is_urgent = plan.is_urgent and not self.state.shadow
         return replace(
             asked,
-            facts_pct=self.log.strategy.digest_facts,
             redaction=self.log.setup.redaction,
             is_urgent=is_urgent,
         )
@@ -348,8 +347,7 @@ class _Pass:
     def _write_digest(self, plan: Plan) -> Summary | None:
         """Return the model-free digest as the summary of `plan`; None if it may not replace the turns."""
         asked = build_request(self.state, plan.summarize_to, self._summary_limit(plan))
-        facts_pct = self.log.strategy.digest_facts
-        clean = redact_request(replace(asked, facts_pct=facts_pct, redaction=self.log.setup.redaction))
+        clean = redact_request(replace(asked, redaction=self.log.setup.redaction))
         written = SummaryResult(text=write_digest(clean, self.state.sizer.count), route=MODEL_FREE.route)
         try:
             return self._accept_answer(plan, plan.summarize_to, written, MODEL_FREE)
@@ -366,7 +364,7 @@ def expect_request(log: Log) -> SummaryRequest | None:
     if not covers or not log.breaker.may_ask(len(log.state.turns) + 2):
         return None
     asked = build_request(log.state, covers, log.strategy.summary_max_tokens, newest=len(log.state.turns))
-    return replace(asked, facts_pct=log.strategy.digest_facts, redaction=log.setup.redaction)
+    return replace(asked, redaction=log.setup.redaction)
 
 
 def _parse_answer(answer: str | SummaryResult | SummaryError) -> SummaryResult | SummaryError:

@@ -142,7 +142,6 @@ def _find_part(name: str) -> str:
 #: Options -> what a number of theirs is, for an error.
 _UNITS = {
     "fold": " of lines, 2 or more, or 0 for none",
-    "digest_facts": ", a percentage",
 }
 #: Types of options as they are annotated -> the types that fit, and their name in an error.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {

@@ -16,7 +16,6 @@ from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Selector
 from elision.strategies.triggers import SummaryTrigger
-from elision.trajectory.plan import DIGEST_FACTS
 from elision.trajectory.prices import Prices
 
 
@@ -44,7 +43,6 @@ class Strategy:
     fold:               lines of the shortest run of a new result that is folded where the view shows it; 0 for none.
     fold_reads:         whether that holds for files read even where the agent's edits must match their text.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
-    digest_facts:       percentage of a digest that is reserved for facts; the rest says what was done.
     """
 
     name: ClassVar[str] = ""
@@ -61,7 +59,6 @@ class Strategy:
     fold_reads: bool = False
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
-    digest_facts: int = DIGEST_FACTS
 
     def __post_init__(self) -> None:
         self.check_options()
@@ -74,9 +71,6 @@ class Strategy:
         if self.fold == 1:
             raise SpecError(f"{self.name}(fold=1): a run has 2 lines or more; give 0 to fold nothing")
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
-        check_whole_numbers(self.name, 0, digest_facts=self.digest_facts)
-        if self.digest_facts > 100:
-            raise SpecError(f"{self.name}(digest_facts={self.digest_facts}): give a percentage, 100 or less")
         if not isinstance(self.placeholder, str):
             raise SpecError(f"{self.name}(placeholder={self.placeholder}): give a text")
         parse_template(self.placeholder)

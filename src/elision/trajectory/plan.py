@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -14,9 +14,6 @@ from elision.trajectory.turn import Turn
 
 #: Version of the rules that turn events into views; recorded with every decision (I3).
 RENDERER = 1
-
-#: Percentage of a digest that is reserved for facts, unless a strategy says otherwise.
-DIGEST_FACTS: Final = 45
 
 #: An observation's address: turn index (1-based), position among the turn's observations (1-based).
 Key: TypeAlias = tuple[int, int]
@@ -121,7 +118,6 @@ class SummaryRequest:
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit: what the model may write by its own count, and what is accepted, in o200k tokens.
-    facts_pct:  percentage of it that the digest reserves for facts; a model is not told.
     shown:      items that the view shows after these turns, so that the digest need not.
     route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
@@ -134,7 +130,6 @@ class SummaryRequest:
     task: str
     turns: tuple[Turn, ...]
     max_tokens: int
-    facts_pct: int = DIGEST_FACTS
     shown: frozenset[str] = field(default=frozenset(), repr=False)
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
