@@ -34,7 +34,6 @@ from benchmarks import (
     summaries,
     tables,
     transcripts,
-    trims,
     turn_lists,
     which,
 )
@@ -66,7 +65,6 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "tables": tables.main,
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
-    "trims": trims.main,
     "turn-lists": turn_lists.main,
     "which": which.main,
 }

@@ -314,10 +314,9 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     assert {Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]} == {"a.jsonl"}
 
 
-@pytest.mark.parametrize("strategy", ["raw(fold=5)", "raw(rules=rule(ends=500))"])
-def test_raw_with_shorter_results_is_no_yardstick(strategy: str) -> None:
+def test_raw_with_folded_results_is_no_yardstick() -> None:
     """What it saves is shown, and named first."""
-    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", strategy)
+    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", "raw(fold=5)")
     assert result.stdout.startswith("raw(")
     assert " instead of $" in result.stdout
     row = next(line for line in result.stdout.splitlines()[1:] if line.startswith("raw("))

@@ -46,7 +46,6 @@ STRATEGIES = [
     "fold",
     "masking(window=4, fold=5)",
     "hybrid(window=4, summarize_at=12, tail=4, fold=5)",
-    'masking(window=5, fold=4, rules=[rule(ends=400), rule(trim="packages")])',
 ]
 FORMATS = (
     "claude-code",

@@ -22,7 +22,7 @@ STRATEGIES = (
     "masking(window=1, schedule=every-turn)",
     "masking(window=2, gist_reads=20)",
     "masking(window=2, which=reuse, fold=2)",
-    'masking(window=2, fold=2, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
+    'masking(window=2, fold=2, rules=[rule(tool="bash", args="*_1*", after=1)])',
     f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=2, {_SUMMARY})",
     f"hybrid(window=2, summarize_at=6, tail=3, {_SUMMARY})",
     f"summarization(every=3, tail=2, {_SUMMARY})",

@@ -44,10 +44,6 @@ STRATEGIES = {
     "masking, fold": 'masking(window=2, gist=12, fold=3, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=2, {_SUMMARY})",
-    "raw, trims": 'raw(rules=[rule(ends=50), rule(trim="terminal"), rule(trim="generated")])',
-    "masking, trims": 'masking(window=2, gist=12, fold=2, rules=[rule(tool="notes", keep=true), rule(ends=300), '
-    'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
-    "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
     "pipeline": f"pipeline(supersede, hybrid(window=2, summarize_at=5, tail=2), gist=12, {_SUMMARY}, {RULES})",
 }
 SCHEDULES = ("every-turn", "batched(5)", "cache-aware")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -26,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Key, Plan, Summary, SummaryRequest, Trim
+from elision.trajectory.plan import Plan, Summary, SummaryRequest
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -69,7 +69,6 @@ class _Pass:
     """One pass.
 
     failures: of the summaries that it requested. summary_obstacle: why none was made, as far as known.
-    trims: what it shows of new results.
     """
 
     def __init__(self, log: Log, terms: CallTerms) -> None:
@@ -81,37 +80,9 @@ class _Pass:
         self.failures: list[SummaryFailed] = []
         self.budget_error: BudgetError | None = None
         self.summary_obstacle = ""
-        self.trims: tuple[Trim, ...] = ()
 
     def run(self) -> PassSteps:
-        """Make the pass; see `decide`.
-
-        New results are trimmed first, so that all else goes by what is shown of them.
-        """
-        trimming = self.policy.trimming
-        self.trims = trimming.plan_trims(self.state, self.terms.new_from, names_handle=self._can_recall())
-        self.state.trim_results(self.trims, trimming.sent_turns + 1)
-        try:
-            return (yield from self._plan_and_record())
-        except BaseException:
-            # Nothing is recorded of a pass that is broken off.
-            self.state.trim_results((), trimming.sent_turns + 1)
-            raise
-
-    @property
-    def _is_bound(self) -> bool:
-        """Whether the provider clears results itself, and messages stay as this request first shows them."""
-        return not self.terms.may_summarize
-
-    def _can_recall(self) -> bool:
-        """Return whether the next request holds the recall tools, as far as we put them there, whatever it hides."""
-        if not self.policy.candidates.placeholders.names_handle:
-            return False
-        if not self.state.recall_tools or self.state.has_recall_tools:
-            return True
-        return self.state.recall_offer == "start" and self.log.can_add_recall_tools(self.terms)
-
-    def _plan_and_record(self) -> PassSteps:
+        """Make the pass; see `decide`."""
         wanted = self.policy.plan_pass(self.state, self.context, forced=self.terms.hides_all)
         if self.terms.summarizes_all:
             wanted = self._plan_whole_summary(wanted)
@@ -145,6 +116,11 @@ class _Pass:
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
         return self._record(plan, summary, offers, obstacle)
 
+    @property
+    def _is_bound(self) -> bool:
+        """Whether the provider clears results itself, and messages stay as this request first shows them."""
+        return not self.terms.may_summarize
+
     def _record(self, plan: Plan, summary: Summary | None, offers: bool, obstacle: str) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
         covers = summary.covers if summary is not None else 0
@@ -162,16 +138,9 @@ class _Pass:
             offers,
             folds=folding.folds,
             unfolded=folding.unfolded,
-            trims=(*self.trims, *self._list_shown_again(folding.unfolded)),
             bound=self._is_bound,
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
-
-    def _list_shown_again(self, unfolded: Iterable[Key]) -> Iterator[Trim]:
-        """Yield the trims of results that are unfolded: the decision says in full how each result is shown."""
-        for key in unfolded:
-            if key in self.state.trimmed:
-                yield Trim(key, self.state.trimmed[key])
 
     def _plan_whole_summary(self, plan: Plan) -> Plan:
         """Return a plan that replaces all turns but the tail by a summary; `plan` where that cannot be done."""

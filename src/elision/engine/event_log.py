@@ -290,8 +290,6 @@ class Log:
         # Of an earlier decision no request was sent: the log ended there once.
         adopted = decided[-1]
         terms = read_terms(sent, adopted)
-        sent_turns = self.policy.trimming.sent_turns
-        self.state.trim_results([trim for trim in adopted.trims if trim.key[0] > sent_turns], sent_turns + 1)
         if not adopted.held:
             self.policy.plan_pass(self.state, self.make_context(terms))
         self.newest_call = self._fold_pass(failures, adopted, terms)

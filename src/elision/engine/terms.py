@@ -22,8 +22,8 @@ class CallTerms:
     may_summarize:  whether a summary could be sent. It cannot where the provider clears results itself and messages
                     stay as they were first sent.
     editable_from:  the first turn that may be edited, where the provider binds thinking to what precedes it; else 1.
-    new_from:       the first turn whose results thinking is not bound to yet, so that they may be folded or trimmed as
-                    they arrive.
+    new_from:       the first turn whose results thinking is not bound to yet, so that they may be folded as they
+                    arrive.
     may_fold:       whether what a fold refers to stays. It does not where the client has the provider clear or compact.
     recall_blocked: whether the recall tools must not enter the request.
     no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.

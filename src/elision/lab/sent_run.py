@@ -26,7 +26,7 @@ class SentRun:
 
     cuts, findings: by call. others: the bills of the calls that another model made, where the run is priced as its own
     model. summaries: recorded usage of the calls that wrote the agent's own summaries. unclear: where the agent
-    condensed its history, and nothing says to what. billed: what is recorded of the bill, call by call; None without it.
+    condensed its history, and nothing says to what. billed: what is recorded of the bill, by call; None without it.
     """
 
     cuts: Mapping[int, ContextCut] = field(default_factory=dict)

@@ -20,8 +20,7 @@ from elision.telemetry.context_report import (
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.composition import measure_head
-from elision.trajectory.events import PassDecided
-from elision.trajectory.plan import Clip, Fold, Mask, Trim, make_handle
+from elision.trajectory.plan import Clip, Fold, Mask, make_handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,6 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         clipped=tuple(_list_hidden(log, newest.decided.clips)),
         folded=tuple(_list_hidden(log, newest.decided.folds)),
         unfolded=tuple(map(make_handle, newest.decided.unfolded)),
-        trimmed=tuple(_list_hidden(log, _list_new_trims(newest.decided))),
         summarized=_describe_summary(log, newest),
         summaries=ledger.summaries,
         summary_tokens=count_message(log, state.summary.block) if state.summary else 0,
@@ -178,16 +176,12 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     )
 
 
-def _list_new_trims(decided: PassDecided) -> tuple[Trim, ...]:
-    return tuple(trim for trim in decided.trims if trim.key not in decided.unfolded)
-
-
 def count_message(log: Log, text: str) -> int:
     """Return the tokens of a message as the provider counts them."""
     return log.reports.scale.convert_part(log.sizer.count_text(text))
 
 
-def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iterator[Hidden]:
+def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = log.state.find_observation(edit.key)
         yield Hidden(

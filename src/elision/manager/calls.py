@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 from elision.errors import SpecError
-from elision.manager import recall_tools
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
@@ -112,11 +111,7 @@ class Calls(OpenedSession):
         own = self.options
         if own.shadow or begun:
             return own.shadow
-        if (
-            (own.recall == "auto" and recall_tools.trims_results(own.effective_strategy))
-            or own.cache_control == "auto"
-            or capabilities.find_capabilities(model or own.model).binds_thinking
-        ):
+        if own.cache_control == "auto" or capabilities.find_capabilities(model or own.model).binds_thinking:
             return False
         branch = self._preparer.branch
         if branch is None:

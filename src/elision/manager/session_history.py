@@ -452,7 +452,6 @@ class _RecordedPolicy(Policy):
         return Plan(reason="")
 
     def record_decision(self, state: State, event: PassDecided) -> None:
-        self.trimming.sent_turns = len(state.turns)
         newest = max((mask.key for mask in event.masks), default=(state.covered_turns + 1, 0))
         while self._stable_keys < len(self._keys) and self._keys[self._stable_keys] <= newest:
             self._stable_keys += 1

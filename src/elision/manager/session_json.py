@@ -60,7 +60,6 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "clipped": [asdict(each) for each in diagnostics.clipped],
         "folded": [asdict(each) for each in diagnostics.folded],
         "unfolded": list(diagnostics.unfolded),
-        "trimmed": [asdict(each) for each in diagnostics.trimmed],
         "summarized": asdict(diagnostics.summarized) if diagnostics.summarized else None,
         "failed": [msgspec.structs.asdict(each) for each in call.failed_summaries],
         "recalled": [{"handle": make_handle(each.key), "tokens": each.tokens, "by": each.by} for each in call.recalled],

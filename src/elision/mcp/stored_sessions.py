@@ -153,8 +153,6 @@ class StoredSessions:
                     instead = "summary"
                 elif key in state.hidden:
                     instead = "placeholder"
-                elif key in state.trimmed:
-                    instead = "shortened"
                 elif key in state.folded:
                     instead = "fold"
                 else:
@@ -358,5 +356,5 @@ def _format_time(seconds: float) -> str:
 
 
 def _list_tables(state: State) -> tuple[Collection[Key], ...]:
-    """Return the observations of a view that are shown as another text: hidden, shortened, folded."""
-    return state.hidden, state.trimmed, state.folded
+    """Return the observations of a view that are shown as another text: hidden, folded."""
+    return state.hidden, state.folded

@@ -21,7 +21,6 @@ from elision.strategies.selectors import Selector
 from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryOffer, choose_summary_call, limit_user_words
 from elision.strategies.triggers import SummaryTrigger, Threshold
-from elision.strategies.trimming import Trimming
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.constraints import Constraint, list_turn_constraints
 from elision.trajectory.events import PassDecided, TurnsDropped
@@ -64,7 +63,7 @@ class PolicyOptions:
 class Policy:
     """One session's memory of a strategy; see the module.
 
-    candidates: what may be masked now. folding, trimming: what is folded, and what is shortened as it arrives.
+    candidates: what may be masked now. folding: what is folded.
     constraints: what binds the agent in the user's words, oldest first. pinned_turns: turns that stay word for word.
     user_tokens: of the user's words in the first n turns, by n.
     """
@@ -76,7 +75,6 @@ class Policy:
         self.candidates = MaskCandidates(
             options.placeholders, options.selectors, options.rules, options.counter, self.folding.ledger
         )
-        self.trimming = Trimming(options.rules, options.counter)
         self.trigger = options.trigger
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
@@ -127,7 +125,6 @@ class Policy:
         changed = self.folding.record_decision(state, event)
         self.candidates.record_decision(state, event)
         self.candidates.measure_again(state, changed)
-        self.trimming.sent_turns = len(state.turns)
         if event.summary:
             self.clock.record_action("summarize")
         elif event.masks:

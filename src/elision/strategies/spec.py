@@ -263,8 +263,7 @@ def _build_rule(value: Any) -> Rule:
         found: Rule = _build_options(Rule, value, "")
         return found
     raise SpecError(
-        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=..., verbatim=..., "
-        "trim=..., ends=...)"
+        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., superseded=..., below=..., verbatim=...)"
     )
 
 

@@ -53,9 +53,8 @@ def _list_shown_items(state: State, turns: Iterable[Turn]) -> Iterator[str]:
         yield from find_items(join_assistant_text(turn))
         for message in turn.interjections:
             yield from find_items(message.text)
-        for position in range(1, len(turn.observations) + 1):
-            key = (turn.index, position)
-            yield from find_items(state.hidden[key] if key in state.hidden else state.find_own_text(key))
+        for position, observation in enumerate(turn.observations, start=1):
+            yield from find_items(state.hidden.get((turn.index, position), observation.text))
 
 
 def estimate_call(state: State, context: DecisionContext, covers: int, output: int) -> SummaryCall:

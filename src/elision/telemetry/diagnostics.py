@@ -132,7 +132,7 @@ class Diagnostics:
                       hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
     estimated:        whether our counts are character estimates.
     masked, clipped, summarized: what this pass hid. folded: results whose repeated lines it folded, or had name another
-                      place; unfolded: handles of those it shows whole again. trimmed: new ones that rules shortened.
+                      place; unfolded: handles of those it shows whole again.
     reason:           why something was hidden, or why nothing was.
     phase:            "raw" before anything is hidden, "masking" after that, "summarizing" from the first summary on.
     epoch:            1 + rewrites so far. rewrites: by cause.
@@ -156,7 +156,6 @@ class Diagnostics:
     clipped: tuple[Hidden, ...] = ()
     folded: tuple[Hidden, ...] = ()
     unfolded: tuple[str, ...] = ()
-    trimmed: tuple[Hidden, ...] = ()
     summarized: Summarized | None = None
     summaries: int = 0
     summary_tokens: int = 0

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
+from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
@@ -91,10 +91,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
     asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
     fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
-    trims: those that rules shorten from their first request on, and again where they are unfolded; folds of them count
-    the lines of the shorter text.
     bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
-    to show folded or trimmed stays so in every such request.
+    to show folded stays so in every such request.
     """
 
     call: int
@@ -106,7 +104,6 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     held: bool = False
     folds: tuple[Fold, ...] = ()
     unfolded: tuple[Key, ...] = ()
-    trims: tuple[Trim, ...] = ()
     bound: bool = False
 
 

@@ -40,14 +40,6 @@ class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
     renderer: int = RENDERER
 
 
-class Trim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Rules shorten observation `key` as it arrives: `text` counts as its own text in every view that shows it."""
-
-    key: Key
-    text: str
-    renderer: int = RENDERER
-
-
 class Gutter(msgspec.Struct, frozen=True, omit_defaults=True):
     """The line numbers in front of a run's lines: `prefix`, the number (at least `width` wide), `mark`.
 

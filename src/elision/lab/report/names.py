@@ -86,7 +86,7 @@ def _find_name(label: str) -> str:
 
 @cache
 def is_raw(label: str) -> bool:
-    """Return whether the strategy sends everything, as the yardstick does: `raw`, without folds and without trims."""
+    """Return whether the strategy sends everything, as the yardstick does: `raw`, without folds."""
     if find_family(label) != "raw":
         return False
     try:
@@ -94,7 +94,7 @@ def is_raw(label: str) -> bool:
     except SpecError:
         # A name that the caller gave.
         return True
-    return not strategy.fold and not any(rule.can_trim for rule in strategy.rules)
+    return not strategy.fold
 
 
 def is_sent(label: str) -> bool:
