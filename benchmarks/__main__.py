@@ -20,7 +20,6 @@ from benchmarks import (
     folding,
     frameworks,
     gateway,
-    lifetimes,
     load_limits,
     memory,
     per_call,
@@ -35,7 +34,6 @@ from benchmarks import (
     summaries,
     tables,
     transcripts,
-    trims,
     turn_lists,
 )
 
@@ -64,10 +62,8 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "stores": stores.main,
     "summaries": summaries.main,
     "tables": tables.main,
-    "lifetimes": lifetimes.main,
     "load-limits": load_limits.main,
     "transcripts": transcripts.main,
-    "trims": trims.main,
     "turn-lists": turn_lists.main,
 }
 

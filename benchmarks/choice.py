@@ -29,10 +29,8 @@ CANDIDATES: Final = (
     "masking(fold=true)",
     "masking(window=20)",
     "summarization",
-    "summarization(digest_facts=80)",
     "hybrid",
     "hybrid(fold=true)",
-    "hybrid(digest_facts=80)",
     "two-tier",
 )
 #: Calls at which a group of runs begins.

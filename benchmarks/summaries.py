@@ -30,9 +30,8 @@ from elision.trajectory.turn import Message, Observation, Turn
 
 PRICE_SETS = ("anthropic", "openai")
 STRATEGIES = ("summarization", "hybrid")
-#: Limits of a summary in tokens, and the percentage of it that is reserved for facts.
-SIZES = (1_000, 1_250, 2_000, 3_000, 4_000)
-SHARES = (45, 80)
+#: Limits of a summary in tokens.
+SIZES = (1_000, 2_000, 4_000)
 #: Shorter runs hide nothing by the default window.
 FEWEST_TURNS = 10
 SEED = 0
@@ -112,8 +111,7 @@ def main(*, small: bool = False) -> None:
         for prices in PRICE_SETS[:1] if small else PRICE_SETS:
             for name in STRATEGIES:
                 print(f"== {name}, {prices}")
-                for share in SHARES:
-                    print_curve(pool, name, share, prices, halves, SIZES[:1] if small else SIZES)
+                print_curve(pool, name, prices, halves, SIZES[:1] if small else SIZES)
         for name in () if small else STRATEGIES:
             print_missing(pool, name, [*halves[0], *halves[1]])
 
@@ -121,7 +119,6 @@ def main(*, small: bool = False) -> None:
 def print_curve(
     pool: Executor,
     name: str,
-    share: int,
     prices: str,
     halves: Sequence[Sequence[Trajectory]],
     sizes: Sequence[int],
@@ -129,12 +126,12 @@ def print_curve(
     """Print one row a size. The change of the cost is against the first size, which is the default."""
     default = None
     for size in sizes:
-        strategy = parse_strategy(f"{name}(summary_max_tokens={size}, digest_facts={share})")
+        strategy = parse_strategy(f"{name}(summary_max_tokens={size})")
         found = [sum(pool.map(partial(replay, strategy, prices), half), Outcome()) for half in halves]
         whole = found[0] + found[1]
         default = default or whole
         cells = " ".join(map(_format_outcome, (whole, *found)))
-        print(f"  digest_facts={share} {size:5} tokens {whole.usd / default.usd - 1:+6.1%} {cells}", flush=True)
+        print(f"  {size:5} tokens {whole.usd / default.usd - 1:+6.1%} {cells}", flush=True)
 
 
 def replay(strategy: Strategy, prices: str, run: Trajectory) -> Outcome:

@@ -53,8 +53,6 @@ def test_writes_what_was_asked_for(tmp_path: Path) -> None:
         (["--model", "claude-sonnet-4-51"], ["claude-sonnet-4-5"]),
         (["--model", "gpt-5", "--prices", "openai"], ["contradict"]),
         (["--tokens", "guess"], ["guess", "estimate"]),
-        (["--lifetime", "2h"], ["2h", "client", "5m", "1h", "plan"]),
-        (["--lifetime", "1h", "--pings", "2"], ["--pings 2", "--lifetime plan"]),
     ],
 )
 def test_bad_options_are_one_sentence(arguments: list[str], words: list[str]) -> None:
@@ -184,22 +182,6 @@ def test_our_own_report_is_written_anew(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert [run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out).returncode for _ in range(2)] == [0, 0]
     assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out, "--html", out).returncode == 2
-
-
-def test_lifetimes_are_compared(tmp_path: Path) -> None:
-    """With a lifetime, runs are billed with it, and what each choice costs is beside what nothing can reach."""
-    bills = {}
-    for choice in ("client", "1h"):
-        file = tmp_path / f"{choice}.json"
-        command = ["replay", str(SWE_AGENT), "-s", "raw", "-j", "1", "--lifetime", choice, "--json", str(file)]
-        result = CliRunner().invoke(app, command)
-        assert result.exit_code == 0, result.output
-        assert ("What expired cache entries cost" in result.output) is (choice == "1h")
-        assert ("cache entries live an hour, written at $8" in " ".join(result.output.split())) is (choice == "1h")
-        found = json.loads(file.read_text("utf-8"))
-        assert found["lifetime"] == {"choice": choice, "most_pings": 0}
-        bills[choice] = found["totals"][0]
-    assert bills["1h"]["usd"] > bills["client"]["usd"]
 
 
 def test_json_on_standard_output() -> None:
@@ -332,10 +314,9 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     assert {Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]} == {"a.jsonl"}
 
 
-@pytest.mark.parametrize("strategy", ["raw(fold=true)", "raw(rules=rule(ends=500))"])
-def test_raw_with_shorter_results_is_no_yardstick(strategy: str) -> None:
+def test_raw_with_folded_results_is_no_yardstick() -> None:
     """What it saves is shown, and named first."""
-    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", strategy)
+    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", "raw(fold=true)")
     assert result.stdout.startswith("raw(")
     assert " instead of $" in result.stdout
     row = next(line for line in result.stdout.splitlines()[1:] if line.startswith("raw("))

@@ -38,38 +38,16 @@ def test_counts_are_those_of_the_run() -> None:
     assert found.tokens == sum(sizer.count_observation(observation) for observation in observations)
 
 
-def test_what_a_rule_leaves_out(tmp_path: Path) -> None:
-    """A rule that shortens results has a column with the tokens that it saves, each rule on its own."""
-    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": '{"command": "make"}'}}
-    noise = "\n".join(f"Collecting package-{number}" for number in range(200))
-    messages = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": noise},
-    ]
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
-    sizer = Sizer(make_counter())
-    runs = load_runs([path]).runs
-    left = "[200 lines of package manager routine left out: t1.1]"
-    saved = sizer.count(noise) - sizer.count(left)
-    packages = count_matches(Rule(trim="packages"), runs, sizer)
-    assert (packages.left_out, packages.examples) == (saved, ("t1.1 bash",))
-    terminal = count_matches(Rule(trim="terminal"), runs, sizer)
-    assert (terminal.left_out, terminal.examples) == (0, ())
-    assert count_matches(Rule(keep=True), runs, sizer).left_out == 0
-    spec = 'raw(rules=[rule(trim="packages"), rule(trim="terminal")])'
-    shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(path), "-s", spec])
-    assert "left out" in shown.output
-    assert f"{saved:,}" in shown.output.split('rule(trim="packages")')[1].split("\n")[0]
-
-
 def test_a_rule_has_one_line_at_80_columns() -> None:
-    """Rules as long as those of the guide, with what they leave out."""
-    spec = 'raw(rules=[rule(trim="passing-tests"), rule(ends=1000)])'
+    """Rules as long as those of the guide."""
+    spec = 'masking(rules=[rule(args="*reproduce*", keep=true), rule(below=40)])'
     result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["rules", str(RUN), "-s", spec])
     lines = result.output.splitlines()
-    assert [line.split(" ")[0] for line in lines[:3]] == ["rule", 'rule(trim="passing-tests")', "rule(ends=1000)"]
+    assert [line.split("  ")[0] for line in lines[:3]] == [
+        "rule",
+        'rule(args="*reproduce*", keep=true)',
+        "rule(below=40)",
+    ]
     assert lines[3] == "90 tool results in 1 run."
 
 

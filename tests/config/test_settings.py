@@ -125,9 +125,7 @@ def test_the_environment(tmp_path: Path) -> None:
         PRICES="qwen3-coder",
         DIALECT="anthropic",
         CACHE_CONTROL="client",
-        CACHE_TTL="plan",
-        CACHE_TTL_SCOPE="all",
-        CACHE_PINGS="3",
+        CACHE_TTL="1h",
         RECALL="never",
         TOKENS="estimate",
         BACKGROUND="yes",
@@ -163,7 +161,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert found.prompt == load_prompt(prompt, "on")
     assert (options["summary_seconds"], options["prices"], options["recall"]) == (30.0, "qwen3-coder", "never")
     assert (options["dialect"], options["cache_control"], options["tokens"]) == ("anthropic", "client", "estimate")
-    assert (options["cache_ttl"], options["cache_ttl_scope"], options["cache_pings"]) == ("plan", "all", 3)
+    assert options["cache_ttl"] == "1h"
     assert options["background"] is True
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
     assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")

@@ -374,30 +374,25 @@ def test_shadow_mode_says_so(opened: Open, tmp_path: Path) -> None:
     kept.close()
 
 
-def test_folded_and_shortened_results_are_listed(opened: Open, tmp_path: Path) -> None:
+def test_folded_results_are_listed(opened: Open, tmp_path: Path) -> None:
     """What is shorter as it arrives is named, with the line that takes the place of others; it opens whole."""
     kept = SqliteStore(tmp_path / "agent.db")
-    routine = "\n".join(f"Collecting package-{number}" for number in range(80))
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
-    with ContextManager(
-        'raw(fold=true, rules=rule(trim="packages"))', store=kept, session="s", recall="caller"
-    ) as context:
+    with ContextManager("raw(fold=true)", store=kept, session="s", recall="caller") as context:
         context.begin("Build it.")
-        for number, text in enumerate((f"{routine}\n{rows}", rows)):
+        for number, text in enumerate((f"The first build.\n{rows}", rows)):
             context.view()
             context.add_turn("", {"name": "bash", "arguments": {"command": f"make {number}"}}, text)
         context.view()
     with Served(kept) as served:
         page = opened(served.url, wait=False)
-        page.until("document.querySelectorAll('#hidden .how').length === 2")
-        folded, shortened = page.run("[...document.querySelectorAll('#hidden .open')].map(node => node.innerText)")
+        page.until("document.querySelectorAll('#hidden .how').length === 1")
+        (folded,) = page.run("[...document.querySelectorAll('#hidden .open')].map(node => node.innerText)")
         assert "t2.1" in folded
         assert "folded" in folded
         assert "[same as lines 2–41 of t1.1" in folded
-        assert "shortened" in shortened
-        assert "[80 lines of package manager routine left out: t1.1]" in shortened
-        assert "0 summarized, 1 visible" in " ".join(page.run("document.body.innerText").split())
-        assert "1 call of 3 hid nothing new." in page.run("document.body.innerText")
+        assert "0 summarized, 2 visible" in " ".join(page.run("document.body.innerText").split())
+        assert "2 calls of 3 hid nothing new." in page.run("document.body.innerText")
         page.close()
     kept.close()
 

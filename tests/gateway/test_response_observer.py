@@ -47,7 +47,6 @@ TOLD = ReplySpec(
     include_usage=True,
     signature="s",
 )
-STOPS: dict[Api, str] = {"openai": "tool_calls", "openai-responses": "completed", "anthropic": "tool_use"}
 IDS: dict[Api, str] = {"openai": "chatcmpl-7", "openai-responses": "resp_7", "anthropic": "msg_7"}
 
 
@@ -100,9 +99,9 @@ def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @pytest.mark.parametrize("api", APIS)
 def test_a_body(api: Api) -> None:
-    """Usage, id, model and the reason to stop of an answer in one piece."""
+    """Usage, id and model of an answer in one piece."""
     assert _body(api, ANSWERS[api].build_body(TOLD)) == ResponseFacts(
-        usage=USAGE, is_complete=True, response_id=IDS[api], stop_reason=STOPS[api], model="m-1"
+        usage=USAGE, is_complete=True, response_id=IDS[api], model="m-1"
     )
 
 
@@ -111,7 +110,7 @@ def test_a_body(api: Api) -> None:
 def test_a_stream(api: Api, spaced: bool) -> None:
     """The same of a stream, whatever the text in it looks like."""
     assert _hear(api, _stream(api, ANSWERS[api].build_events(TOLD), spaced=spaced)) == ResponseFacts(
-        usage=USAGE, is_complete=True, response_id=IDS[api], stop_reason=STOPS[api], model="m-1"
+        usage=USAGE, is_complete=True, response_id=IDS[api], model="m-1"
     )
 
 
@@ -120,7 +119,7 @@ def test_a_stream_however_it_is_cut(api: Api, cuts: list[int], end: bytes) -> No
     """Chunks on the wire are not events, and lines end in three ways."""
     frames = _stream(api, ANSWERS[api].build_events(TOLD))
     heard = _hear(api, _cut(b"".join(frames).replace(b"\n", end), cuts))
-    assert (heard.usage, heard.is_complete, heard.stop_reason) == (USAGE, True, STOPS[api])
+    assert (heard.usage, heard.is_complete) == (USAGE, True)
 
 
 @pytest.mark.parametrize("pack", ["gzip", "deflate", "zstd"])
@@ -142,7 +141,7 @@ def test_chat_streams_without_usage() -> None:
     """Where the client did not ask for it there is none, and the answer is complete all the same."""
     told = ReplySpec(reply=TOLD.reply, usage=USAGE, model="m-1", id="7")
     heard = _hear("openai", _stream("openai", response_openai_chat.build_events(told)))
-    assert (heard.usage, heard.is_complete, heard.stop_reason) == (None, True, "tool_calls")
+    assert (heard.usage, heard.is_complete) == (None, True)
 
 
 def test_chat_streams_that_count_all_along() -> None:
@@ -163,17 +162,17 @@ def test_anthropic_counts_are_put_together() -> None:
         {"type": "message_stop"},
     ]
     heard = _hear("anthropic", _stream("anthropic", events))
-    assert (heard.usage, heard.stop_reason) == (Usage(input=7, cache_read=50, output=5), "end_turn")
+    assert heard.usage == Usage(input=7, cache_read=50, output=5)
 
 
 def test_responses_that_are_incomplete() -> None:
-    """An answer that met its limit of tokens is an answer; why it stopped is told."""
+    """An answer that met its limit of tokens is an answer."""
     body = {"id": "r", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "error": None}
     streamed = _hear(
         "openai-responses", _stream("openai-responses", [{"type": "response.incomplete", "response": body}])
     )
     for heard in (streamed, _body("openai-responses", body)):
-        assert (heard.is_complete, heard.stop_reason, heard.error) == (True, "max_output_tokens", "")
+        assert (heard.is_complete, heard.error) == (True, "")
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
@@ -408,7 +407,7 @@ def test_whatever_comes_nothing_is_raised(
     """An answer may be anything; it passes, and what is heard is of the types that it should be."""
     heard = _hear(api, chunks, status=status, kind=kind, encoding=encoding, limit=500)
     assert isinstance(heard.usage, Usage | None)
-    assert all(isinstance(text, str) for text in (heard.response_id, heard.stop_reason, heard.model, heard.error))
+    assert all(isinstance(text, str) for text in (heard.response_id, heard.model, heard.error))
 
 
 def test_deep_nesting_is_no_trap() -> None:

@@ -10,7 +10,7 @@ from elision.lab import evidence as measure
 from elision.lab.evidence import PARTNERS, Evidence, EvidenceTally, Use, collect_evidence, measure_noise
 from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
-from elision.trajectory.plan import Mask, Summary, Trim
+from elision.trajectory.plan import Mask, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -47,19 +47,6 @@ def test_a_number_that_stands_elsewhere_too_is_evidence() -> None:
     error = 'File "app.py", line 345'
     run = Trajectory(id="r", head=Head(), turns=(turn(1, "ls", error), turn(2, "view", listing), turn(3, "go 345", "")))
     assert collect_evidence(run).uses[3] == (Use(3, "345", ((1, 1),)),)
-
-
-def test_what_is_trimmed_away_is_hidden() -> None:
-    """What rules have left of a result counts, without the numbers in front of its lines."""
-    lines = [f"{number}:def method_{number}():" for number in range(340, 350)]
-    run = Trajectory(
-        id="r", head=Head(), turns=(turn(1, "view", "\n".join(lines)), turn(2, "edit method_341 method_348", ""))
-    )
-    state = State(Sizer(make_counter("estimate"))).fold_events([HeadSet(run.head), TurnAdded(run.turns[0])])
-    state.fold_event(PassDecided(2, "x", trims=(Trim((1, 1), "\n".join(lines[:5])),)))
-    tally = EvidenceTally()
-    tally.count_turn(collect_evidence(run), 2, state)
-    assert (tally.items, tally.found, tally.regret_turns) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,7 @@ from elision.trajectory.turn import Turn
 STRATEGIES = {
     "hybrid": "hybrid(window=3, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn)",
     "fold": "masking(window=5, fold=true, schedule=every-turn)",
-    "probation": "hybrid(window=5, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn, "
-    "fold=true, probation=3)",
+    "hybrid-fold": "hybrid(window=5, summarize_at=9, tail=4, summary_max_tokens=400, schedule=every-turn, fold=true)",
 }
 #: Seconds within which a child says something, or hangs.
 PATIENCE = 60.0

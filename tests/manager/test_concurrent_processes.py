@@ -116,7 +116,7 @@ def check_log(store: Store, turns: int) -> int:
     return folds
 
 
-@pytest.mark.parametrize("strategy", ["fold", "probation"])
+@pytest.mark.parametrize("strategy", ["fold", "hybrid-fold"])
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_two_at_once_send_what_one_sends(
     name: str, strategy: str, tmp_path: Path, report_figures: ReportFigures

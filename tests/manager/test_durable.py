@@ -29,7 +29,7 @@ SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills for each durable store: a few in every test run, 500 each in a soak.
 TRIALS = {"sqlite": 5, "linear-hash": 5, "postgresql": 3}
 #: The stores on which each strategy is tried, unless each is on all of them.
-PAIRS = [*((name, "hybrid") for name in TRIALS), ("sqlite", "fold"), ("sqlite", "probation")]
+PAIRS = [*((name, "hybrid") for name in TRIALS), ("sqlite", "fold"), ("sqlite", "hybrid-fold")]
 #: Turns of the recorded run that are played.
 TURNS = 40
 

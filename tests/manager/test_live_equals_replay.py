@@ -40,13 +40,11 @@ STRATEGIES = [
     "masking(window=3, schedule=every-turn, gist=0)",
     "hybrid(window=4, summarize_at=12, tail=4)",
     "summarization(every=8, tail=4)",
-    "summarization(every=8, tail=4, probation=3)",
     "two-tier(keep_recent=4, soft=9000, hard=14000)",
     "masking(window=10, budget=30000)",
     "raw(fold=true)",
     "masking(window=4, fold=true)",
     "hybrid(window=4, summarize_at=12, tail=4, fold=true)",
-    'masking(window=5, fold=true, rules=[rule(ends=400), rule(trim="packages")])',
 ]
 FORMATS = (
     "claude-code",

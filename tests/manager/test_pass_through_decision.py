@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.strategies.rules import Rule
 from tests.manager.agents import SHAPES, make_history
 
 DIALECTS = ("openai", "openai-responses", "anthropic")
@@ -92,9 +91,9 @@ def test_tools_that_entered_before() -> None:
     """A session that began with our tools in its requests has them there at its first message too."""
     store = MemoryStore()
     given = {"store": store, "family": "f", "dialect": "anthropic", "cache_control": "gaps", "over_budget": "send"}
-    ContextManager(session="s", rules=[Rule(trim="packages")], model="claude-sonnet-4-5", **given).prepare(
-        make_history("anthropic", 1)
-    )
+    tools = [{"name": "bash", "input_schema": {"type": "object"}}]
+    bound = ContextManager(session="s", model="claude-opus-5-5", thinking="drop_block", **given)
+    assert bound.prepare(make_history("anthropic", 1), tools=tools).added_tools
     context = ContextManager(session="t", model="claude-sonnet-4-5", **given)
     assert context.prepare(make_history("anthropic", 2), tools=[]).added_tools
     assert not context.foregone(begun=False)

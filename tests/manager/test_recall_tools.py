@@ -16,7 +16,6 @@ from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.recall_definitions import define_recall_tools
 from elision.providers.request_rules import list_violations
 from elision.stores.memory import MemoryStore
-from elision.strategies.rules import Rule
 from elision.trajectory.events import PassDecided, SessionOpened
 from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.tokens import Sizer, make_counter
@@ -35,10 +34,10 @@ OURS = ["elision_recall", "elision_search"]
 SIZER = Sizer(make_counter())
 
 
-#: Options with which the tools enter so. Results that are shortened as they arrive bring them at once.
+#: Options with which the tools enter so. Thinking that is bound brings them at once.
 ENTRIES: dict[str, dict[str, Any]] = {
     "first": {},
-    "start": {"rules": [Rule(trim="packages")]},
+    "start": {"model": "claude-opus-5-5", "thinking": "drop_block"},
     "caller": {"recall": "caller"},
     "never": {"recall": "never"},
 }
@@ -83,12 +82,12 @@ def test_with_the_first_placeholder_and_from_then_on(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", TOOLS)
 def test_from_the_start(shape: str) -> None:
-    """In every request, the first included, also where the client has no tools of its own."""
+    """In every request, the first included, after the client's own tools."""
     context = manager(MemoryStore(), "start", dialect=shape)
     for steps in range(5):
-        view = prepared(context, shape, steps, tools=[])
-        assert view.tools == view.added_tools == define_recall_tools(shape)
-    assert view.request["tools"] == define_recall_tools(shape)
+        view = prepared(context, shape, steps)
+        assert view.added_tools == define_recall_tools(shape)
+        assert view.tools == view.request["tools"] == [*TOOLS[shape], *define_recall_tools(shape)]
 
 
 @pytest.mark.parametrize("shape", TOOLS)

@@ -22,11 +22,10 @@ STRATEGIES = (
     "masking(window=1, schedule=every-turn)",
     "masking(window=2, gist=20)",
     "masking(window=2, fold=true)",
-    'masking(window=2, fold=true, rules=[rule(ends=60), rule(tool="bash", args="*_1*", after=1)])',
+    'masking(window=2, fold=true, rules=[rule(tool="bash", args="*_1*", after=1)])',
     f"hybrid(window=1, summarize_at=5, tail=2, schedule=every-turn, fold=true, {_SUMMARY})",
     f"hybrid(window=2, summarize_at=6, tail=3, {_SUMMARY})",
-    f"hybrid(window=1, summarize_at=5, tail=2, probation=2, fold=true, schedule=every-turn, {_SUMMARY})",
-    f"summarization(every=3, tail=2, probation=1, {_SUMMARY})",
+    f"summarization(every=3, tail=2, {_SUMMARY})",
     f"two-tier(keep_recent=2, soft=500, hard=900, after_steps=3, summarize_min_turns=2, {_SUMMARY})",
     "raw(fold=true)",
 )
@@ -64,8 +63,7 @@ class World:
         return ContextManager(
             store=self.store,
             session="s",
-            # What a model is writing in the background for a probation is the process's own.
-            summarizer=None if "probation" in self.options["strategy"] else self.write,
+            summarizer=self.write,
             clock=lambda: self.now,
             tokens="estimate",
             on_fault="raise",
@@ -175,7 +173,7 @@ class World:
     others=st.fixed_dictionaries(
         {},
         optional={
-            "cache_ttl": st.sampled_from(["5m", "1h", "plan"]),
+            "cache_ttl": st.sampled_from(["5m", "1h"]),
             "cache_control": st.sampled_from(["client", "gaps"]),
             "over_budget": st.just("send"),
             "shadow": st.just(True),

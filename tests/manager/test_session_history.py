@@ -166,14 +166,11 @@ def test_a_summary_names_the_results_it_covers(logs: list[tuple[SessionInfo, lis
     assert any(each.raw_tokens > each.sent_tokens for each in account.calls)
 
 
-@pytest.mark.parametrize(
-    "strategy", ['raw(rules=rule(trim="packages"))', "raw(fold=true)", "raw(rules=rule(ends=200), fold=true)"]
-)
-def test_what_is_shorter_as_it_arrives_is_no_rewrite(strategy: str, tmp_path: Path) -> None:
-    """Results that rules and folds shorten are billed as the session was: each stays as it was sent."""
+def test_what_is_folded_as_it_arrives_is_no_rewrite(tmp_path: Path) -> None:
+    """Results that folds shorten are billed as the session was: each stays as it was sent."""
     routine = "\n".join(f"Collecting package-{number}" for number in range(80))
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
-    with ContextManager(strategy, store=stored.url(tmp_path), session="s", model=stored.MODEL) as context:
+    with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s", model=stored.MODEL) as context:
         context.begin("Build it.")
         for number in range(6):
             context.view()

@@ -9,7 +9,6 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
-from elision.strategies.rules import Rule
 from elision.trajectory.events import PassDecided, SessionOpened
 from tests.manager.agents import SHAPES, make_history
 
@@ -22,14 +21,10 @@ def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> Contex
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("trims", [False, True])
-def test_what_goes_out_is_what_came(shape: str, trims: bool) -> None:
+def test_what_goes_out_is_what_came(shape: str) -> None:
     """The very objects, no breakpoint, no further field; the log has the decisions of a session that hides."""
     store, open_ = MemoryStore(), MemoryStore()
     told: dict[str, Any] = {"dialect": "openai" if shape == "text" else shape}
-    if trims:
-        # The recall tools would enter with the first request.
-        told["rules"] = [Rule(trim="packages")]
     if shape == "anthropic":
         # The provider would be asked to clear, which is a further field.
         told["thinking"] = "native"

@@ -34,7 +34,6 @@ STRATEGIES = {
     "summarization": f"summarization(every=3, tail=2, {_SUMMARY}, {RULES})",
     "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_SUMMARY}, {RULES})",
     "hybrid by tokens": f"hybrid(window=3, summarize_at=12, tail=1, summarize_tokens=300, gist=0, {_SUMMARY})",
-    "probation": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, probation=2, {_SUMMARY}, {RULES})",
     "two-tier": (
         f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
     ),
@@ -43,13 +42,6 @@ STRATEGIES = {
     "masking, fold": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
     "hybrid, fold": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, fold=true, {_SUMMARY})",
-    "probation, fold": (
-        f"hybrid(window=3, summarize_at=6, tail=3, gist=12, probation=2, fold=true, {_SUMMARY}, {RULES})"
-    ),
-    "raw, trims": 'raw(rules=[rule(ends=50), rule(trim="terminal"), rule(trim="generated")])',
-    "masking, trims": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), rule(ends=300), '
-    'rule(tool="search", verbatim=true), rule(trim="terminal"), rule(tool="bash", args="*make*", after=1)])',
-    "hybrid, trims": f"hybrid(window=3, summarize_at=7, tail=3, gist=0, rules=rule(ends=60), {_SUMMARY})",
 }
 SCHEDULES = ("every-turn", "cache-aware")
 #: A hybrid whose schedule is told where runs end; half of the generated ones end later.

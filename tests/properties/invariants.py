@@ -17,7 +17,7 @@ from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, ge
 from tests.properties.followed_references import check_references
 
 #: What may stand where an observation stood.
-_FORMS = dict.fromkeys(("observation", "folded", "trimmed", "placeholder", "clipped"), "observation")
+_FORMS = dict.fromkeys(("observation", "folded", "placeholder", "clipped"), "observation")
 
 
 def is_protected(run: PlayedRun, turn: Turn, observation: Observation) -> bool:
@@ -40,9 +40,7 @@ def check_coverage_and_pairs(run: PlayedRun) -> None:
 def check_folds_are_lossless(run: PlayedRun) -> None:
     """I2: each folded run stands verbatim in an earlier result that the same view shows; with it the whole is there."""
     folds: dict[Key, Fold] = {}
-    trims: dict[Key, str] = {}
     for seen in run.views:
-        trims |= {trim.key: trim.text for trim in seen.decided.trims}
         folds |= {fold.key: fold for fold in seen.decided.folds}
         shown = {
             (segment.turn, segment.index): segment
@@ -60,13 +58,13 @@ def check_folds_are_lossless(run: PlayedRun) -> None:
                 assert folded.source < key
                 source = shown[folded.source]
                 assert isinstance(source.source, Observation)
-                assert source.kind in ("observation", "folded", "trimmed")
+                assert source.kind in ("observation", "folded")
                 if source.kind == "folded":
                     lines = set(range(folded.source_start, folded.source_start + folded.lines))
                     for other in folds[folded.source].runs:
                         assert lines.isdisjoint(range(other.start, other.start + other.lines))
-                sources[folded.source] = trims.get(folded.source, source.source.text)
-            own = trims.get(key, segment.source.text)
+                sources[folded.source] = source.source.text
+            own = segment.source.text
             assert unfold_text(fold, sources) == own
             check_references(fold, own, {make_handle(each): _find_shown_text(place) for each, place in shown.items()})
             assert segment.tokens < SIZER.count_text(own)
@@ -77,30 +75,10 @@ def _find_shown_text(segment: Segment) -> str:
     return segment.source.text if segment.kind == "observation" else segment.text
 
 
-def check_trims_come_at_birth(run: PlayedRun) -> None:
-    """What rules have left of a result is shown from its first request on, or folded, until it is hidden."""
-    sent = 0
-    trims: dict[Key, str] = {}
-    for seen in run.views:
-        for trim in seen.decided.trims:
-            assert sent < trim.key[0] < seen.call or trim.key in seen.decided.unfolded
-            assert trims.get(trim.key, trim.text) == trim.text
-            trims[trim.key] = trim.text
-        sent = seen.call - 1
-        for segment in seen.segments:
-            key = (segment.turn, segment.index)
-            if segment.kind == "observation":
-                assert key not in trims
-            elif segment.kind == "trimmed":
-                assert isinstance(segment.source, Observation)
-                assert segment.text == trims[key]
-                assert segment.tokens < SIZER.count_observation(segment.source)
-
-
 def check_protected_is_whole(run: PlayedRun) -> None:
-    """I6: neither is folded or trimmed what is protected, what a rule keeps verbatim, or what is not text alone."""
+    """I6: nothing is folded that is protected, what a rule keeps verbatim, or what is not text alone."""
     for seen in run.views:
-        for edit in (*seen.decided.folds, *seen.decided.trims):
+        for edit in seen.decided.folds:
             turn = run.trajectory.turns[edit.key[0] - 1]
             observation = turn.observations[edit.key[1] - 1]
             assert not is_protected(run, turn, observation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace as change
 from elision.engine import CallTerms, Log, NotReady, decide, hold_view, make_plain_terms, run_pass, write_off_attempt
 from elision.errors import BudgetError
 from elision.summarizers.summary_result import SummaryResult
-from elision.trajectory.events import CachePinged, SummaryFailed, TurnAmended, UsageReported, WindowLearned
+from elision.trajectory.events import SummaryFailed, TurnAmended, UsageReported, WindowLearned
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
@@ -24,13 +25,12 @@ TERMS: dict[str, dict[str, Any]] = {
     "summarized": {"hides_all": True, "summarizes_all": True},
     "native": {"may_summarize": False},
     "blocked": {"recall_blocked": True},
-    "planned": {"lifetime": "plan", "most_pings": 3},
-    "for an hour": {"lifetime": "1h"},
+    "for an hour": {"hour_turn": sys.maxsize},
 }
 #: What happens in the pass, before its turn, or after it.
 ELSE = (
     *("not ready", "held", "broken off", "no view fits", "made again", "written off", "bound"),
-    *("reported", "hour", "window", "pinged", "amended", "reworded", "new head"),
+    *("reported", "hour", "window", "amended", "reworded", "new head"),
 )
 BESIDE = (*("nothing",) * 5, *TERMS, *ELSE)
 #: Newest turns that may be edited where thinking is bound.
@@ -105,8 +105,6 @@ def _record_reports(log: Log, view: View, now: float | None, beside: str) -> Non
             log.record_event(UsageReported(call=call, usage=usage))
         case "window":
             log.record_event(WindowLearned(call=call, window=2_500, tokens=2 * view.tokens))
-        case "pinged" if now is not None:
-            log.record_event(CachePinged(call=call, at=now + 250))
         case "new head":
             log.set_head(change(log.state.head, messages=log.state.head.messages[:1]))
 

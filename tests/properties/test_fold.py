@@ -34,7 +34,6 @@ def describe_log(log: Log) -> dict[str, Any]:
         "view": [get_content(segment) for segment in state.track.segments],
         "raw": [get_content(segment) for segment in state.raw_track.segments],
         "hidden": dict(state.hidden),
-        "trimmed": dict(state.trimmed),
         "folded": (list(state.folded.items()), log.policy.folding.ledger.leaving_tokens),
         "waiting": {key: candidate.saved_tokens for key, candidate in log.policy.candidates.waiting.items()},
         "turns": list(state.turns),
@@ -136,9 +135,7 @@ def test_a_decision_without_its_request_counts_for_nothing(run: Trajectory, case
     assert again.newest_call.decided == going.newest_call.decided
 
 
-@pytest.mark.parametrize(
-    "case", ["raw, fold x cache-aware", "masking, fold x plan 1", "hybrid, fold x plan 2", "masking, trims x plan 1"]
-)
+@pytest.mark.parametrize("case", ["raw, fold x cache-aware", "masking, fold x plan 1", "hybrid, fold x plan 2"])
 @settings(max_examples=PATIENCE)
 @given(run=trajectories(), beside=st.lists(st.sampled_from(BESIDE), min_size=1, max_size=30), data=st.data())
 def test_a_log_that_is_read_again_decides_as_the_one_that_goes_on(

@@ -84,7 +84,7 @@ def test_a_resumed_session_decides_as_the_one_that_goes_on(
         "masking(window=10)",
         "masking(window=5, fold=true, gist=80)",
         "hybrid(window=10, summarize_at=24, tail=6)",
-        "hybrid(window=4, summarize_at=12, tail=4, probation=3, fold=true)",
+        "hybrid(window=4, summarize_at=12, tail=4, fold=true)",
     ],
 )
 def test_a_recorded_run_is_resumed_at_every_call(strategy: str) -> None:

@@ -51,18 +51,6 @@ def test_an_argument_pattern_needs_a_call() -> None:
     assert not Rule(args="*a*", keep=True).matches(alone, alone.observations[0])
 
 
-def test_what_shortens_results() -> None:
-    """Every rule that names something counts; of several sizes the first one."""
-    rules, one, observation = first(Rule(trim="terminal"), Rule(ends=900), Rule(ends=50), Rule(trim="packages"))
-    ruling = rules.apply_rules(one, observation)
-    assert (ruling.trims, ruling.ends) == (("terminal", "packages"), 900)
-    with pytest.raises(SpecError, match=r"trim=pip.*there are: terminal, passing-tests, packages, generated"):
-        Rule(trim="pip")
-    for wrong in (-1, 49):
-        with pytest.raises(SpecError, match="50 or more"):
-            Rule(ends=wrong)
-
-
 def test_tags_speak_for_themselves() -> None:
     """SWE-agent's own tags mean something without any rule."""
     rules, one, observation = first(tags=frozenset({"keep_output"}))

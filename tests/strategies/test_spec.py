@@ -186,9 +186,11 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(window=nan)", "give a whole number"),
         ("masking(window=true)", r"masking\(window=true\): give a whole number"),
         ("masking(fold=yes)", r"masking\(fold=yes\): give true or false"),
-        ("hybrid(digest_facts=0.8)", "give a whole number, a percentage"),
-        ("hybrid(probation=yes)", "give a whole number of calls"),
-        ('raw(trim="packages")', r"no option 'trim'; write rules=rule\(trim=…\); there are"),
+        ('raw(trim="packages")', "no option 'trim'; there are"),
+        ('masking(rules=rule(trim="packages"))', "rule has no option 'trim'; there are"),
+        ("masking(rules=rule(ends=500))", "rule has no option 'ends'; there are"),
+        ("hybrid(probation=5)", "no option 'probation'; there are"),
+        ("hybrid(digest_facts=80)", "no option 'digest_facts'; there are"),
         ("masking(reserved=5)", r"write budget=budget\(reserved=…\)"),
         ("masking(max_turns=5)", r"write schedule=cache-aware\(max_turns=…\)"),
         ("masking(budget=budget(max_tokens=5))", "^budget has no option 'max_tokens'"),
@@ -375,19 +377,3 @@ def test_what_is_no_text_is_refused(given: Any) -> None:
     """With its type and an example."""
     with pytest.raises(SpecError, match=r"a strategy is a text such as masking\(window=10\), not "):
         parse_strategy(given)
-
-
-def test_only_what_summarizes_has_a_probation() -> None:
-    """An option that would do nothing is a mistake."""
-    assert parse_strategy("hybrid(probation=3)").probation == 3
-    with pytest.raises(SpecError, match="makes no summaries"):
-        parse_strategy("masking(probation=3)")
-    with pytest.raises(SpecError, match="50 calls or fewer"):
-        parse_strategy("hybrid(probation=51)")
-
-
-def test_the_facts_of_a_digest_are_a_percentage() -> None:
-    """A share above all of it is a mistake."""
-    assert parse_strategy("hybrid(digest_facts=80)").digest_facts == 80
-    with pytest.raises(SpecError, match="100 or less"):
-        parse_strategy("hybrid(digest_facts=101)")

@@ -26,7 +26,7 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
-from elision.trajectory.plan import Clip, Fold, FoldedRun, Gutter, Mask, Summary, Trim
+from elision.trajectory.plan import Clip, Fold, FoldedRun, Gutter, Mask, Summary
 from elision.trajectory.turn import Action, Head, Observation, Turn
 from elision.trajectory.usage import ModelUsage, Usage
 
@@ -48,7 +48,6 @@ EVENTS: list[Event] = [
         "why",
         folds=(Fold((3, 1), "f", (FoldedRun(2, 9, (1, 2), 4, Gutter(first=7, last=15, mark=":")),)),),
         unfolded=((2, 1),),
-        trims=(Trim((3, 2), "t"),),
     ),
     SummaryFailed(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     RequestSent(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),

@@ -6,7 +6,7 @@ import pytest
 
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended
-from elision.trajectory.plan import Clip, Fold, FoldedRun, Mask, Summary, Trim
+from elision.trajectory.plan import Clip, Fold, FoldedRun, Mask, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -34,7 +34,6 @@ def state(*events: Event, turns: int = 0) -> State:
 
 def shape(of: State) -> list[str]:
     letters = {"head": "H", "assistant": "a", "observation": "o", "placeholder": "p", "clipped": "c", "folded": "f"}
-    letters |= {"trimmed": "t"}
     return [letters.get(segment.kind, segment.kind) for segment in of.track.segments]
 
 
@@ -214,36 +213,3 @@ def test_an_amended_turn_forgets_its_folds() -> None:
     going.fold_event(PassDecided(5, "x", folds=(fold((3, 2), (3, 1)),)))
     assert going.list_fixed_keys(3) == {(3, 1), (3, 2)}
     assert "".join(shape(going)) == "HHaoafaof"
-
-
-def test_a_trim_at_birth_is_the_own_text_from_then_on() -> None:
-    """It rewrites nothing, is folded like a whole result, and is shown again where it is unfolded."""
-    going = state(turns=2)
-    first = going.make_view()
-    going.fold_event(TurnAdded(turn(3)))
-    going.fold_event(PassDecided(4, "x", trims=(Trim((3, 1), "short"),)))
-    assert "".join(shape(going)) == "HHaoaoat"
-    assert (going.epoch, going.is_edited) == (1, True)
-    assert going.make_view().count_common(first) == first.length
-    assert going.find_own_text((3, 1)) == "short"
-    assert going.find_own_text((2, 1)) == going.find_observation((2, 1)).text
-    going.fold_event(PassDecided(5, "x", folds=(fold((3, 1), (1, 1)),)))
-    assert list(going.list_shown_texts()) == [((3, 1), "as there")]
-    going.fold_event(PassDecided(5, "x", (Mask((1, 1), "gone"),), unfolded=((3, 1),)))
-    assert "".join(shape(going)) == "HHapaoat"
-    assert going.find_segment((3, 1)).text == "short"
-    assert list(going.list_shown_texts()) == [((1, 1), "gone"), ((3, 1), "short")]
-
-
-def test_what_is_trimmed_can_be_masked_covered_or_amended() -> None:
-    """Then it is trimmed no longer."""
-    going = state(turns=4)
-    going.fold_event(PassDecided(5, "x", trims=tuple(Trim((index, 1), "short") for index in (1, 2, 3, 4))))
-    assert going.list_fixed_keys(3) == {(3, 1)}
-    going.fold_event(PassDecided(5, "x", (Mask((2, 1), "gone"),)))
-    assert sorted(going.trimmed) == [(1, 1), (3, 1), (4, 1)]
-    going.fold_event(PassDecided(6, "x", summary=summary(2)))
-    assert sorted(going.trimmed) == [(3, 1), (4, 1)]
-    going.fold_event(TurnAmended(turn(4, results=2)))
-    assert sorted(going.trimmed) == [(3, 1)]
-    assert shape(going)[-5:] == ["a", "t", "a", "o", "o"]

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,11 +21,9 @@ from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.candidates import parse_candidates
-from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
 from elision.lab.report import figures, html, png, terminal
-from elision.lab.report.lifetime_table import print_lifetimes
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
@@ -33,9 +31,7 @@ from elision.lab.run_prices import describe_unpriced
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.providers.provider_table import find_provider
-from elision.strategies.pauses import MOST_PINGS
 from elision.summarizers.answer_cache import find_default_folder
-from elision.trajectory.lifetimes import LifetimeChoice
 
 #: Recorded models that are listed.
 SHOWN = 4
@@ -79,23 +75,6 @@ SummarizerCache = Annotated[
         "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
     ),
 ]
-Lifetime = Annotated[
-    str,
-    typer.Option(
-        "--lifetime",
-        help="How long cache entries live: client (as recorded), 5m, 1h, or plan: chosen call by call from the pauses "
-        "so far. Prints what each would cost, too.",
-    ),
-]
-Pings = Annotated[
-    int,
-    typer.Option(
-        "--pings",
-        help="With --lifetime plan: requests at most that keep entries alive in a pause.",
-        min=0,
-        max=MOST_PINGS,
-    ),
-]
 
 
 def replay(
@@ -121,12 +100,10 @@ def replay(
         bool,
         typer.Option(
             "--no-hindsight",
-            help="Leave out each strategy's cheapest schedule, which takes time; with --lifetime the best lifetimes.",
+            help="Leave out each strategy's cheapest schedule, which takes time.",
         ),
     ] = False,
     elongation: Elongation = None,
-    lifetime: Lifetime = "client",
-    pings: Pings = 0,
     jobs: Jobs = 0,
     summarizer: SummarizerSpec = None,
     base_url: SummarizerUrl = None,
@@ -138,12 +115,10 @@ def replay(
     The digest writes the summaries, without a model. With --summarizer a model does: prompt, temperature and time limit
     are those of the settings, its key is in the environment.
     """
-    trial = _parse_lifetime(lifetime, pings)
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     candidates = parse_candidates(
         strategy or [],
-        # The cheapest schedule is worked out with the recording's lifetimes.
-        hindsight=not no_hindsight and trial == CLIENT_LIFETIMES,
+        hindsight=not no_hindsight,
         model_summaries=writer is not None,
     )
     settings = StudySettings(
@@ -154,7 +129,6 @@ def replay(
         hindsight=not no_hindsight,
         elongation=elongation or "",
         summarizer=writer,
-        lifetime=trial,
     )
     files = {"json": json_file, "html": html_file, "png": png_file}
     check_outputs(files, paths)
@@ -178,16 +152,6 @@ def replay(
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
-def _parse_lifetime(choice: str, pings: int) -> LifetimeTrial:
-    """Raises SpecError for a choice that there is not, and for pings that nothing plans."""
-    for known in get_args(LifetimeChoice):
-        if choice == known:
-            if pings and known != "plan":
-                raise SpecError(f"--pings {pings}: only the planner sends pings; give --lifetime plan too")
-            return LifetimeTrial(known, pings)
-    raise SpecError(f"--lifetime {choice}: there are {', '.join(get_args(LifetimeChoice))}")
-
-
 def _report_study(
     result: Study, files: Mapping[str, Path | None], recorded: str, unpriced: str, errors: Console
 ) -> OutputError | None:
@@ -200,8 +164,6 @@ def _report_study(
     failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
     output = open_output(files)
     terminal.print_study(result, output)
-    if result.rows:
-        print_lifetimes(result, output)
     if result.rows:
         priced = f"Recorded as {recorded}; priced here as {result.prices.name}{f' ({unpriced})' if unpriced else ''}."
         errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)

@@ -15,10 +15,9 @@ from elision.cli.options import Paths, Tokens
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.lab.report.figures import format_plural
 from elision.lab.run_loading import load_runs
-from elision.strategies.rules import TAG_RULES, Rule, RuleOutcome
+from elision.strategies.rules import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.strategies.trimming import trim_result
 from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -42,7 +41,6 @@ def rules(
     """List what each rule of a strategy matches in recorded runs; hides nothing."""
     found = parse_strategy(strategy)
     sizer = Sizer(make_counter(tokens))
-    trims = any(rule.can_trim for rule in found.rules)
     loaded = load_runs(paths)
     runs = loaded.runs
     rows = {}
@@ -51,11 +49,8 @@ def rules(
         # The user did not write the rules of tags; without tags in the recordings they are no news.
         if matches.results or rule not in TAG_RULES:
             rows[_format_rule(found, rule)] = matches
-    names = ["results", "tokens", *(["left out"] if trims else [])]
-    cells = {
-        text: [f"{each.results:,}", f"{each.tokens:,}", *([f"{each.left_out:,}"] if trims else [])]
-        for text, each in rows.items()
-    }
+    names = ["results", "tokens"]
+    cells = {text: [f"{each.results:,}", f"{each.tokens:,}"] for text, each in rows.items()}
     console = open_console()
     longest = min(_LONGEST, max(map(len, rows), default=0))
     numbers = sum(max(map(len, column)) + 2 for column in zip(names, *cells.values(), strict=True))
@@ -80,37 +75,27 @@ def rules(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMatches:
-    """What a rule matches. tokens: of the results. left_out: tokens that it leaves out as they arrive.
-
-    examples: handles of the first few results: of a rule that shortens, those that it shortens.
-    """
+    """What a rule matches. tokens: of the results. examples: handles of the first few results."""
 
     results: int
     tokens: int
-    left_out: int
     examples: tuple[str, ...]
 
 
 def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> RuleMatches:
-    """Return what `rule` matches in `runs`, and what it leaves out if no other rule acts."""
-    ruling = RuleOutcome(trims=(rule.trim,) if rule.trim else (), ends=rule.ends)
-    results = tokens = left_out = 0
+    """Return what `rule` matches in `runs`."""
+    results = tokens = 0
     examples: list[str] = []
     for run in runs:
         for turn in run.turns:
             for place, observation in enumerate(turn.observations, start=1):
                 if not rule.matches(turn, observation):
                     continue
-                size = sizer.count_observation(observation)
                 results += 1
-                tokens += size
-                handle = make_handle((turn.index, place))
-                text = trim_result(ruling, turn, observation, sizer.count, handle) if rule.can_trim else None
-                if text is not None:
-                    left_out += size - sizer.count_text(text)
-                if len(examples) < SHOWN and (text is not None or not rule.can_trim):
-                    examples.append(f"{handle} {observation.tool}".strip())
-    return RuleMatches(results=results, tokens=tokens, left_out=left_out, examples=tuple(examples))
+                tokens += sizer.count_observation(observation)
+                if len(examples) < SHOWN:
+                    examples.append(f"{make_handle((turn.index, place))} {observation.tool}".strip())
+    return RuleMatches(results=results, tokens=tokens, examples=tuple(examples))
 
 
 def _join_examples(examples: Sequence[str], room: int) -> str:

@@ -121,7 +121,7 @@ class SessionScreen:
         if not told:
             calls = figures.format_plural(len(account.calls), "call")
             reason = format_session_name(account.calls[-1].diagnostics.reason)
-            is_shorter = any(each.diagnostics.folded or each.diagnostics.trimmed for each in account.calls)
+            is_shorter = any(each.diagnostics.folded for each in account.calls)
             hidden = "masked or summarized" if is_shorter else "hidden"
             self._print_block(Text(f"Nothing was {hidden} in {calls}; at the last one: {reason}."))
             return
@@ -159,8 +159,6 @@ class SessionScreen:
             yield self._hidden_line("masked", told.masked, "yellow")
         if told.clipped:
             yield self._hidden_line("cut to fit", told.clipped, "red")
-        if told.trimmed:
-            yield self._hidden_line("shortened", told.trimmed, "bright_blue")
         if told.folded:
             yield self._hidden_line("folded", told.folded, "bright_blue")
         if told.unfolded:

@@ -1,4 +1,4 @@
-"""The totals of one session in the terminal: what it sent and cost, and what is hidden, folded and shortened."""
+"""The totals of one session in the terminal: what it sent and cost, and what is hidden and folded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ def list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str,
     yield "sent", _describe_tokens_sent(account, end)
     yield "cost", describe_cost(end, account.calls)
     yield "hidden", _describe_hidden_now(end)
-    yield from _list_shorter_results(account)
+    yield from _list_folded_results(account)
     if account.context is not None and account.context.phase != "raw":
         yield "phases", _describe_phases(account.context)
     yield "rewrites", _describe_rewrites(account, end)
     if end.recalls:
         cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
         yield "recalls", Text(f"{end.recalls}{cost}")
-    if end.pings:
-        yield "pings", Text(f"{end.pings} kept cache entries alive, {figures.format_usd(end.costs.pings)}")
     if end.stop is not None:
         yield "stop", Text(str(end.stop), style="yellow")
     if end.hint is not None:
@@ -64,7 +62,7 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> Text:
     line.append(describe_hiding(costs), style=choose_colour(costs.hiding))
     if caching := describe_caching(costs):
         line.append(f" · {caching}")
-    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls), ("pings", costs.pings))
+    parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.format_usd(usd)}" for name, usd in parts if usd]
     line.append(f" · of it {', '.join(of_it)}" if of_it else "")
     if costs.billed is not None:
@@ -95,20 +93,18 @@ def _describe_hidden_now(end: Diagnostics) -> Text:
     return line
 
 
-def _list_shorter_results(account: SessionReport) -> Iterator[tuple[str, Text]]:
-    """Yield a row for results that were folded, and one for those that rules shortened: each result once."""
+def _list_folded_results(account: SessionReport) -> Iterator[tuple[str, Text]]:
+    """Yield a row for the results that were folded, each counted once; none if there are none."""
     folded = {each.handle: each for made in account.calls for each in made.diagnostics.folded}
-    shortened = {each.handle: each for made in account.calls for each in made.diagnostics.trimmed}
-    for name, results in (("folded", folded), ("shortened", shortened)):
-        if results:
-            tokens = sum(each.tokens for each in results.values())
-            left = sum(each.left for each in results.values())
-            line = Text(figures.format_plural(len(results), "result"), style="bright_blue")
-            line.append(f", {figures.format_tokens(tokens)} → {figures.format_tokens(left)}", style="default")
-            unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls) if name == "folded" else 0
-            if unfolded:
-                line.append(f" · {unfolded} × one shown whole again", style="default")
-            yield name, line
+    if not folded:
+        return
+    line = Text(figures.format_plural(len(folded), "result"), style="bright_blue")
+    tokens = figures.format_tokens(sum(each.tokens for each in folded.values()))
+    left = figures.format_tokens(sum(each.left for each in folded.values()))
+    line.append(f", {tokens} → {left}", style="default")
+    if unfolded := sum(len(made.diagnostics.unfolded) for made in account.calls):
+        line.append(f" · {unfolded} × one shown whole again", style="default")
+    yield "folded", line
 
 
 def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Text:

@@ -40,7 +40,6 @@ COLOURS: Mapping[str, str] = {
     "assistant": "green",
     "observation": "white",
     "folded": "bright_blue",
-    "trimmed": "bright_blue",
     "placeholder": "yellow",
     "clipped": "red",
     "summary": "magenta",
@@ -48,7 +47,6 @@ COLOURS: Mapping[str, str] = {
 #: How an observation is shown as another text -> what that is called.
 HIDING_WORDS: Mapping[str, str] = {
     "folded": "folded",
-    "trimmed": "shortened",
     "placeholder": "masked",
     "clipped": "cut to fit",
 }
@@ -309,9 +307,9 @@ def covered_turns(shown: ViewAt) -> int:
 
 
 def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
-    """Observations that this pass hid, cut, shortened or folded."""
+    """Observations that this pass hid, cut or folded."""
     decided = shown.decided
-    return {edit.key for edits in (decided.masks, decided.clips, decided.trims, decided.folds) for edit in edits}
+    return {edit.key for edits in (decided.masks, decided.clips, decided.folds) for edit in edits}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -347,13 +345,10 @@ def _describe_hidden_line(shown: ViewAt) -> Line:
     seen = [segment for segment in shown.view.segments if isinstance(segment.source, Observation)]
     masked = sum(segment.kind == "placeholder" for segment in seen)
     folded = sum(segment.kind == "folded" for segment in seen)
-    trimmed = sum(segment.kind == "trimmed" for segment in seen)
     behind = covered_turns(shown)
     line = Line.assemble((f"{masked} of {len(seen)} observations masked", "yellow" if masked else ""))
     if folded:
         line.append(" · ").append(f"{folded} folded", style=COLOURS["folded"])
-    if trimmed:
-        line.append(" · ").append(f"{trimmed} shortened", style=COLOURS["trimmed"])
     if behind:
         line.append(" · ").append(f"turns 1-{behind} in the summary", style="magenta")
     return line
@@ -364,8 +359,6 @@ def _describe_decision_line(shown: ViewAt) -> Line:
     line = Line(escape_controls(decided.reason))
     if decided.masks:
         line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
-    if decided.trims:
-        line.append(f" · {len(decided.trims)} shortened now", style=COLOURS["trimmed"])
     if decided.folds:
         line.append(f" · {len(decided.folds)} folded now", style=COLOURS["folded"])
     if decided.unfolded:

@@ -75,8 +75,6 @@ class Settings:
     thinking: str
     cache_control: str
     cache_ttl: str
-    cache_ttl_scope: str
-    cache_pings: int
     recall: str
     tokens: str
     redaction: Redaction
@@ -159,8 +157,6 @@ _OPTIONS = (
     "thinking",
     "cache_control",
     "cache_ttl",
-    "cache_ttl_scope",
-    "cache_pings",
     "recall",
     "tokens",
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
-from elision.strategies.pauses import MOST_PINGS
-from elision.trajectory.lifetimes import LifetimeChoice
 
 #: In front of a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "AGENT_CONTEXT_"
@@ -304,23 +302,9 @@ _SESSION: Final = (
     _make_key(
         "cache_ttl",
         "session",
-        setting_readers.choice(get_args(LifetimeChoice)),
-        "how long cache entries at Anthropic live: as the client asks, 5m, 1h, or plan, from the pauses so far",
+        setting_readers.choice(("client", "5m", "1h")),
+        "how long Anthropic keeps what is cached at our breakpoints: as at the client's, 5m or 1h",
         default="client",
-    ),
-    _make_key(
-        "cache_ttl_scope",
-        "session",
-        setting_readers.choice(("own", "all")),
-        "whose cache breakpoints have that lifetime: our own, or all, the client's too",
-        default="own",
-    ),
-    _make_key(
-        "cache_pings",
-        "session",
-        whole(0, "pings", most=MOST_PINGS),
-        "keep-alive requests that the gateway may send in a pause, at most, where cache_ttl is plan; 0 for none",
-        default=0,
     ),
     _make_key(
         "recall",

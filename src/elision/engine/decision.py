@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from elision.engine.clearing_cut import limit_clearing
 from elision.engine.event_log import Log
 from elision.engine.failed_attempts import describe_failure
-from elision.engine.probation import begin_probation, find_probation
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
@@ -27,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Key, Plan, Summary, SummaryRequest, Trim
+from elision.trajectory.plan import Plan, Summary, SummaryRequest
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -45,9 +44,6 @@ PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
 
 #: The reason of a pass whose summary is written in the background.
 SUMMARY_BEING_WRITTEN: Final = "summary is being written"
-#: The reason of a pass whose summary is held, and of the one that takes it after its probation.
-ON_PROBATION: Final = "summary on probation"
-PROBATION_OVER: Final = "probation over"
 
 
 def decide(log: Log, terms: CallTerms) -> PassSteps:
@@ -73,7 +69,6 @@ class _Pass:
     """One pass.
 
     failures: of the summaries that it requested. summary_obstacle: why none was made, as far as known.
-    trims: what it shows of new results.
     """
 
     def __init__(self, log: Log, terms: CallTerms) -> None:
@@ -85,38 +80,9 @@ class _Pass:
         self.failures: list[SummaryFailed] = []
         self.budget_error: BudgetError | None = None
         self.summary_obstacle = ""
-        self.probation = find_probation(log, self.context.call)
-        self.trims: tuple[Trim, ...] = ()
 
     def run(self) -> PassSteps:
-        """Make the pass; see `decide`.
-
-        New results are trimmed first, so that all else goes by what is shown of them.
-        """
-        trimming = self.policy.trimming
-        self.trims = trimming.plan_trims(self.state, self.terms.new_from, names_handle=self._can_recall())
-        self.state.trim_results(self.trims, trimming.sent_turns + 1)
-        try:
-            return (yield from self._plan_and_record())
-        except BaseException:
-            # Nothing is recorded of a pass that is broken off.
-            self.state.trim_results((), trimming.sent_turns + 1)
-            raise
-
-    @property
-    def _is_bound(self) -> bool:
-        """Whether the provider clears results itself, and messages stay as this request first shows them."""
-        return not self.terms.may_summarize
-
-    def _can_recall(self) -> bool:
-        """Return whether the next request holds the recall tools, as far as we put them there, whatever it hides."""
-        if not self.policy.candidates.placeholders.names_handle:
-            return False
-        if not self.state.recall_tools or self.state.has_recall_tools:
-            return True
-        return self.state.recall_offer == "start" and self.log.can_add_recall_tools(self.terms)
-
-    def _plan_and_record(self) -> PassSteps:
+        """Make the pass; see `decide`."""
         wanted = self.policy.plan_pass(self.state, self.context, forced=self.terms.hides_all)
         if self.terms.summarizes_all:
             wanted = self._plan_whole_summary(wanted)
@@ -128,20 +94,11 @@ class _Pass:
             wanted = replace(wanted, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
         wanted = self._defer_bound_edits(wanted)
         plan = self._fit_plan(wanted, self._list_possible_summaries())
-        summary = draft = None
-        taken = self._take_draft(plan)
-        if taken is not None:
-            summary, plan = taken
-        elif plan.summarize_to and self._keeps_probation(plan):
-            plan = Plan(reason=ON_PROBATION)
-        elif plan.summarize_to:
+        summary = None
+        if plan.summarize_to:
             if not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
                 answer = yield self._request_summary(plan)
                 summary, plan = self._settle_summary(plan, answer)
-                if summary is not None and self.log.strategy.probation and not self._is_pressed(plan):
-                    draft = begin_probation(summary, answer, self.context.call)
-                    summary = None
-                    plan = Plan(reason=ON_PROBATION)
             elif plan.is_model_free:
                 summary = self._write_digest(plan)
             else:
@@ -157,9 +114,14 @@ class _Pass:
             plan = limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
-        return self._record(plan, summary, draft, offers, obstacle)
+        return self._record(plan, summary, offers, obstacle)
 
-    def _record(self, plan: Plan, summary: Summary | None, draft: Summary | None, offers: bool, obstacle: str) -> View:
+    @property
+    def _is_bound(self) -> bool:
+        """Whether the provider clears results itself, and messages stay as this request first shows them."""
+        return not self.terms.may_summarize
+
+    def _record(self, plan: Plan, summary: Summary | None, offers: bool, obstacle: str) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
         covers = summary.covers if summary is not None else 0
         fold_from = self.terms.new_from if self.terms.may_fold else None
@@ -176,17 +138,9 @@ class _Pass:
             offers,
             folds=folding.folds,
             unfolded=folding.unfolded,
-            draft=draft,
-            trims=(*self.trims, *self._list_shown_again(folding.unfolded)),
             bound=self._is_bound,
         )
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
-
-    def _list_shown_again(self, unfolded: Iterable[Key]) -> Iterator[Trim]:
-        """Yield the trims of results that are unfolded: the decision says in full how each result is shown."""
-        for key in unfolded:
-            if key in self.state.trimmed:
-                yield Trim(key, self.state.trimmed[key])
 
     def _plan_whole_summary(self, plan: Plan) -> Plan:
         """Return a plan that replaces all turns but the tail by a summary; `plan` where that cannot be done."""
@@ -267,11 +221,8 @@ class _Pass:
         is_urgent = plan.is_urgent and not self.state.shadow
         return replace(
             asked,
-            facts_pct=self.log.strategy.digest_facts,
             redaction=self.log.setup.redaction,
             is_urgent=is_urgent,
-            can_wait=bool(self.log.strategy.probation) and not self._is_pressed(plan),
-            call=self.context.call,
         )
 
     def _settle_summary(self, plan: Plan, answer: SummaryAnswer) -> tuple[Summary | None, Plan]:
@@ -299,17 +250,9 @@ class _Pass:
         return summary, plan
 
     def _accept_answer(
-        self,
-        plan: Plan,
-        covers: int,
-        answer: SummaryResult | SummaryError,
-        call: SummaryCall,
-        used_lines: Sequence[tuple[str, str]] = (),
+        self, plan: Plan, covers: int, answer: SummaryResult | SummaryError, call: SummaryCall
     ) -> Summary:
-        """Return the summary that `answer` is. Raises SummaryError if it must not replace turns 1 ... `covers`.
-
-        used_lines: what is appended to it.
-        """
+        """Return the summary that `answer` is. Raises SummaryError if it must not replace turns 1 ... `covers`."""
         if isinstance(answer, SummaryError):
             raise answer
         if covers > plan.summarize_to:
@@ -334,42 +277,7 @@ class _Pass:
             max_tokens=limit,
             room_tokens=room,
             writer=answer.writer,
-            used_lines=used_lines,
         )
-
-    def _take_draft(self, plan: Plan) -> tuple[Summary, Plan] | None:
-        """Return the summary that was on probation, with the plan that takes it; None if none is taken now.
-
-        It is taken when its calls are over, or at once where the view has to become smaller now. What the agent used
-        meanwhile is appended, as far as there is room.
-        """
-        held = self.probation
-        if held is None or not self.terms.may_summarize or not (held.is_over or self._is_pressed(plan)):
-            return None
-        covers = held.draft.covers
-        if self.terms.summarizes_all and plan.summarize_to > covers:
-            # The caller asked for a summary of more turns.
-            return None
-        masks = self.policy.candidates.make_masks_after(covers)
-        reason = PROBATION_OVER if held.is_over else plan.reason
-        taking = Plan(masks=masks, summarize_to=covers, reason=reason)
-        for used_lines in (held.quote_used_lines(self._summary_limit(taking)), []):
-            try:
-                summary = self._accept_answer(taking, covers, held.answer, held.bill, used_lines)
-            except SummaryError:
-                # It no longer fits, or thinking is bound to what it would replace.
-                continue
-            return held.mark_paid(summary), taking
-        return None
-
-    def _keeps_probation(self, plan: Plan) -> bool:
-        """Return whether a summary stays on probation, so that `plan` asks for no other one."""
-        return self.probation is not None and not self.probation.is_over and not self._is_pressed(plan)
-
-    def _is_pressed(self, plan: Plan) -> bool:
-        """Return whether the view has to become smaller at this call, so that no summary can wait."""
-        is_told = plan.is_urgent or plan.is_model_free or self.terms.hides_all or self.terms.summarizes_all
-        return is_told or self._is_over_budget(Plan(reason=plan.reason))
 
     def _measure_room(self, plan: Plan, covers: int) -> int | None:
         """Return the most tokens that may replace turns 1 ... `covers` in a view that fits; None if no view does."""
@@ -408,8 +316,7 @@ class _Pass:
     def _write_digest(self, plan: Plan) -> Summary | None:
         """Return the model-free digest as the summary of `plan`; None if it may not replace the turns."""
         asked = build_request(self.state, plan.summarize_to, self._summary_limit(plan))
-        facts_pct = self.log.strategy.digest_facts
-        clean = redact_request(replace(asked, facts_pct=facts_pct, redaction=self.log.setup.redaction))
+        clean = redact_request(replace(asked, redaction=self.log.setup.redaction))
         written = SummaryResult(text=write_digest(clean, self.state.sizer.count), route=MODEL_FREE.route)
         try:
             return self._accept_answer(plan, plan.summarize_to, written, MODEL_FREE)
@@ -426,7 +333,7 @@ def expect_request(log: Log) -> SummaryRequest | None:
     if not covers or not log.breaker.may_ask(len(log.state.turns) + 2):
         return None
     asked = build_request(log.state, covers, log.strategy.summary_max_tokens, newest=len(log.state.turns))
-    return replace(asked, facts_pct=log.strategy.digest_facts, redaction=log.setup.redaction)
+    return replace(asked, redaction=log.setup.redaction)
 
 
 def _parse_answer(answer: str | SummaryResult | SummaryError) -> SummaryResult | SummaryError:

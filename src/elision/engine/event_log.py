@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine.cache_marks import choose_raw_lifetime, has_our_marks, mark_view, writes_for_an_hour
+from elision.engine.cache_marks import mark_view, writes_for_an_hour
 from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, read_terms
@@ -18,13 +18,11 @@ from elision.strategies.billing import SessionBill
 from elision.strategies.budget import apply_learned_window
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
-from elision.strategies.lifetime_planner import LifetimeOffer, LifetimePlanner
 from elision.strategies.session_costs import SessionCosts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.circuit_breaker import CircuitBreaker
 from elision.summarizers.summary_acceptance import MODEL_FREE
 from elision.trajectory.events import (
-    CachePinged,
     Event,
     HeadSet,
     PassDecided,
@@ -36,7 +34,6 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
-from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
@@ -99,7 +96,6 @@ class Log:
         self.state = State(self.sizer)
         self.reports = ProviderReports()
         self.bills = LogBills(self.prices, self.reports.scale)
-        self.lifetimes = LifetimePlanner(self.prices)
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         self.client_trims = ClientTrims()
@@ -171,7 +167,7 @@ class Log:
         """Record a pass and that its request is sent. Return the view of the request."""
         self._open_pass = []
         self.events += [*failures, decided]
-        newest = self._fold_pass(failures, decided, terms, None, budget_error, summary_obstacle)
+        newest = self._fold_pass(failures, decided, terms, budget_error, summary_obstacle)
         self.newest_call = newest
         sent = RequestSent(
             call=decided.call,
@@ -181,7 +177,6 @@ class Log:
             unmarked=terms.no_cache_marks,
             ours=terms.breakpoints if terms.no_cache_marks else "gaps",
             hour_turn=terms.hour_turn,
-            lifetime=newest.lifetime,
             blocked=terms.recall_blocked,
         )
         self.events.append(sent)
@@ -226,8 +221,6 @@ class Log:
             self.policy.replace_user_words(self.state, event.turn)
         elif isinstance(event, WindowLearned):
             self._fold_window(event)
-        elif isinstance(event, CachePinged):
-            self._fold_ping(event)
 
     def _bill_dropped(self, event: TurnsDropped) -> None:
         """Add up what the client's trimming costs: what it keeps was in the cache, and is written again."""
@@ -265,8 +258,8 @@ class Log:
         self._fold_cache_writes(event.usage, newest)
 
     def _fold_cache_writes(self, usage: Usage, newest: CallResult) -> None:
-        """Learn how long cache entries live, unless that was decided here. A recording may have been made otherwise."""
-        if newest.lifetime is None and self.reports.add_cache_writes(usage):
+        """Learn how long cache entries live."""
+        if self.reports.add_cache_writes(usage):
             self.bills.lengthen_lifetime(newest.model)
 
     def _fold_window(self, event: WindowLearned) -> None:
@@ -297,11 +290,9 @@ class Log:
         # Of an earlier decision no request was sent: the log ended there once.
         adopted = decided[-1]
         terms = read_terms(sent, adopted)
-        sent_turns = self.policy.trimming.sent_turns
-        self.state.trim_results([trim for trim in adopted.trims if trim.key[0] > sent_turns], sent_turns + 1)
         if not adopted.held:
             self.policy.plan_pass(self.state, self.make_context(terms))
-        self.newest_call = self._fold_pass(failures, adopted, terms, sent)
+        self.newest_call = self._fold_pass(failures, adopted, terms)
         self.state.fold_event(sent)
 
     def _fold_pass(
@@ -309,11 +300,10 @@ class Log:
         failures: Sequence[SummaryFailed],
         decided: PassDecided,
         terms: CallTerms,
-        sent: RequestSent | None,
         budget_error: BudgetError | None = None,
         summary_obstacle: str = "",
     ) -> CallResult:
-        """Fold a pass. sent: its recorded request, from which the lifetime of its cache entries is adopted."""
+        """Fold a pass."""
         self.bills.settle()
         self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
         state = self.state
@@ -323,7 +313,7 @@ class Log:
         cost = Bill()
         for failed in failures:
             cost += self._record_failure(failed)
-        summary = decided.paid_summary
+        summary = decided.summary
         if summary is not None:
             if summary.route != MODEL_FREE.route or self.breaker.may_ask(decided.call):
                 self.breaker.record_success()
@@ -335,54 +325,20 @@ class Log:
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
         view = state.make_view(self.policy.find_stable_length(state))
-        follows_words = bool(state.turns) and not state.turns[-1].actions
-        # The pause that has just ended is known when the request is planned.
-        self.lifetimes.record_call(terms.now, terms.model, follows_words=follows_words)
-        lifetime = self._choose_lifetime(view, terms) if sent is None else sent.lifetime
-        self.lifetimes.newest = lifetime
         newest = CallResult(
             decided,
             terms,
-            mark_view(view, terms, state, self.reports, lifetime),
-            mark_view(state.make_raw_view(), terms, state, self.reports, choose_raw_lifetime(lifetime)),
+            mark_view(view, terms, state, self.reports),
+            mark_view(state.make_raw_view(), terms, state, self.reports),
             tokens_before,
             covered_before,
             begins_anew,
             cost,
-            lifetime,
             budget_error,
             summary_obstacle,
         )
         self.bills.add_call(newest)
         return newest
-
-    def _choose_lifetime(self, view: View, terms: CallTerms) -> CacheLifetime | None:
-        """Decide how long the cache entries of the next request live; None where the client decides."""
-        state = self.state
-        if terms.lifetime == "client" or (terms.no_cache_marks and not has_our_marks(terms, state)):
-            return None
-        frontier = self.policy.find_stable_length(state)
-        turns = len(state.turns)
-        lasting = self.bill.cache.find_lasting_tokens(view, terms.now, terms.model)
-        offer = LifetimeOffer(
-            turns=turns,
-            stable_turn=turns if frontier is None else view.track.segments[frontier].turn,
-            tokens=view.tokens,
-            lasting_tokens=lasting or 0,
-            may_last=lasting is not None,
-            calls=state.calls,
-            rewrites=state.epoch - 1,
-            is_timed=terms.now is not None,
-        )
-        return self.lifetimes.choose_lifetime(terms.lifetime, terms.most_pings, offer)
-
-    def _fold_ping(self, ping: CachePinged) -> None:
-        newest = self.newest_call
-        if newest is not None and newest.decided.call == ping.call:
-            self.bills.record_ping(newest.view, ping, newest.model)
-        elif ping.usage is not None:
-            # Its response came after the next call.
-            self.bills.record_reported_ping(ping.usage)
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
@@ -396,8 +352,7 @@ class Log:
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
         self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
-        before = self.lifetimes.newest
-        raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports, choose_raw_lifetime(before))
+        raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports)
         raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
         raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
         view_limit = self.view_limit
@@ -414,9 +369,7 @@ class Log:
             raw_usd=raw_usd,
             recall_tokens=self.state.recall_tokens if self.can_add_recall_tools(terms) else 0,
             offers_recall_at_once=self.state.recall_offer == "start",
-            writes_for_an_hour=writes_for_an_hour(terms, self.state, self.reports)
-            if before is None
-            else before.hour_turn is not None,
+            writes_for_an_hour=writes_for_an_hour(terms, self.state, self.reports),
             scale=self.reports.scale,
             view_limit=view_limit,
             has_breakpoints=terms.breakpoints != "never",

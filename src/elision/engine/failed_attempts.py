@@ -46,7 +46,7 @@ def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
         return
     if isinstance(event, SummaryFailed):
         log.write_off_summary(msgspec.structs.replace(event, retry_at=log.breaker.find_retry(event.call)))
-    elif (made := event.paid_summary) is not None:
+    elif (made := event.summary) is not None:
         used = SummaryCall(
             route=made.route,
             input=made.input_tokens,

@@ -8,14 +8,11 @@ from elision.engine.terms import CallTerms
 from elision.errors import BudgetError
 from elision.strategies.billing import SessionBill
 from elision.strategies.session_costs import SessionCosts
-from elision.trajectory.events import CachePinged, PassDecided
-from elision.trajectory.lifetimes import CacheLifetime
+from elision.trajectory.events import PassDecided
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
-from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import bill_reported_usage
 from elision.trajectory.view import View
 
 
@@ -23,7 +20,7 @@ from elision.trajectory.view import View
 class CallResult:
     """What the newest pass did: its decision and its view.
 
-    terms:           of the call. lifetime: what we decided of its cache entries; None where the client decides.
+    terms:           of the call.
     raw_view:        the view if nothing had ever been hidden.
     tokens_before:   of the view if this pass had hidden nothing.
     covered_before:  the newest turn that a summary covered before this pass.
@@ -41,7 +38,6 @@ class CallResult:
     covered_before: int
     begins_anew: bool
     summarizer_bill: Bill
-    lifetime: CacheLifetime | None = None
     budget_error: BudgetError | None = None
     summary_obstacle: str = ""
 
@@ -82,18 +78,6 @@ class LogBills:
         """Take note that the cache entries of the newest request live an hour, by the provider's report."""
         self.bill.lengthen_lifetime(model)
         self.costs.lengthen_lifetime()
-
-    def record_ping(self, view: View, ping: CachePinged, model: str) -> None:
-        """Record that the newest view was sent once more, to keep its cache entries alive."""
-        prompt = self.bill.record_ping(view, ping.at, model)
-        if ping.usage is None:
-            self.costs.record_ping(self.costs.estimate_ping(prompt))
-        else:
-            self.record_reported_ping(ping.usage)
-
-    def record_reported_ping(self, usage: Usage) -> None:
-        """Record what the provider reported for a ping."""
-        self.costs.record_ping(bill_reported_usage(usage, self._prices))
 
     def settle(self) -> None:
         """Bill the newest call, unless it is billed."""

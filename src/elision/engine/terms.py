@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
 from elision.trajectory.events import Breakpoints, PassDecided, RequestSent
-from elision.trajectory.lifetimes import LifetimeChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +22,13 @@ class CallTerms:
     may_summarize:  whether a summary could be sent. It cannot where the provider clears results itself and messages
                     stay as they were first sent.
     editable_from:  the first turn that may be edited, where the provider binds thinking to what precedes it; else 1.
-    new_from:       the first turn whose results thinking is not bound to yet, so that they may be folded or trimmed as
-                    they arrive.
+    new_from:       the first turn whose results thinking is not bound to yet, so that they may be folded as they
+                    arrive.
     may_fold:       whether what a fold refers to stays. It does not where the client has the provider clear or compact.
     recall_blocked: whether the recall tools must not enter the request.
     no_cache_marks: whether the client sets no cache breakpoints. breakpoints: when we set some then.
-    hour_turn:      the newest turn for which the client asks that cache entries live an hour; 0 for the head alone,
+    hour_turn:      the newest turn for which the request asks that cache entries live an hour; 0 for the head alone,
                     None for nothing.
-    lifetime:       who decides how long cache entries live. most_pings: that may keep them alive in one pause.
     finding:        what a recording says that the cache held. Bills follow it; no decision foresees it.
     """
 
@@ -47,8 +45,6 @@ class CallTerms:
     no_cache_marks: bool
     breakpoints: Breakpoints
     hour_turn: int | None
-    lifetime: LifetimeChoice
-    most_pings: int
     finding: CacheFinding
 
 
@@ -68,8 +64,6 @@ def make_plain_terms(now: float | None = None, model: str = "") -> CallTerms:
         no_cache_marks=False,
         breakpoints="gaps",
         hour_turn=None,
-        lifetime="client",
-        most_pings=0,
         finding=AS_FORESEEN,
     )
 

@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
-from elision.gateway.cache_pinger import CachePinger
 from elision.gateway.key_secret import load_gateway_secret
 from elision.gateway.live_sessions import ContextFactory, SessionRegistry
-from elision.gateway.ping_record import PingListener
 from elision.gateway.proxy import Proxy
 from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
@@ -50,7 +48,6 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
             "over_budget": "send",
             # A request from which nothing is hidden goes out as it came.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
-            "cache_pings": count_allowed_pings(settings),
         }
         return Options(**given)
 
@@ -70,44 +67,28 @@ class Gateway:
     proxy: Proxy
     sessions: SessionRegistry
     upstream: Upstream
-    pinger: CachePinger | None = None
 
     async def close(self) -> None:
-        """End all pings, write pending events, and close the connections."""
-        if self.pinger is not None:
-            await self.pinger.close()
+        """Write pending events, and close the connections."""
         await self.sessions.close()
         await self.upstream.close()
 
 
-def build_gateway(
-    settings: GatewaySettings, store: Store, listener: RequestListener, ping_listener: PingListener | None = None
-) -> Gateway:
+def build_gateway(settings: GatewaySettings, store: Store, listener: RequestListener) -> Gateway:
     """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError."""
     upstream = Upstream(
         connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
     )
-    pinger = CachePinger(upstream, ping_listener) if count_allowed_pings(settings) else None
     sessions = SessionRegistry(
         make_context_factory(settings, store),
         max_sessions=settings.max_sessions,
         memory_bytes=settings.session_memory_bytes,
         idle_seconds=settings.session_idle_seconds,
-        on_evict=pinger.end_pause if pinger is not None else None,
     )
     budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
     secret = load_gateway_secret(settings, store)
-    proxy = Proxy(settings, secret, sessions, upstream, budgets, listener, pinger)
-    return Gateway(proxy, sessions, upstream, pinger)
-
-
-def count_allowed_pings(settings: GatewaySettings) -> int:
-    """Return how many pings a pause may have at most.
-
-    None where another process may serve the next request: it would not end the pause. What is not sent must not be
-    planned either.
-    """
-    return 0 if settings.shared else settings.library.cache_pings
+    proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
+    return Gateway(proxy, sessions, upstream)
 
 
 def _log_unreadable_store(error: ElisionError) -> None:

@@ -34,7 +34,6 @@ class CallRecorder:
         #: The usage that is not in the log yet.
         self._usage: Usage | None = None
         #: Why the newest response ended, in the provider's word; "" if it did not say.
-        self.stop_reason = ""
 
     def note_prepared(self) -> None:
         """Note that the session has events to write."""
@@ -53,7 +52,6 @@ class CallRecorder:
         """Read what the provider reported for the newest call; `log_usage` records it."""
         record = self._sent.record
         facts = await observer.finish_async()
-        self.stop_reason = facts.stop_reason
         record.cache_miss = facts.cache_miss.reason if facts.cache_miss else ""
         record.thinking_dropped += sum(each.is_dropped for each in facts.transformations)
         if facts.cleared:

@@ -66,7 +66,6 @@ class LiveSession:
 
     lock:               held while `context` works; never while the provider works.
     requests_in_flight: requests not finished here. requests_unanswered: those whose client still waits.
-    pings_in_flight:    keep-alive requests that are not answered.
     is_answered:        whether the newest response reached its end.
     divergences:        recent requests whose history diverged. steady_requests: requests since then.
     last_used:          time of the newest request, monotonic seconds.
@@ -88,7 +87,6 @@ class LiveSession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     requests_in_flight: int = 0
     requests_unanswered: int = 0
-    pings_in_flight: int = 0
     is_answered: bool = False
     divergences: int = 0
     steady_requests: int = 0
@@ -114,8 +112,8 @@ class LiveSession:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a request of it is open, or a ping."""
-        return self.requests_in_flight + self.pings_in_flight > 0
+        """Return whether a request of it is open."""
+        return self.requests_in_flight > 0
 
     @property
     def can_diverge(self) -> bool:
@@ -185,7 +183,6 @@ class SessionRegistry:
     """The live sessions of this process. The least recently used ones are closed where they are too many or too large.
 
     All methods run on the event loop without waiting, so a request finds and claims its session in one step.
-    on_evict: called with each session that is closed.
     """
 
     def __init__(
@@ -196,10 +193,8 @@ class SessionRegistry:
         memory_bytes: int,
         idle_seconds: float,
         clock: Callable[[], float] = time.monotonic,
-        on_evict: Callable[[LiveSession], None] | None = None,
     ) -> None:
         self._make_context = make_context
-        self._on_evict = on_evict
         self._limits = PoolLimits(sessions=max_sessions, idle_seconds=idle_seconds, memory_bytes=memory_bytes)
         self._clock = clock
         #: The one used last at the end.
@@ -369,8 +364,6 @@ class SessionRegistry:
     def _evict_session(self, session: LiveSession) -> None:
         self._unregister(session)
         self._held_bytes -= session.memory_bytes
-        if self._on_evict is not None:
-            self._on_evict(session)
         task = asyncio.get_running_loop().create_task(_close_context(session))
         self._closing_tasks.add(task)
         task.add_done_callback(self._closing_tasks.discard)

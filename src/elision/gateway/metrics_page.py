@@ -11,7 +11,6 @@ from typing import Final
 
 from elision.errors import MissingExtra, PriceError
 from elision.gateway import request_metrics
-from elision.gateway.ping_record import PingRecord
 from elision.gateway.request_record import RequestRecord
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import MAX_MODELS, OTHER_LABEL
@@ -49,11 +48,6 @@ class MetricsPage:
             self._record_sample(sample)
         for each in record.step_diagnostics:
             self._library(self._limit_model(each, answered=200 <= record.status < 300))
-
-    def add_ping(self, record: PingRecord) -> None:
-        """Add what one ping counts."""
-        for sample in request_metrics.make_ping_samples(record):
-            self._record_sample(sample)
 
     def add_store_outage(self) -> None:
         """Count that the store could be written no more."""

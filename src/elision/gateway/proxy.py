@@ -20,7 +20,6 @@ from typing import Final
 from elision.errors import LimitError
 from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
-from elision.gateway.cache_pinger import CachePinger
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
@@ -91,7 +90,6 @@ class Proxy:
         upstream: Upstream,
         budgets: Budgets,
         listener: RequestListener,
-        pinger: CachePinger | None = None,
     ) -> None:
         self.settings = settings
         self._secret = secret
@@ -99,7 +97,6 @@ class Proxy:
         self.upstream = upstream
         self.budgets = budgets
         self._listener = listener
-        self._pinger = pinger
         #: One body at a time is decompressed: they share a thread, and each has buffers of some MB meanwhile.
         self._decompressing = asyncio.Lock()
 
@@ -148,9 +145,6 @@ class Proxy:
             model_request = await self._parse_request(route, request, plain, headers, record)
             if model_request is not None:
                 session = self._claim_session(model_request, record)
-                if session is not None and self._pinger is not None:
-                    # Also where the request is refused or bypassed: what it leaves in the cache is not known then.
-                    self._pinger.end_pause(session)
                 if session is not None and not session.take_bypass():
                     await self._serve_session(model_request, session, request, reply, url, record)
                     return
@@ -199,7 +193,6 @@ class Proxy:
                 self.upstream,
                 limit=self.budgets.session_check,
                 shared=self.settings.shared,
-                pinger=self._pinger,
             ).handle()
         finally:
             self.sessions.release_session(session, answered=complete, already_marked=writer.is_finished)

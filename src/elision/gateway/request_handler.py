@@ -22,7 +22,6 @@ from typing import Final
 
 from elision.errors import LimitError, SpecError
 from elision.gateway.budgets import LimitCheck
-from elision.gateway.cache_pinger import CachePinger, SentRequest
 from elision.gateway.call_recorder import CallRecorder
 from elision.gateway.recall_rounds import RecallRounds
 from elision.gateway.refusals import bypass_session, read_refusal, relay_refusal
@@ -60,7 +59,6 @@ class RequestHandler:
     limit:   asked before the first request to the provider. It returns the limit that the session has reached, or
              raises LimitError.
     shared:  whether other processes use the same store.
-    pinger:  keeps cache entries alive in the pause after the response; None where nobody does.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class RequestHandler:
         *,
         limit: LimitCheck | None = None,
         shared: bool = False,
-        pinger: CachePinger | None = None,
     ) -> None:
         self._sent = sent
         self._record = sent.record
@@ -80,9 +77,6 @@ class RequestHandler:
         self._upstream = upstream
         self._limit = limit
         self._shared = shared
-        self._pinger = pinger
-        #: The newest request to the provider.
-        self._newest: SentRequest | None = None
         self._recorder = CallRecorder(sent, shared=shared)
         self._rounds = RecallRounds(sent, writer, self._recorder)
         #: Of the response that passes unchanged.
@@ -108,7 +102,6 @@ class RequestHandler:
         finally:
             self._prepare_awaited.set()
             await self._recorder.finish(self._observer, self._prepare_task)
-            await self._begin_pause()
 
     async def _exchange(self, out: UpstreamRequest, messages: Sequence[ParsedMessage]) -> bool:
         """Send `out` and relay the response; return whether recall results are to be sent after it."""
@@ -132,17 +125,6 @@ class RequestHandler:
         except UpstreamError as error:
             await self._writer.reply_upstream_error(error)
         return False
-
-    async def _begin_pause(self) -> None:
-        """Have the cache entries kept alive in the pause that begins, as far as that is planned."""
-        if self._pinger is None or self._newest is None or not self._record.is_complete:
-            return
-        async with self._session.lock:
-            calls_tools = self._recorder.stop_reason == "tool_use"
-            plan = self._session.context.find_planned_pings(calls_tools=calls_tools)
-        # The next request may be there already.
-        if plan is not None and self._session.requests_in_flight <= 1:
-            self._pinger.begin_pause(self._session, self._newest, plan)
 
     async def _load_messages(self) -> list[ParsedMessage]:
         """Return the client's messages with everything that the client did not see."""
@@ -272,10 +254,6 @@ class RequestHandler:
         record.bytes_up += len(out.body)
         if out.is_edited and record.how == "same":
             record.how = "view"
-        if self._pinger is not None:
-            self._newest = SentRequest(
-                method=client.method, url=self._sent.url, headers=headers, body=out.body, sent_at=self._pinger.now()
-            )
         return await self._upstream.open(client.method, self._sent.url, headers, out.body)
 
     # -- refusals --------------------------------------------------------------------------------------------------

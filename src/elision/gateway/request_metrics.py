@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from elision.gateway.ping_record import PingRecord
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
@@ -60,11 +59,6 @@ CLEARED_TOKENS: Final = _make_counter(
     "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
 )
 THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
-PINGS: Final = _make_counter(
-    "pings_total", "keep-alive requests in pauses, by the class of their answer; none: no answer", "status"
-)
-PING_TOKENS: Final = _make_counter("ping_tokens_total", "tokens that pings were billed for", "part", unit="tokens")
-PING_USD: Final = _make_counter("ping_usd_total", "what pings cost, as reported or by our count", unit="USD")
 STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the store could be written no more")
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
@@ -94,9 +88,6 @@ METRICS: Final[tuple[Metric, ...]] = (
     CACHE_MISSES,
     CLEARED_TOKENS,
     THINKING_DROPPED,
-    PINGS,
-    PING_TOKENS,
-    PING_USD,
     STORE_OUTAGES,
 )
 #: As it stands at this moment, in each worker.
@@ -216,16 +207,6 @@ def _make_response_samples(record: RequestRecord, api: dict[str, str]) -> Iterat
         yield Sample(CLEARED_TOKENS, record.cleared_tokens, {})
     if record.thinking_dropped:
         yield Sample(THINKING_DROPPED, record.thinking_dropped, {})
-
-
-def make_ping_samples(record: PingRecord) -> Iterator[Sample]:
-    """Yield what one ping adds to each metric."""
-    yield Sample(PINGS, 1, {"status": _label_status(record.status)})
-    for part in LABELS["part"]:
-        if tokens := getattr(record.bill, part):
-            yield Sample(PING_TOKENS, tokens, {"part": part})
-    if record.bill.usd:
-        yield Sample(PING_USD, record.bill.usd, {})
 
 
 def _label_status(status: int) -> str:

@@ -61,7 +61,7 @@ class ResponseFacts:
     overflow:         the prompt was too long. cache_miss: why it was not read from the cache.
     transformations:  what the provider did with its thinking blocks. cleared: what the provider cleared of the prompt.
     unbound_thinking: the first thinking block that was refused because something before it was edited.
-    response_id, model, stop_reason: the provider's words, "" where there are none.
+    response_id, model: the provider's words, "" where there are none.
     error:            its error message in one line, cut, without secrets; "" where there was none.
     """
 
@@ -73,7 +73,6 @@ class ResponseFacts:
     cleared: ClearingReport | None = None
     unbound_thinking: str | None = None
     response_id: str = ""
-    stop_reason: str = ""
     model: str = ""
     error: str = ""
 
@@ -193,7 +192,6 @@ def _make_facts(found: ResponseFindings) -> ResponseFacts:
         cleared=found.cleared,
         unbound_thinking=signals.find_unbound_thinking(failure),
         response_id=found.response_id,
-        stop_reason=found.stop_reason,
         model=found.model,
         error=_extract_error(failure),
     )

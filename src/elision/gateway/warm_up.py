@@ -168,7 +168,6 @@ def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySe
         store="memory:",
         log="none",
         metrics="none",
-        cache_pings=0,
     )
     return replace(
         settings,

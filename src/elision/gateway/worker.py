@@ -53,8 +53,7 @@ class Worker:
         #: Looks whether the store can be written.
         self.monitor = StoreMonitor(self.store, page.add_store_outage if page is not None else lambda: None)
         listeners = _ListenerGroup([self.monitor.note_request, *_make_listeners(page, settings, listener)])
-        count_ping = page.add_ping if page is not None else None
-        self.gateway = build_gateway(settings, self.store, listeners, count_ping)
+        self.gateway = build_gateway(settings, self.store, listeners)
         health = HealthChecks(
             settings,
             self.monitor,

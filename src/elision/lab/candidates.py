@@ -10,7 +10,6 @@ from elision.lab.hindsight import has_hindsight
 from elision.lab.replay_summarizer import (
     has_summaries,
 )
-from elision.lab.results import NEVER_COLD
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
@@ -68,9 +67,7 @@ def parse_candidates(
         if not isinstance(strategy.schedule, HindsightSchedule):
             continue
         if not hindsight:
-            raise SpecError(
-                f"{spec}: its schedule is worked out in hindsight, which --no-hindsight and --lifetime leave out"
-            )
+            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
         if model_summaries and has_summaries(strategy):
             raise SpecError(
                 f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
@@ -84,8 +81,3 @@ def parse_candidates(
         if not isinstance(each.strategy.schedule, HindsightSchedule)
         or (hindsight and not (model_summaries and has_summaries(each.strategy)))
     )
-
-
-def name_yardsticks(label: str) -> tuple[str, str]:
-    """Return the labels of the rows with a strategy's best lifetimes in hindsight, and without any expired entry."""
-    return f"{label}, hindsight", f"{label}, {NEVER_COLD}"

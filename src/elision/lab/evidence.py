@@ -181,9 +181,6 @@ class EvidenceTally:
         if key[0] <= state.covered_turns:
             return False
         text = state.hidden.get(key)
-        if text is None and key in state.trimmed:
-            # Its own lines, of which the numbers were not counted as facts either.
-            text = strip_gutters(state.trimmed[key])
         return text is None or item in self._visible_items(text)
 
     def _visible_items(self, text: str) -> frozenset[str]:

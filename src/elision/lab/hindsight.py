@@ -64,8 +64,8 @@ def has_hindsight(strategy: Strategy) -> bool:
 
 
 def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
-    if strategy.fold or any(rule.can_trim for rule in strategy.rules):
-        # What is folded, and so what masking saves, depends on what was hidden before. What is trimmed is not raw.
+    if strategy.fold:
+        # What is folded, and so what masking saves, depends on what was hidden before.
         return None
     match strategy:
         case Masking():

@@ -363,7 +363,7 @@ class _SessionBill:
                     self.calls[event.call] = event.model
             case UsageReported() if event.call not in self._shared:
                 self.usages[event.call] = event.usage
-            case PassDecided() if (summary := event.paid_summary) is not None:
+            case PassDecided() if (summary := event.summary) is not None:
                 self._add_summary(
                     event.call, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
                 )

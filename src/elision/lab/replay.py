@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
-from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial, send_pings
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
@@ -40,7 +39,6 @@ class ReplayedCall:
 class Replay:
     """The result of one run. bill excludes the summarizer; raw is the bill of sending everything; both with output.
 
-    pings: the requests that kept cache entries alive in pauses.
     folded, folded_tokens: results folded as they arrived, and what that left out of their first request.
     failed_summaries: those that were asked for and not taken, by cause.
     """
@@ -48,7 +46,6 @@ class Replay:
     bill: Bill = field(default_factory=Bill)
     summarizer: Bill = field(default_factory=Bill)
     raw: Bill = field(default_factory=Bill)
-    pings: Bill = field(default_factory=Bill)
     calls: list[ReplayedCall] = field(default_factory=list)
     evidence: EvidenceTally = field(default_factory=EvidenceTally)
     summaries: int = 0
@@ -65,7 +62,7 @@ class Replay:
     @property
     def usd(self) -> float:
         """All of it, in USD."""
-        return self.bill.usd + self.summarizer.usd + self.pings.usd
+        return self.bill.usd + self.summarizer.usd
 
 
 def model_free_summarizer(sizer: Sizer) -> Summarizer:
@@ -87,7 +84,6 @@ def replay_run(
     tally: EvidenceTally | None = None,
     watch: Callable[[Log], None] | None = None,
     summarizer: Summarizer | None = None,
-    lifetime: LifetimeTrial = CLIENT_LIFETIMES,
     is_bound: bool = False,
     sent: SentRun = UNKNOWN_SENT,
     is_cut: bool = False,
@@ -95,28 +91,20 @@ def replay_run(
     """Run `trajectory` through the engine under `strategy`.
 
     known, tally: the run's evidence and where to count what of it was lost. watch: called after every pass.
-    summarizer: writes the summaries; None for the digest. lifetime: how long cache entries live. is_bound: whether
-    thinking is bound and the provider clears results itself, so that there are no summaries, and folds stay.
-    sent: how the run was sent. is_cut: whether its agent condenses its history here too; then `raw` is the bill of what
-    it sent, and that of the calls that wrote its summaries belongs to all.
+    summarizer: writes the summaries; None for the digest. is_bound: whether thinking is bound and the provider clears
+    results itself, so that there are no summaries, and folds stay. sent: how the run was sent. is_cut: whether its
+    agent condenses its history here too; then `raw` is the bill of what it sent, and that of the calls that wrote its
+    summaries belongs to all.
     """
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = summarizer or model_free_summarizer(session.sizer)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
-        send_pings(session, now)
         if is_cut and turn.index in sent.cuts:
             session.drop_turns(sent.cuts[turn.index].through, sent.cuts[turn.index].words)
-        terms = replace(
-            make_plain_terms(now, model),
-            may_summarize=not is_bound,
-            lifetime=lifetime.choice,
-            most_pings=lifetime.most_pings,
-            finding=sent.find_cache(
-                turn.index, is_cut=is_cut, keeps_lifetimes=lifetime.choice == CLIENT_LIFETIMES.choice
-            ),
-        )
+        finding = sent.find_cache(turn.index, is_cut=is_cut)
+        terms = replace(make_plain_terms(now, model), may_summarize=not is_bound, finding=finding)
         run_pass(decide(session, terms), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)
@@ -124,9 +112,6 @@ def replay_run(
             watch(session)
         session.add_turn(turn)
         _record_call(result, session, sent.others.get(turn.index))
-    # Nobody knows at the end of a run that it is over.
-    send_pings(session, None)
-    result.pings = session.bill.pings
     result.epochs = session.state.epoch
     failed = (event.cause for event in session.events if isinstance(event, SummaryFailed))
     result.failed_summaries = dict(Counter(failed))
@@ -145,7 +130,6 @@ def _record_call(result: Replay, session: Log, billed: Bill | None) -> None:
     result.bill = books.prompts + books.answers + result.others_bill
     result.raw = books.raw_prompts + books.raw_answers + result.others_raw
     result.summarizer = books.summaries
-    result.pings = books.pings
     result.summaries += newest.decided.summary is not None
     result.masked += len(newest.decided.masks)
     for fold in newest.decided.folds:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
@@ -18,7 +17,6 @@ from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
 if TYPE_CHECKING:
-    from elision.lab.lifetime_study import LifetimeCosts
     from elision.lab.replay_summarizer import SummarizerReport
 
 FORMAT = "elision.replay/1"
@@ -34,9 +32,6 @@ def is_on_top(label: str) -> bool:
     """Return whether the row is of a strategy on top of the recording agent's own condensing."""
     return label.endswith(f", {ON_TOP}")
 
-
-#: How the label of a yardstick ends for which no cache entry expires.
-NEVER_COLD = "never cold"
 
 #: A difference of two bills, as a share, that is none.
 NEAR_COST = 0.001
@@ -64,8 +59,7 @@ class Row:
     runs: how many are in a sum. calls = turns of the runs counted.
     bill: prompts and answers; summarizer: the calls that wrote summaries.
     raw_usd: sending everything; recorded_usd: the run as it was sent, None where nothing is known of that.
-    hindsight_usd: the cheapest schedule, or the best cache lifetimes where those are
-    chosen; None where there is none to compute.
+    hindsight_usd: the cheapest schedule; None where there is none to compute.
     late_usd: what one more turn would cost, by the run's last ones; the mean over runs in a sum.
     extended_usd: the whole cost at the fewest and at the most turns that the study assumes; None where it assumes none.
     peak: tokens of the largest view. worst_ratio: highest bill so far / raw so far at any call.
@@ -323,9 +317,8 @@ class Study:
     series: (file, trajectory, strategy) -> call by call. finished: False if it was interrupted.
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
-    were read, by format. summarizer: the model that wrote the summaries; None for the digest. lifetimes: what cache
-    lifetimes cost, by strategy, where they were compared; then `hindsight` is about them. lifetime: how long cache
-    entries lived in the bills. sent: what is known of how the runs were sent, and what they were billed.
+    were read, by format. summarizer: the model that wrote the summaries; None for the digest. sent: what is known of
+    how the runs were sent, and what they were billed.
     """
 
     prices: Prices
@@ -341,8 +334,6 @@ class Study:
     turns: TurnAssumption = field(default_factory=TurnAssumption)
     compositions: tuple[Composition, ...] = ()
     summarizer: SummarizerReport | None = None
-    lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
-    lifetime: LifetimeTrial = CLIENT_LIFETIMES
     sent: SentSummary = field(default_factory=SentSummary)
 
     def of(self, strategy: str) -> list[Row]:
@@ -374,9 +365,7 @@ class Study:
             "hindsight": self.hindsight,
             "counter": self.counter,
             "summarizer": self.summarizer.json() if self.summarizer else None,
-            "lifetimes": {label: asdict(costs) for label, costs in self.lifetimes.items()},
             "prices": prices_json(self.prices),
-            "lifetime": {"choice": self.lifetime.choice, "most_pings": self.lifetime.most_pings},
             "sent": asdict(self.sent),
             "runs": [row.json() for row in self.rows],
             "totals": [row.json() for row in self.totals],

@@ -24,28 +24,24 @@ _OF_THE_AGENT: Final = "changed-prefix"
 class SentRun:
     """What a replay needs to send a run as it was sent.
 
-    cuts, findings: by call. expired: calls before which entries expired. others: the bills of the calls that another
-    model made, where the run is priced as its own model. summaries: recorded usage of the calls that wrote the agent's
-    own summaries. unclear: where the agent condensed its history, and nothing says to what. billed: what is recorded of
-    the bill, call by call; None without it.
+    cuts, findings: by call. others: the bills of the calls that another model made, where the run is priced as its own
+    model. summaries: recorded usage of the calls that wrote the agent's own summaries. unclear: where the agent
+    condensed its history, and nothing says to what. billed: what is recorded of the bill, by call; None without it.
     """
 
     cuts: Mapping[int, ContextCut] = field(default_factory=dict)
     findings: Mapping[int, CacheFinding] = field(default_factory=dict)
-    expired: frozenset[int] = frozenset()
     others: Mapping[int, Bill] = field(default_factory=dict)
     summaries: tuple[Usage, ...] = ()
     unclear: tuple[Compaction, ...] = ()
     billed: Calibration | None = None
 
-    def find_cache(self, call: int, *, is_cut: bool, keeps_lifetimes: bool) -> CacheFinding:
-        """Return what the cache held at `call`. is_cut: whether the run is replayed with its cuts. keeps_lifetimes:
-        whether entries live as long as in the recording.
+    def find_cache(self, call: int, *, is_cut: bool) -> CacheFinding:
+        """Return what the cache held at `call`. is_cut: whether the run is replayed with its cuts.
 
-        What it held at a cut says nothing about a request that was not cut, nor what expired about entries that live
-        longer.
+        What it held at a cut says nothing about a request that was not cut.
         """
-        if (call in self.cuts and not is_cut) or (call in self.expired and not keeps_lifetimes):
+        if call in self.cuts and not is_cut:
             return AS_FORESEEN
         return self.findings.get(call, AS_FORESEEN)
 
@@ -76,7 +72,6 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
     return SentRun(
         cuts={cut.before: cut for cut in known.cuts.cuts},
         findings=findings,
-        expired=frozenset(call.index for call in calls if call.cause == "gap"),
         others=others,
         summaries=tuple(each.usage for each in run.compactions if each.usage is not None),
         unclear=known.cuts.unclear,

@@ -7,7 +7,7 @@ interrupts stays in the report.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,14 +15,12 @@ from multiprocessing import active_children
 
 from elision.engine import Log
 from elision.errors import BudgetError
-from elision.lab.candidates import RECOMMENDED, name_yardsticks
+from elision.lab.candidates import RECOMMENDED
 from elision.lab.cheapest_plan import CheapestPlan
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
 from elision.lab.evidence_controls import find_common_items, measure_controls
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.hindsight import find_cheapest_plan
-from elision.lab.lifetime_study import PINGS, LifetimeComparison, LifetimeCosts, add_costs, compare_lifetimes
-from elision.lab.lifetime_trial import CLIENT_LIFETIMES
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
@@ -99,8 +97,6 @@ def run_study(
         turns=turns,
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
-        lifetimes=_add_up_lifetimes(results),
-        lifetime=settings.lifetime,
         sent=sent,
     )
 
@@ -109,13 +105,7 @@ def _list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
     """Return the labels of all rows: what happened, every candidate, and what they do on top of agents' condensing."""
     happened = (BILLED, RECORDED) if sent.billed_runs else (RECORDED,)
     tops = [f"{label}, {ON_TOP}" for label in settings.on_top_labels if sent.condensed_runs]
-    return (*happened, *settings.list_labels(), *tops)
-
-
-def _add_up_lifetimes(results: Sequence[RunOutcome]) -> dict[str, LifetimeCosts]:
-    """Return what cache lifetimes cost by strategy, all runs together."""
-    labels = dict.fromkeys(label for result in results for label in result.lifetimes)
-    return {label: add_costs(each.lifetimes[label] for each in results if label in each.lifetimes) for label in labels}
+    return (*happened, *(candidate.label for candidate in settings.candidates), *tops)
 
 
 def _report_summarizer(
@@ -139,15 +129,13 @@ class CandidateOutcome:
 class RunOutcome:
     """One run under every candidate. use: what a model was asked for it, also where the run was left out.
 
-    composition: what its tokens are; None where the run was left out. lifetimes: what cache lifetimes cost, by
-    strategy, where they were compared. sent: how it was sent.
+    composition: what its tokens are; None where the run was left out. sent: how it was sent.
     """
 
     outcomes: list[CandidateOutcome]
     problems: list[Problem]
     use: SummarizerUse = field(default_factory=SummarizerUse)
     composition: Composition | None = None
-    lifetimes: Mapping[str, LifetimeCosts] = field(default_factory=dict)
     sent: SentSummary = field(default_factory=SentSummary)
 
 
@@ -251,7 +239,6 @@ def replay_candidates(
     outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
     tops: list[CandidateOutcome] = []
     problems: list[Problem] = []
-    lifetimes: dict[str, LifetimeCosts] = {}
     turns = settings.turns
     uses: list[SummarizerUse] = []
     for number, candidate in enumerate(settings.candidates):
@@ -262,7 +249,7 @@ def replay_candidates(
         summarizer = None
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
-        if settings.hindsight and summarizer is None and settings.lifetime == CLIENT_LIFETIMES:
+        if settings.hindsight and summarizer is None:
             best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
@@ -278,7 +265,6 @@ def replay_candidates(
                 tally=EvidenceTally(common=common),
                 watch=step.watch_second_half(len(run.turns)),
                 summarizer=summarizer,
-                lifetime=settings.lifetime,
                 sent=as_sent.sent,
             )
             on_top = None
@@ -291,15 +277,10 @@ def replay_candidates(
                     known=known,
                     tally=EvidenceTally(common=common),
                     summarizer=summarizer,
-                    lifetime=settings.lifetime,
                     sent=as_sent.sent,
                     is_cut=True,
                 )
                 on_top.summarizer += as_sent.condensing
-            compared = None
-            if settings.lifetime != CLIENT_LIFETIMES:
-                pings = settings.lifetime.most_pings or PINGS
-                compared = compare_lifetimes(run, strategy, prices, counting, known=known, common=common, pings=pings)
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
             return RunOutcome([], [left_out], add_up_use(uses))
@@ -313,34 +294,10 @@ def replay_candidates(
             tops.append(CandidateOutcome(added, build_series(on_top or result)))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
-        outcome = CandidateOutcome(row, build_series(result))
-        if compared is None:
-            outcomes.append(outcome)
-        else:
-            is_shown = candidate.label == settings.yardstick_label
-            outcomes += _add_yardsticks(outcome, run, compared, summarizer is None, is_shown=is_shown)
-            lifetimes[candidate.label] = compared.costs
+        outcomes.append(CandidateOutcome(row, build_series(result)))
     # Here, and not with the study: this process has counted the texts already.
     composition = measure_run(run, counting)
-    return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, lifetimes, as_sent.summary)
-
-
-def _add_yardsticks(
-    outcome: CandidateOutcome, run: Trajectory, compared: LifetimeComparison, is_digest: bool, *, is_shown: bool
-) -> list[CandidateOutcome]:
-    """Return the outcome of a strategy, with what the best lifetimes in hindsight cost, and those yardsticks.
-
-    is_digest: whether the digest wrote its summaries, as those of the yardsticks. is_shown: whether they are rows.
-    """
-    best = compared.hindsight.usd if is_digest else None
-    row = replace(outcome.row, hindsight_usd=best)
-    found = [replace(outcome, row=row)]
-    if not is_shown:
-        return found
-    for label, replay in zip(name_yardsticks(row.strategy), (compared.hindsight, compared.never_cold), strict=True):
-        made = replace(build_row(run, label, replay, None, row.recorded_usd), raw_usd=row.raw_usd, hindsight_usd=best)
-        found.append(CandidateOutcome(made, build_series(replay)))
-    return found
+    return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, as_sent.summary)
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:

@@ -22,7 +22,7 @@ def build_row(
         turns=len(run.turns),
         tool_turns=run.tool_turns,
         calls=len(result.calls),
-        bill=result.bill + result.pings,
+        bill=result.bill,
         summarizer=result.summarizer,
         raw_usd=result.raw.usd,
         recorded_usd=recorded_usd,

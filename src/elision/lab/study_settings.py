@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elision.lab.candidates import RECOMMENDED, Candidate, name_yardsticks
+from elision.lab.candidates import Candidate
 from elision.lab.dialect import sizer
 from elision.lab.elongation import TurnAssumption, assume_turns
-from elision.lab.lifetime_trial import CLIENT_LIFETIMES, LifetimeTrial
 from elision.lab.recorded_sizer import size_run
 from elision.lab.replay_summarizer import (
     ReplaySummarizer,
 )
 from elision.lab.run_prices import find_recorded_prices
 from elision.strategies.schedules import CacheAwareSchedule
-from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
@@ -27,9 +25,8 @@ class StudySettings:
     prices: at which runs are billed; None for each at those of the model that was recorded, or the newest
     flagship's where those are not known.
     tokens: name of the counter. dialect: whose messages are sent. hindsight: whether the cheapest schedules are worked
-    out, which takes a good part of the time; with a `lifetime` the best lifetimes in their place. elongation: how many
-    turns to assume, as text: "" for the measured band, `measured`, `none` or factors. summarizer: the model that writes
-    summaries; None for the digest. lifetime: how long cache entries live.
+    out, which takes a good part of the time. elongation: how many turns to assume, as text: "" for the measured band,
+    `measured`, `none` or factors. summarizer: the model that writes summaries; None for the digest.
     """
 
     prices: Prices | None
@@ -39,7 +36,6 @@ class StudySettings:
     hindsight: bool = True
     elongation: str = ""
     summarizer: ReplaySummarizer | None = None
-    lifetime: LifetimeTrial = CLIENT_LIFETIMES
 
     def __post_init__(self) -> None:
         # A text that means nothing is refused here, before the work.
@@ -57,22 +53,6 @@ class StudySettings:
     def size_run(self, run: Trajectory) -> Sizer:
         """Return how the messages of `run` are counted."""
         return size_run(run, self.find_prices(run), self.sizer)
-
-    @property
-    def yardstick_label(self) -> str:
-        """The strategy whose best lifetimes are rows of their own: the recommended one, else the last; "" for none."""
-        if self.lifetime == CLIENT_LIFETIMES or not self.hindsight:
-            return ""
-        recommended = parse_strategy(RECOMMENDED)
-        labels = [each.label for each in self.candidates if each.strategy == recommended]
-        return (labels or [each.label for each in self.candidates])[-1]
-
-    def list_labels(self) -> tuple[str, ...]:
-        """Return the labels of all rows."""
-        labels = [candidate.label for candidate in self.candidates]
-        if self.yardstick_label:
-            labels += name_yardsticks(self.yardstick_label)
-        return tuple(labels)
 
     @property
     def on_top_labels(self) -> tuple[str, ...]:

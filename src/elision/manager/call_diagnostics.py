@@ -20,8 +20,7 @@ from elision.telemetry.context_report import (
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.composition import measure_head
-from elision.trajectory.events import PassDecided
-from elision.trajectory.plan import Clip, Fold, Mask, Trim, make_handle
+from elision.trajectory.plan import Clip, Fold, Mask, make_handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,6 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         clipped=tuple(_list_hidden(log, newest.decided.clips)),
         folded=tuple(_list_hidden(log, newest.decided.folds)),
         unfolded=tuple(map(make_handle, newest.decided.unfolded)),
-        trimmed=tuple(_list_hidden(log, _list_new_trims(newest.decided))),
         summarized=_describe_summary(log, newest),
         summaries=ledger.summaries,
         summary_tokens=count_message(log, state.summary.block) if state.summary else 0,
@@ -74,7 +72,6 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         anchor=anchor,
         estimated=not log.sizer.counter.is_exact,
         recalls=ledger.recalls,
-        pings=ledger.pings,
         model=facts.model,
         shadow=state.shadow,
         faults=facts.faults,
@@ -169,19 +166,14 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     prompts = log.costs.total
     recalls = ledger.recall_usd * log.reports.scale.rate
     return Costs(
-        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd + log.costs.pings.usd,
+        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
         # Without us nothing would have been recalled: what that added is no part of the other bill.
         raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
         summarizer=books.summaries.usd,
         recalls=recalls,
         caching=prompts.caching_usd,
         billed=ledger.billed_usd,
-        pings=log.costs.pings.usd,
     )
-
-
-def _list_new_trims(decided: PassDecided) -> tuple[Trim, ...]:
-    return tuple(trim for trim in decided.trims if trim.key not in decided.unfolded)
 
 
 def count_message(log: Log, text: str) -> int:
@@ -189,7 +181,7 @@ def count_message(log: Log, text: str) -> int:
     return log.reports.scale.convert_part(log.sizer.count_text(text))
 
 
-def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold | Trim, ...]) -> Iterator[Hidden]:
+def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = log.state.find_observation(edit.key)
         yield Hidden(
@@ -209,16 +201,12 @@ def _describe_summary(log: Log, newest: CallResult) -> Summarized | None:
     covered = state.count_raw_tokens_before(summary.covers + 1) - state.count_raw_tokens_before(
         newest.covered_before + 1
     )
-    usd = newest.summarizer_bill.usd
-    if summary.requested_at:
-        # It was on probation, and the call that wrote it has the bill.
-        usd += summary.usd or 0.0
     return Summarized(
         first=newest.covered_before + 1,
         last=summary.covers,
         tokens=log.reports.scale.convert_part(covered),
         left=count_message(log, summary.block),
-        usd=usd,
+        usd=newest.summarizer_bill.usd,
         route=summary.route,
         model=summary.writer,
         input=summary.input_tokens,

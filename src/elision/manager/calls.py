@@ -8,23 +8,18 @@ from functools import partial
 from typing import Any, Final
 
 from elision.errors import SpecError
-from elision.manager import recall_tools
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_view import AdmissionCheck, ContextView
 from elision.manager.drivers import LeaveLoop, Steps
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
-from elision.manager.planned_pings import PlannedPings, find_planned_pings
 from elision.manager.prepared_calls import make_incoming_request
 from elision.manager.reported_usage import find_usage
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared import capabilities, signals
 from elision.telemetry.diagnostics import Costs
-from elision.trajectory.events import CachePinged, UsageReported, WindowLearned
-from elision.trajectory.prices import Bill
-from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import bill_reported_usage
+from elision.trajectory.events import UsageReported, WindowLearned
 
 #: The note of a response without usage.
 _NOTE_NO_USAGE: Final = (
@@ -116,12 +111,7 @@ class Calls(OpenedSession):
         own = self.options
         if own.shadow or begun:
             return own.shadow
-        if (
-            (own.recall == "auto" and recall_tools.trims_results(own.effective_strategy))
-            or own.cache_control == "auto"
-            or own.cache_ttl != "client"
-            or capabilities.find_capabilities(model or own.model).binds_thinking
-        ):
+        if own.cache_control == "auto" or capabilities.find_capabilities(model or own.model).binds_thinking:
             return False
         branch = self._preparer.branch
         if branch is None:
@@ -185,36 +175,6 @@ class Calls(OpenedSession):
         known = at_hand.log.state.calls
         of_call = min(call or self._calls.newest_call, known) or known
         at_hand.log.record_event(UsageReported(call=of_call, usage=found))
-
-    def find_planned_pings(self, *, calls_tools: bool) -> PlannedPings | None:
-        """Return which keep-alive requests may follow the newest call; None for none.
-
-        calls_tools: whether its answer has tool calls.
-        """
-        branch = self._preparer.branch
-        if branch is None:
-            return None
-        return find_planned_pings(branch, calls_tools=calls_tools)
-
-    def record_ping(self, plan: PlannedPings, usage: Usage | None = None) -> Bill:
-        """Record that the request of a call was sent once more, to keep its cache entries alive. Return its bill.
-
-        usage: as the provider reported it. Without it a ping is billed by our count, and nothing is known of one that
-        was answered after the next call: it is ignored.
-        """
-        ping = CachePinged(call=plan.call, at=self.options.clock(), usage=usage)
-        at_hand = self._preparer.branch
-        if at_hand is not None and at_hand.key == plan.branch.key:
-            if usage is None and at_hand.log.state.calls != plan.call:
-                return Bill()
-            self._calls.think_time.finish()
-            before = at_hand.log.costs.pings
-            at_hand.log.record_event(ping)
-            return at_hand.log.costs.pings - before
-        if usage is None:
-            return Bill()
-        self._calls.late_reports.append((plan.branch, ping))
-        return bill_reported_usage(usage, plan.branch.log.prices)
 
     def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
         view = yield from self._calls.prepare_view(incoming, model, admit)

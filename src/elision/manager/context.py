@@ -87,11 +87,8 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
       `drop_block`, `ignore`.
     - `cache_control` (default `"auto"`): Anthropic cache breakpoints: `auto` sets them, `gaps` once something is
       hidden, `client` never.
-    - `cache_ttl` (default `"client"`): how long Anthropic's cache entries live: as the `client` asks, `5m`, `1h`, or as
-      the planner chooses (`plan`).
-    - `cache_ttl_scope` (default `"own"`): whose breakpoints have that lifetime: Elision's `own`, or `all`.
-    - `cache_pings` (default `0`): keep-alive requests in a pause, at most, that `cache_ttl="plan"` may ask for. The
-      gateway sends them; a loop of your own would.
+    - `cache_ttl` (default `"client"`): how long Anthropic keeps what is cached at Elision's breakpoints: as at those of
+      the `client`, `5m` or `1h`.
     - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
       `settle()` stores it.
     - `shadow` (default `False`): whether requests stay unchanged while everything is decided, priced and recorded.

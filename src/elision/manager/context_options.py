@@ -18,7 +18,6 @@ from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
-from elision.strategies.pauses import MOST_PINGS
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
@@ -26,7 +25,6 @@ from elision.strategies.spec import describe_strategy, find_preset, parse_strate
 from elision.strategies.strategy import Strategy
 from elision.summarizers.summary_result import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
-from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import (
     LONGEST_NAME,
@@ -48,8 +46,8 @@ Listener: TypeAlias = Callable[[Diagnostics], None]
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
-#: Whose breakpoints have the lifetime that is decided: those that Elision sets, or the client's as well.
-LifetimeScope: TypeAlias = Literal["own", "all"]
+#: How long the cache entries live that are written at our breakpoints.
+CacheTtl: TypeAlias = Literal["client", "5m", "1h"]
 #: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
 RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]
@@ -93,9 +91,7 @@ class ContextOptions(TypedDict, total=False):
     recall: RecallOffer
     thinking: str
     cache_control: CacheControl
-    cache_ttl: LifetimeChoice
-    cache_ttl_scope: LifetimeScope
-    cache_pings: int
+    cache_ttl: CacheTtl
     write_behind: bool
     shadow: bool
     over_budget: OverBudget
@@ -154,9 +150,7 @@ class Options:
     recall: RecallOffer = "auto"
     thinking: str = AUTO_POLICY
     cache_control: CacheControl = "auto"
-    cache_ttl: LifetimeChoice = "client"
-    cache_ttl_scope: LifetimeScope = "own"
-    cache_pings: int = 0
+    cache_ttl: CacheTtl = "client"
     write_behind: bool = False
     shadow: bool = False
     over_budget: OverBudget = "raise"
@@ -426,9 +420,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("recall", *_accept_choice(*get_args(RecallOffer))),
     ("thinking", *_accept_choice(AUTO_POLICY, *THINKING_POLICIES)),
     ("cache_control", *_accept_choice(*get_args(CacheControl))),
-    ("cache_ttl", *_accept_choice(*get_args(LifetimeChoice))),
-    ("cache_ttl_scope", *_accept_choice(*get_args(LifetimeScope))),
-    ("cache_pings", lambda value: _is_count(value) and value <= MOST_PINGS, f"pings, 0 to {MOST_PINGS}"),
+    ("cache_ttl", *_accept_choice(*get_args(CacheTtl))),
     ("write_behind", *_FLAG),
     ("shadow", *_FLAG),
     ("over_budget", *_accept_choice(*get_args(OverBudget))),

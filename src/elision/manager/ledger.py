@@ -9,7 +9,6 @@ from typing import Final
 
 from elision.telemetry.diagnostics import ContextPhase
 from elision.trajectory.events import (
-    CachePinged,
     Event,
     ObservationRecalled,
     PassDecided,
@@ -53,8 +52,7 @@ class Ledger:
     phase:      of the newest call. phase_turns: turns by the phase of the call that they answer.
     folded_results: those of which repeated lines were folded. unfolded_results: how often one was shown whole again.
     requests:   sent so far; a call may be made again. reported_calls: those whose usage the provider reported.
-    due_usd:    what limits are compared with: each call as it was reported, else what its prompt costs; and each ping.
-    pings:      requests that kept cache entries alive. They are in both sums, unreported ones in `due_usd` alone.
+    due_usd:    what limits are compared with: each call as it was reported, else what its prompt costs.
     prices:     of the session's own model. The prices of any other are looked up; without a lookup all calls are billed
                 at `prices`.
     """
@@ -77,7 +75,6 @@ class Ledger:
         self.reported_calls = 0
         self.billed_usd: float | None = None
         self.due_usd = 0.0
-        self.pings = 0
         self._recalled_tokens = 0
         self._folded_events = 0
         self._folded: set[Key] = set()
@@ -114,8 +111,6 @@ class Ledger:
                 self.recall_usd += self._recalled_tokens * (rates.cache_read or rates.input) / 1e6
             case UsageReported():
                 self._bill_answer(event)
-            case CachePinged():
-                self._bill_ping(event)
             case SessionOpened():
                 self._shadow = event.shadow
             case WindowLearned():
@@ -199,17 +194,6 @@ class Ledger:
         self.billed_usd = (self.billed_usd or 0.0) + usd - (call.reported_usd or 0.0)
         self.due_usd += usd - (call.prompt_usd if call.reported_usd is None else call.reported_usd)
         call.reported_usd = usd
-
-    def _bill_ping(self, event: CachePinged) -> None:
-        call = self._calls.get(event.call) or _BilledCall(self.prices)
-        self.pings += 1
-        if event.usage is None:
-            tokens = self._scale.convert_to_billed(call.tokens)
-            self.due_usd += tokens * call.prices.find_rates(tokens).read_price / 1e6
-            return
-        usd = cost_reported_usage(event.usage, call.prices)
-        self.billed_usd = (self.billed_usd or 0.0) + usd
-        self.due_usd += usd
 
     def _cancel_refused_call(self, event: WindowLearned) -> None:
         """Take a call off the bill that the provider refused because its prompt was too long."""

@@ -11,8 +11,6 @@ from elision.manager.context_options import CacheControl
 from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
-from elision.providers.anthropic.breakpoint_lifetimes import change_lifetimes, change_message, make_control
-from elision.providers.anthropic.breakpoints import NO_HOUR, HourEnd
 from elision.providers.anthropic.rules import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
@@ -20,7 +18,6 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared import prompt_breakpoints
 from elision.providers.shared.capabilities import Capabilities
 from elision.providers.shared.json_reading import Json, mapping_in
-from elision.trajectory.lifetimes import CacheLifetime
 from elision.trajectory.plan import Key, LivePrefix
 from elision.trajectory.view import View
 
@@ -106,12 +103,10 @@ def build_request(
     model: Capabilities,
     *,
     mark: bool,
-    lifetime: CacheLifetime | None = None,
 ) -> OutgoingRequest:
     """Return the request of `view`.
 
-    thinking: how bound thinking is treated. mark: whether to set breakpoints. lifetime: what was decided of its cache
-    entries; None where the client decides.
+    thinking: how bound thinking is treated. mark: whether to set breakpoints.
     """
     if thinking == "native":
         return _build_native_request(incoming, history, log)
@@ -123,13 +118,14 @@ def build_request(
         origins = [None if place is None else incoming.find_origin(place) for place in origins]
     origins += incoming.tail_origins
     if mark and history.dialect.takes_breakpoints:
-        hour_end = None if lifetime is None else _find_hour_end(history, view)
-        messages = _add_breakpoints(messages, _collect_kept_json(entries, history), incoming, history, view, hour_end)
+        newest = log.newest_call
+        # What the client asks for is read from its own breakpoints.
+        ours = newest is not None and newest.terms.no_cache_marks and newest.terms.hour_turn is not None
+        kept = _collect_kept_json(entries, history)
+        messages = _add_breakpoints(messages, kept, incoming, history, view, lives_an_hour=ours)
     elif mark and log.state.is_edited and takes_prompt_breakpoints(model, history.dialect):
         _add_prompt_breakpoints(messages, history, view)
     sent = OutgoingRequest(messages=messages, origins=origins, system=incoming.system, tools=incoming.tools)
-    if lifetime is not None:
-        sent = _change_client_lifetimes(sent, incoming, history, view)
     if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
     return sent
@@ -157,14 +153,13 @@ def needs_breakpoints(who: CacheControl, log: Log) -> bool:
 class ClientBreakpoints:
     """The cache breakpoints that a client sets itself (Anthropic).
 
-    has_any: whether it sets one. has_tool: whether it sets one at a tool.
+    has_any: whether it sets one.
     hour_messages: number of leading messages whose entries live an hour; 0 where only the system prompt and the tools
     have such entries, None where nothing has.
     """
 
     has_any: bool
     hour_messages: int | None
-    has_tool: bool = False
 
 
 def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
@@ -180,7 +175,6 @@ def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
         "tools": convert_to_json(incoming.tools),
     }
     found = find_breakpoints(front)
-    has_tool = any(mark.path[0] == "tools" for mark in found)
     marks = [(mark.place[0], mark.ttl) for mark in found]
     newest = find_breakpoints({"messages": list(map(convert_to_json, messages[first:]))})
     marks += [(first + mark.place[0], mark.ttl) for mark in newest]
@@ -189,41 +183,7 @@ def find_client_breakpoints(incoming: IncomingRequest) -> ClientBreakpoints:
         marks.append((len(messages) - 1, str(automatic.get("ttl"))))
     hours = [place + 1 for place, ttl in marks if ttl == "1h"]
     hour_messages = max(hours, default=None)
-    return ClientBreakpoints(has_any=bool(automatic or marks), hour_messages=hour_messages, has_tool=has_tool)
-
-
-def _find_hour_end(history: History, view: View) -> HourEnd:
-    """Return the last block before the end of what lives an hour."""
-    for mark in reversed(view.marks):
-        block = history.splice.find_last_block(mark)
-        if mark <= view.hour_length and block is not None:
-            return block
-    return NO_HOUR
-
-
-def _change_client_lifetimes(
-    sent: OutgoingRequest, incoming: IncomingRequest, history: History, view: View
-) -> OutgoingRequest:
-    """Return `sent` with the lifetime of the view at the client's own breakpoints too, where they are looked for."""
-    end = _find_hour_end(history, view)
-    messages = list(sent.messages)
-    newest = range(max(FIRST_MESSAGES, len(messages) - NEWEST_MESSAGES), len(messages))
-    for place in (*range(min(FIRST_MESSAGES, len(messages))), *newest):
-        old = convert_to_json(messages[place])
-        new = change_message(old, lambda block, place=place: (place, block) <= end)  # type: ignore[misc]
-        if new is not old:
-            messages[place] = new
-    has_hours = view.hour_length > 0
-    system = change_lifetimes(convert_to_json(sent.system), lambda _: has_hours)
-    extra = dict(sent.extra)
-    if system != convert_to_json(sent.system):
-        sent = replace(sent, system=system)
-        extra["system"] = system
-    automatic = convert_to_json(incoming.body_fields.get("cache_control"))
-    lasts = view.hour_length >= view.length
-    if isinstance(automatic, Mapping) and (automatic.get("ttl") == "1h") != lasts:
-        extra["cache_control"] = make_control(lives_an_hour=lasts)
-    return replace(sent, messages=messages, extra=extra)
+    return ClientBreakpoints(has_any=bool(automatic or marks), hour_messages=hour_messages)
 
 
 def _add_breakpoints(
@@ -232,12 +192,13 @@ def _add_breakpoints(
     incoming: IncomingRequest,
     history: History,
     view: View,
-    hour_end: HourEnd | None = None,
+    *,
+    lives_an_hour: bool = False,
 ) -> list[Any]:
     """Return `messages` with cache breakpoints where the stable prefix ends, within the four that a request may have.
 
     read: the same messages, without the trailing ones of the assistant, as `choose_breakpoints` takes them.
-    hour_end: the last block whose cache entry lives an hour; None where the client decides.
+    lives_an_hour: whether their cache entries shall.
     """
     request = {
         "messages": [*read, *map(convert_to_json, incoming.tail)],
@@ -251,7 +212,7 @@ def _add_breakpoints(
         block = history.splice.find_last_block(mark)
         if block is not None:
             wanted.append(block)
-    places = breakpoints.choose_breakpoints(request, wanted, hour_end)
+    places = breakpoints.choose_breakpoints(request, wanted, lives_an_hour=lives_an_hour)
     marked = breakpoints.add_breakpoints(request, places)["messages"]
     result = list(messages)
     for place in places:

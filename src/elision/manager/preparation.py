@@ -45,7 +45,6 @@ from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault
 from elision.trajectory.cache import AS_FORESEEN
 from elision.trajectory.events import Breakpoints, Event, PassDecided, SummaryFailed
-from elision.trajectory.lifetimes import LifetimeChoice
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.view import View
 
@@ -110,6 +109,9 @@ class CallPreparer:
         ):
             ours = "never"
         log = branch.log
+        has_no_marks = who != "client" and not client.has_any
+        if has_no_marks and self.options.cache_ttl == "1h" and call.thinking != "native" and not self.options.shadow:
+            hour_turn = len(log.state.turns)
         unbound_from = find_editable_from(log.state.turns) if call.binds_thinking else 1
         return CallTerms(
             now=self.options.clock(),
@@ -124,27 +126,11 @@ class CallPreparer:
             recall_blocked=recall_tools.must_withhold_tools(
                 log, call.request.tools, self.follower.sent, bound=call.binds_thinking
             ),
-            no_cache_marks=ours == "never" or (who != "client" and not client.has_any),
+            no_cache_marks=ours == "never" or has_no_marks,
             breakpoints=ours,
             hour_turn=hour_turn,
-            lifetime=self._find_lifetime_choice(call, client),
-            most_pings=self.options.cache_pings,
             finding=AS_FORESEEN,
         )
-
-    def _find_lifetime_choice(self, call: IncomingCall, client: ClientBreakpoints) -> LifetimeChoice:
-        """Return who decides how long cache entries of a request live: the client where we may not change it.
-
-        Tools come first in a request, and longer lives come first: so a breakpoint at a tool would have to be changed
-        before all others, and tools are left as they are.
-        """
-        options = self.options
-        is_ours = call.dialect.takes_breakpoints and not options.shadow and call.thinking != "native"
-        if client.has_any:
-            is_ours = is_ours and options.cache_ttl_scope == "all" and not client.has_tool
-        else:
-            is_ours = is_ours and options.cache_control != "client"
-        return options.cache_ttl if is_ours else "client"
 
     def make_manual_terms(self, branch: SessionBranch, model: str) -> CallTerms:
         """Return the terms of a call for turns that are added by hand."""
@@ -169,7 +155,7 @@ class CallPreparer:
         The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
         """
         state = branch.log.state
-        if state.is_edited or state.draft is not None or not self.logs.strategy.handles:
+        if state.is_edited or not self.logs.strategy.handles:
             return
         handles = branch.log.strategy.handles
         before = handles or not state.calls
@@ -341,20 +327,17 @@ def _find_paid_attempts(events: Sequence[Event]) -> list[SummaryFailed | PassDec
         if isinstance(event, SummaryFailed):
             paid.append(event)
         elif isinstance(event, PassDecided):
-            made = event.paid_summary
+            made = event.summary
             if made is not None and made.route != "model-free":
                 paid.append(event)
     return paid
 
 
 def _hides_anything(events: Sequence[Event]) -> bool:
-    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools.
-
-    A summary on probation hides something later: another process would have to pay for it again.
-    """
+    """Return whether `events`, which preparing a call added, hide anything new or add the recall tools."""
     for event in events:
         if not isinstance(event, PassDecided):
             continue
-        if event.masks or event.clips or event.folds or event.summary or event.draft or event.offers:
+        if event.masks or event.clips or event.folds or event.summary or event.offers:
             return True
     return False

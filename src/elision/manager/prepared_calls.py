@@ -44,7 +44,7 @@ from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
 from elision.telemetry.samples import is_deferrable
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.events import CachePinged, UsageReported
+from elision.trajectory.events import UsageReported
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")
@@ -67,8 +67,8 @@ class PreparedCalls:
         self.awaits_response = False
         self._preparer = preparer
         self._summary_runner = summary_runner
-        #: Usage of calls and pings whose branch was left before it came.
-        self.late_reports: deque[tuple[SessionBranch, UsageReported | CachePinged]] = deque()
+        #: Usage of calls whose branch was left before it came.
+        self.late_reports: deque[tuple[SessionBranch, UsageReported]] = deque()
         #: What is done between two calls.
         self.think_time = ThinkTime()
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
@@ -177,10 +177,7 @@ class PreparedCalls:
             sent = build_unchanged_request(call.request, history)
         else:
             mark = needs_breakpoints(self.options.cache_control, log)
-            lifetime = log.newest_call.lifetime if log.newest_call is not None else None
-            sent = build_request(
-                call.request, history, log, view, call.thinking, call.capabilities, mark=mark, lifetime=lifetime
-            )
+            sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
         sent = recall_tools.add_recall_tools(sent, log, dialect)
         if recall_tools.is_entry_refused(log, self.options, bound=call.binds_thinking):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))

@@ -13,7 +13,6 @@ from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic.bound_thinking import find_newest_thinking
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared.json_reading import mapping_in, text_in
-from elision.strategies.strategy import Strategy
 from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS, reads_handles
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
@@ -73,13 +72,8 @@ def choose_entry(options: Options, tools: Any, *, bound: bool, begun: bool, is_n
     # A client without tools gets no results that could be hidden, and its requests stay as they are.
     if bound and isinstance(_to_plain(tools), list | tuple) and not list_tools(tools):
         return "never"
-    # Tools may not enter behind bound thinking, nor for a result that is only shortened as it arrives.
-    return "start" if bound or trims_results(strategy) else "first"
-
-
-def trims_results(strategy: Strategy) -> bool:
-    """Return whether `strategy` shortens results as they arrive."""
-    return any(rule.can_trim for rule in strategy.rules)
+    # Tools may not enter behind bound thinking.
+    return "start" if bound else "first"
 
 
 def is_recall_served(entry: str, tools: Any, sent: SentParts, before: bool = True) -> bool:

@@ -30,7 +30,6 @@ from elision.strategies.spec import parse_strategy
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import (
-    CachePinged,
     Event,
     HeadSet,
     ObservationRecalled,
@@ -66,7 +65,7 @@ class CallReport:
     bills:            of its prompt, and of a prompt with everything, by the reported usage where there is one.
     expected_bills:   the same as estimated before the answer, as `diagnostics` has them.
     prices:           of its model; what the provider reported is billed at them.
-    usage:            as the provider reported it. pings: sent after it, to keep its cache entries alive.
+    usage:            as the provider reported it.
     failed_summaries: summaries that were requested and not taken.
     recalled:         what was read again after the call.
     summary:          the summary that it added. covered: the results that the summary newly covers.
@@ -84,7 +83,6 @@ class CallReport:
     expected_bills: CallBills
     prices: Prices
     usage: Usage | None = None
-    pings: tuple[CachePinged, ...] = ()
     failed_summaries: tuple[SummaryFailed, ...] = ()
     recalled: tuple[ObservationRecalled, ...] = ()
     summary: Summary | None = None
@@ -302,7 +300,6 @@ class LogReader:
             expected_bills=session.costs.newest,
             prices=self._find_prices(sent.model),
             usage=notes.find_usage_of(sent.call),
-            pings=tuple(notes.pings),
             failed_summaries=tuple(event for event in self._since_call if isinstance(event, SummaryFailed)),
             recalled=tuple(notes.recalled),
             summary=summary,
@@ -344,7 +341,6 @@ class LogReader:
             self._calls[-1] = replace(
                 call,
                 usage=notes.find_usage_of(call.diagnostics.call) or call.usage,
-                pings=(*call.pings, *notes.pings),
                 recalled=(*call.recalled, *notes.recalled),
                 learned_window=notes.learned_window or call.learned_window,
                 exchanged=(*call.exchanged, *notes.exchanged),
@@ -456,7 +452,6 @@ class _RecordedPolicy(Policy):
         return Plan(reason="")
 
     def record_decision(self, state: State, event: PassDecided) -> None:
-        self.trimming.sent_turns = len(state.turns)
         newest = max((mask.key for mask in event.masks), default=(state.covered_turns + 1, 0))
         while self._stable_keys < len(self._keys) and self._keys[self._stable_keys] <= newest:
             self._stable_keys += 1
@@ -473,7 +468,6 @@ class _CallNotes:
 
     call: int = 0
     answered: UsageReported | None = None
-    pings: list[CachePinged] = field(default_factory=list)
     recalled: list[ObservationRecalled] = field(default_factory=list)
     learned_window: int = 0
     exchanged: list[RecallExchanged] = field(default_factory=list)
@@ -495,8 +489,6 @@ def _collect_notes(events: Iterable[Event]) -> Iterator[_CallNotes]:
                 notes = _CallNotes(call=event.call)
             case UsageReported() if notes.call in (0, event.call):
                 notes.answered = event
-            case CachePinged():
-                notes.pings.append(event)
             case ObservationRecalled():
                 notes.recalled.append(event)
             case WindowLearned():

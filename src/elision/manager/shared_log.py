@@ -26,7 +26,6 @@ from elision.stores.store import NonBlockingLength, Store
 from elision.stores.store_errors import DamagedStoreError, name_check_command
 from elision.stores.store_urls import describe_set_aside
 from elision.trajectory.events import (
-    CachePinged,
     Event,
     ObservationRecalled,
     PassDecided,
@@ -41,7 +40,7 @@ from elision.trajectory.events import (
 PASS_TRIES: Final = 3
 #: How often a write is tried again because others wrote. Each time at least one writer succeeds.
 WRITE_TRIES: Final = 50
-_NOTE_EVENTS: Final = (UsageReported, CachePinged, ObservationRecalled, WindowLearned, RecallExchanged)
+_NOTE_EVENTS: Final = (UsageReported, ObservationRecalled, WindowLearned, RecallExchanged)
 
 
 class LogWriter:

@@ -62,7 +62,7 @@ class SummaryRunner:
 
     def request_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Return the summary for `request`, a SummaryError, or NotReady where it is written in the background."""
-        if self._is_in_background(request):
+        if self.background:
             job = self._find_job(request)
             if request.is_urgent:
                 wait_for_futures([job.future], self._count_seconds_left(job))
@@ -82,7 +82,7 @@ class SummaryRunner:
 
     async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
         """Do as `request_summary`, without blocking the event loop."""
-        if self._is_in_background(request):
+        if self.background:
             job = self._find_job(request)
             if request.is_urgent:
                 written = asyncio.wrap_future(job.future)
@@ -99,10 +99,6 @@ class SummaryRunner:
             return error
         finally:
             self._waited_seconds += time.perf_counter() - started
-
-    def _is_in_background(self, request: SummaryRequest) -> bool:
-        """Return whether calls are prepared while the summary is written. A digest is there at once."""
-        return self.background or (request.can_wait and not isinstance(self.writer, DigestSummarizer))
 
     def take_waited_seconds(self) -> float:
         """Return the time spent on summaries since this was last asked."""
@@ -171,7 +167,7 @@ class SummaryRunner:
             return error
         self._waited_seconds += result.seconds
         covers = result.covers or job.request.turns[-1].index
-        return replace(result, covers=covers, requested_at=job.request.call)
+        return replace(result, covers=covers)
 
     def _write_summary(self, request: SummaryRequest) -> SummaryResult:
         """Call the writer in this thread. Raises SummaryError for whatever it raises."""

@@ -153,8 +153,6 @@ class StoredSessions:
                     instead = "summary"
                 elif key in state.hidden:
                     instead = "placeholder"
-                elif key in state.trimmed:
-                    instead = "shortened"
                 elif key in state.folded:
                     instead = "fold"
                 else:
@@ -343,8 +341,6 @@ def _explain_costs(report: SessionReport, costs: Costs) -> Iterator[str]:
         yield f"Writing summaries cost ${costs.summarizer:.4f}; {report.failed_summary_count} attempts failed."
     if costs.recalls:
         yield f"{final.recalls} recalls put ${costs.recalls:.4f} of hidden text back into prompts."
-    if costs.pings:
-        yield f"{final.pings} requests that kept cache entries alive cost ${costs.pings:.4f}."
     if costs.caching > 0:
         yield f"Cache breakpoints that the client does not set saved ${costs.caching:.4f}."
     if not report.has_own_prices:
@@ -360,5 +356,5 @@ def _format_time(seconds: float) -> str:
 
 
 def _list_tables(state: State) -> tuple[Collection[Key], ...]:
-    """Return the observations of a view that are shown as another text: hidden, shortened, folded."""
-    return state.hidden, state.trimmed, state.folded
+    """Return the observations of a view that are shown as another text: hidden, folded."""
+    return state.hidden, state.folded

@@ -15,7 +15,7 @@ from typing import Any, Final
 from elision.stores.sqlite_file import read_script, run_script
 from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
-from elision.trajectory.plan import Clip, Fold, Mask, Summary, Trim
+from elision.trajectory.plan import Clip, Fold, Mask, Summary
 from elision.trajectory.turn import Turn
 
 #: The largest whole number of SQLite.
@@ -119,7 +119,7 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         call = {**base, "call": event.call}
         for turn_number, position in event.unfolded:
             yield _DROP_PLACE, {**call, "turn": turn_number, "position": position}
-        edits: tuple[Mask | Clip | Fold | Trim, ...] = (*event.trims, *event.folds, *event.masks, *event.clips)
+        edits: tuple[Mask | Clip | Fold, ...] = (*event.folds, *event.masks, *event.clips)
         for edit in edits:
             yield from _list_edit_changes(edit, call)
         if event.summary is not None:
@@ -132,7 +132,7 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         yield _ANSWER_SESSION, usage
 
 
-def _list_edit_changes(edit: Mask | Clip | Fold | Trim, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_edit_changes(edit: Mask | Clip | Fold, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     turn, position = edit.key
     if not (1 <= turn <= _BIGGEST and 1 <= position <= _BIGGEST):
         return

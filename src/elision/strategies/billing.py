@@ -19,7 +19,6 @@ class SessionBill:
         self.cache = PromptCache(prices.cache, warm)
         self.prompts = Bill()
         self.summaries = Bill()
-        self.pings = Bill()
         self.raw_prompts = Bill()
         self.answers = Bill()
         self.raw_answers = Bill()
@@ -32,7 +31,7 @@ class SessionBill:
     @property
     def spent_usd(self) -> float:
         """Our bill so far, in USD."""
-        return self.prompts.usd + self.summaries.usd + self.answers.usd + self.pings.usd
+        return self.prompts.usd + self.summaries.usd + self.answers.usd
 
     @property
     def raw_spent_usd(self) -> float:
@@ -83,13 +82,6 @@ class SessionBill:
         raw_usd = tokens * self.prices.find_rates(raw_prompt).output / 1e6
         self.answers += Bill(output=tokens, usd=usd)
         self.raw_answers += Bill(output=tokens, usd=raw_usd)
-
-    def record_ping(self, view: View, now: float, model: str) -> CountedPrompt:
-        """Record that `view` was sent once more at `now`, to keep its cache entries alive; its answer has one token."""
-        prompt = _count_prompt(view, self.cache.record_request(view, now, model))
-        output = Bill(output=1, usd=self.prices.find_rates(view.tokens).output / 1e6)
-        self.pings += prompt.bill_at(self.prices) + output
-        return prompt
 
     def record_summary(self, bill: Bill) -> None:
         """Record a summarizer call."""

@@ -189,7 +189,7 @@ class Folding:
             make_handle if self.placeholders.names_handle else name_turn,
             lambda source: self._describe_call(state, source, key),
         )
-        fold = fold_observation(self._index, key, state.find_own_text(key), self._count, names)
+        fold = fold_observation(self._index, key, observation.text, self._count, names)
         if fold is not None and is_bound and not self._are_sources_fixed(state, fold):
             return None
         return fold
@@ -197,14 +197,13 @@ class Folding:
     def _are_sources_fixed(self, state: State, fold: Fold) -> bool:
         """Return whether messages that stay as they were first sent show the sources of `fold` as the view does.
 
-        They do unless a source was folded or trimmed where no thinking was bound, or shown in another way there since.
+        They do unless a source was folded where no thinking was bound, or shown in another way there since.
         """
         for run in fold.runs:
             source = run.source
             if source[0] > self._sent_turns:
                 continue
-            is_changed = source in state.folded or source in state.trimmed
-            shown = state.find_segment(source).text if is_changed else None
+            shown = state.find_segment(source).text if source in state.folded else None
             if shown != state.fixed_texts.get(source):
                 return False
         return True
@@ -318,7 +317,7 @@ class Folding:
         self._shown[key] = fold
         observation = state.find_observation(key)
         if self._index is not None and _is_text(observation):
-            self._index.add_observation(key, state.find_own_text(key), fold.runs if fold is not None else ())
+            self._index.add_observation(key, observation.text, fold.runs if fold is not None else ())
 
     def _drop_sources_with(self, gone: Collection[Key]) -> None:
         """Let no later fold refer to results up to the last of `gone`: the provider clears them, the short ones too."""

@@ -195,8 +195,6 @@ class MaskCandidates:
 
         It is in o200k tokens whatever the model, so that the counter does not change what is masked (design 5).
         """
-        if key in state.trimmed:
-            return self._text_sizer.count_text(state.trimmed[key])
         return self._text_sizer.count_observation(state.find_observation(key))
 
     def _settle_short(self, state: State, key: Key) -> None:

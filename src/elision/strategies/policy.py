@@ -12,7 +12,6 @@ from typing import Final
 from elision.strategies.budget import Budget
 from elision.strategies.cost_estimation import estimate_costs
 from elision.strategies.decision_context import DecisionContext
-from elision.strategies.first_uses import FirstUses
 from elision.strategies.folding import Folding, FoldPlan
 from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.placeholder import Placeholders
@@ -22,7 +21,6 @@ from elision.strategies.selectors import Selector
 from elision.strategies.server_calls import ServerCalls
 from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryOffer, choose_summary_call, limit_user_words
 from elision.strategies.triggers import SummaryTrigger, Threshold
-from elision.strategies.trimming import Trimming
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.constraints import Constraint, list_turn_constraints
 from elision.trajectory.events import PassDecided, TurnsDropped
@@ -34,8 +32,6 @@ from elision.trajectory.turn import Head, Turn
 FORCED: Final = "forced"
 #: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
-#: Turns whose first uses are remembered beyond a probation: thinking that is bound may delay its end.
-SPARE_TURNS: Final = 10
 #: Share of a threshold that an act must free where it does not bring the view below it. Each act rewrites the cache:
 #: without such a share a view that cannot be brought below would be rewritten at every call, one result at a time.
 LEAST_FREED_SHARE = 0.2
@@ -47,7 +43,7 @@ class PolicyOptions:
 
     selector, trigger: of this session alone, since they remember its turns.
     can_hide: whether anything is ever hidden, by rules too.
-    fold: whether new results are folded. probation: calls for which a summary is held.
+    fold: whether new results are folded.
     counter: of the tokens by which a placeholder is longer or shorter than what it replaces.
     """
 
@@ -61,14 +57,13 @@ class PolicyOptions:
     summary_max_tokens: int
     keep_user_tokens: int
     fold: bool = False
-    probation: int = 0
     counter: str = "o200k"
 
 
 class Policy:
     """One session's memory of a strategy; see the module.
 
-    candidates: what may be masked now. folding, trimming: what is folded, and what is shortened as it arrives.
+    candidates: what may be masked now. folding: what is folded.
     constraints: what binds the agent in the user's words, oldest first. pinned_turns: turns that stay word for word.
     user_tokens: of the user's words in the first n turns, by n.
     """
@@ -79,14 +74,9 @@ class Policy:
         self.candidates = MaskCandidates(
             options.placeholders, options.selector, options.rules, options.counter, self.folding.ledger
         )
-        self.trimming = Trimming(options.rules, options.counter)
         self.trigger = options.trigger
         self.clock = options.schedule.start_clock()
         self.server_calls = ServerCalls()
-        #: What the agent used first, turn by turn; None where no summary is held.
-        self.first_uses: FirstUses | None = None
-        if options.probation:
-            self.first_uses = FirstUses(options.probation + SPARE_TURNS)
         self.pinned_turns: list[int] = []
         self.constraints: list[Constraint] = []
         self.user_tokens = [0]
@@ -97,15 +87,11 @@ class Policy:
 
     def set_head(self, head: Head) -> None:
         self.candidates.set_head(head)
-        if self.first_uses is not None:
-            self.first_uses.add_head(head)
         self.folding.set_head(head)
 
     def add_turn(self, state: State, turn: Turn) -> None:
         """Take note of `turn`, which is in `state` already."""
         self.server_calls.add_turn(turn)
-        if self.first_uses is not None:
-            self.first_uses.add_turn(turn)
         self.folding.add_turn(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
@@ -124,8 +110,6 @@ class Policy:
         self.candidates.replace_user_words(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
-        if self.first_uses is not None:
-            self.first_uses.add_words(turn.interjections)
         while self.constraints and self.constraints[-1].turn == turn.index:
             self.constraints.pop()
         if self.options.can_hide:
@@ -140,7 +124,6 @@ class Policy:
         changed = self.folding.record_decision(state, event)
         self.candidates.record_decision(state, event)
         self.candidates.measure_again(state, changed)
-        self.trimming.sent_turns = len(state.turns)
         if event.summary:
             self.clock.record_action("summarize")
         elif event.masks:

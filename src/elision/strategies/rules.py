@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from elision.errors import SpecError
-from elision.strategies.birth_rules import TRIMS
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.turn import Observation, Turn
-
-#: Tokens of the shortest head and tail.
-LEAST_ENDS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +18,7 @@ class Rule:
     keep:  never masked; quoted word for word when a summary covers its turn.
     after: masked after that many turns instead of the strategy's window; 1 is as soon as it is no longer the newest.
     below: never masked while smaller than that many tokens.
-    verbatim: never folded, where the strategy folds repeated lines, nor trimmed.
-    trim:  shortened as it arrives by the rule of this name, one of `TRIMS`.
-    ends:  as it arrives, a result of more than that many tokens is cut to about as many: its head and tail.
+    verbatim: never folded, where the strategy folds repeated lines.
     """
 
     tool: str = "*"
@@ -34,27 +28,14 @@ class Rule:
     after: int | None = None
     below: int = 0
     verbatim: bool = False
-    trim: str = ""
-    ends: int = 0
 
     def __post_init__(self) -> None:
         if self.after is not None and self.after < 1:
             raise SpecError(f"rule(after={self.after}): the newest turn is never masked; give 1 turn or more")
         if self.below < 0:
             raise SpecError(f"rule(below={self.below}): give a size in tokens, 0 or more")
-        if self.trim and self.trim not in TRIMS:
-            raise SpecError(f"rule(trim={self.trim}): nothing is left out by that name; there are: {', '.join(TRIMS)}")
-        if self.ends and self.ends < LEAST_ENDS:
-            raise SpecError(f"rule(ends={self.ends}): give a size in tokens, {LEAST_ENDS} or more, or 0")
-        if not (self.keep or self.after or self.below or self.verbatim or self.can_trim):
-            raise SpecError(
-                "rule(...): says nothing; give keep=true, after=K, below=N, verbatim=true, trim=NAME or ends=N"
-            )
-
-    @property
-    def can_trim(self) -> bool:
-        """Whether it shortens results as they arrive."""
-        return bool(self.trim or self.ends)
+        if not (self.keep or self.after or self.below or self.verbatim):
+            raise SpecError("rule(...): says nothing; give keep=true, after=K, below=N or verbatim=true")
 
     def matches(self, turn: Turn, observation: Observation) -> bool:
         if self.tag and self.tag not in observation.tags:
@@ -79,8 +60,6 @@ class RuleOutcome:
     after: int | None = None
     below: int = 0
     verbatim: bool = False
-    trims: tuple[str, ...] = ()
-    ends: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +69,11 @@ class RuleTable:
     rules: tuple[Rule, ...] = ()
 
     def apply_rules(self, turn: Turn, observation: Observation) -> RuleOutcome:
-        """Pins and `keep` win over everything; of several `after` or `ends` the first given counts."""
+        """Pins and `keep` win over everything; of several `after` the first given counts."""
         found = [rule for rule in (*self.rules, *TAG_RULES) if rule.matches(turn, observation)]
         return RuleOutcome(
             keep=turn.pinned or observation.pinned or any(rule.keep for rule in found),
             after=next((rule.after for rule in found if rule.after is not None), None),
             below=max((rule.below for rule in found), default=0),
             verbatim=any(rule.verbatim for rule in found),
-            trims=tuple(rule.trim for rule in found if rule.trim),
-            ends=next((rule.ends for rule in found if rule.ends), 0),
         )

@@ -67,7 +67,6 @@ class SessionCosts:
 
     scale: changes when the usage of the newest call is reported; `rebill_newest` has to be called then.
     previous: the call before the newest, as it was settled.
-    pings: the requests that kept cache entries alive, and their number; part of no call.
     """
 
     def __init__(self, prices: Prices, scale: TokenScale) -> None:
@@ -79,8 +78,6 @@ class SessionCosts:
         self._call: tuple[CountedPrompt, CountedPrompt, bool] | None = None
         self._newest: CallBills | None = None
         self.previous = CallBills()
-        self.pings = Bill()
-        self.ping_count = 0
 
     @property
     def newest(self) -> CallBills:
@@ -107,17 +104,6 @@ class SessionCosts:
             ours, raw, client_marks = self._call
             self._call = (ours.with_hour_writes(), raw.with_hour_writes(), client_marks)
             self._newest = None
-
-    def record_ping(self, bill: Bill) -> None:
-        """Book a request that kept cache entries alive."""
-        self.pings += bill
-        self.ping_count += 1
-
-    def estimate_ping(self, ours: CountedPrompt) -> Bill:
-        """Return the bill of a ping by our count: the prompt of the newest call once more, and one token of output."""
-        tokens = self._scale.convert_to_billed(ours.tokens)
-        output = Bill(output=1, usd=self._prices.find_rates(tokens).output / 1e6)
-        return ours.bill_at(self._prices, tokens) + output
 
     def rebill_newest(self) -> None:
         """Have the newest call billed again: more is known of how the provider counts it."""

@@ -121,11 +121,6 @@ def _find_part(name: str) -> str:
     return ""
 
 
-#: Options -> what a number of theirs is, for an error.
-_UNITS = {
-    "digest_facts": ", a percentage",
-    "probation": " of calls",
-}
 #: Types of options as they are annotated -> the types that fit, and their name in an error.
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
@@ -144,7 +139,7 @@ def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
     if not any(type(value) in _KINDS[kind][0] for kind in kinds):
         meant = " or ".join(_KINDS[kind][1] for kind in kinds)
         shown = value if isinstance(value, str) else _format_value(value)
-        raise SpecError(f"{owner}({name}={shown}): give {meant}{_UNITS.get(name, '')}")
+        raise SpecError(f"{owner}({name}={shown}): give {meant}")
 
 
 def _convert_option(name: str, value: Any) -> Any:
@@ -240,10 +235,7 @@ def _build_rule(value: Any) -> Rule:
     if isinstance(value, SpecCall) and value.kind == "rule":
         found: Rule = _build_options(Rule, value, "")
         return found
-    raise SpecError(
-        "rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., below=..., verbatim=..., "
-        "trim=..., ends=...)"
-    )
+    raise SpecError("rules: give rule(tool=..., args=..., tag=..., keep=..., after=..., below=..., verbatim=...)")
 
 
 def describe_strategy(strategy: Strategy) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from elision.errors import SpecError
 from elision.strategies.budget import Budget
@@ -15,11 +15,7 @@ from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Selector
 from elision.strategies.triggers import SummaryTrigger
-from elision.trajectory.plan import DIGEST_FACTS
 from elision.trajectory.prices import Prices
-
-#: Calls that a summary may be on probation, at most: what the agent used first is remembered for so many turns.
-LONGEST_PROBATION: Final = 50
 
 
 def check_whole_numbers(owner: str, least: int, **values: int | None) -> None:
@@ -44,8 +40,6 @@ class Strategy:
     budget:             the limit of the view, None for no limit of its own.
     fold:               whether lines of a new result that the view shows already are folded.
     summary_max_tokens: a summary's limit. keep_user_tokens: user messages of covered turns that stay word for word.
-    digest_facts:       percentage of a digest that is reserved for facts; the rest says what was done.
-    probation:          calls for which a summary is held before it enters the view; 0 to take it at once.
     """
 
     name: ClassVar[str] = ""
@@ -60,8 +54,6 @@ class Strategy:
     fold: bool = False
     summary_max_tokens: int = 1_000
     keep_user_tokens: int = 20_000
-    digest_facts: int = DIGEST_FACTS
-    probation: int = 0
 
     def __post_init__(self) -> None:
         self.check_options()
@@ -71,13 +63,6 @@ class Strategy:
         check_whole_numbers(self.name, 0, gist=self.gist)
         check_whole_numbers(self.name, 0, keep_user_tokens=self.keep_user_tokens)
         check_whole_numbers(self.name, 50, summary_max_tokens=self.summary_max_tokens)
-        check_whole_numbers(self.name, 0, probation=self.probation, digest_facts=self.digest_facts)
-        if self.digest_facts > 100:
-            raise SpecError(f"{self.name}(digest_facts={self.digest_facts}): give a percentage, 100 or less")
-        if self.probation > LONGEST_PROBATION:
-            raise SpecError(f"{self.name}(probation={self.probation}): give {LONGEST_PROBATION} calls or fewer")
-        if self.probation and self.make_trigger() is None:
-            raise SpecError(f"{self.name} makes no summaries: give probation to a strategy that does, such as hybrid")
         if not isinstance(self.placeholder, str):
             raise SpecError(f"{self.name}(placeholder={self.placeholder}): give a text")
         parse_template(self.placeholder)
@@ -124,5 +109,4 @@ class Strategy:
             fold=self.fold,
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
-            probation=self.probation,
         )

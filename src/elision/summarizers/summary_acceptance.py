@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from elision.errors import Billed, SummaryError
@@ -53,9 +53,8 @@ def _list_shown_items(state: State, turns: Iterable[Turn]) -> Iterator[str]:
         yield from find_items(join_assistant_text(turn))
         for message in turn.interjections:
             yield from find_items(message.text)
-        for position in range(1, len(turn.observations) + 1):
-            key = (turn.index, position)
-            yield from find_items(state.hidden[key] if key in state.hidden else state.find_own_text(key))
+        for position, observation in enumerate(turn.observations, start=1):
+            yield from find_items(state.hidden.get((turn.index, position), observation.text))
 
 
 def estimate_call(state: State, context: DecisionContext, covers: int, output: int) -> SummaryCall:
@@ -120,14 +119,12 @@ def accept_summary(
     max_tokens: int,
     room_tokens: int | None = None,
     writer: str = "",
-    used_lines: Sequence[tuple[str, str]] = (),
 ) -> Summary:
     """Return `answer`, redacted, as the summary of turns 1 ... `covers`. Raises SummaryError if it may not be one.
 
     max_tokens: tokens that it was asked to have at most. room_tokens: tokens that the budget leaves for what replaces
     those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later
-    request: what no request can carry is replaced, and control characters are taken out. used_lines: (name, lines) of
-    results, which are appended.
+    request: what no request can carry is replaced, and control characters are taken out.
     """
     if len(answer) > LARGEST:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
@@ -150,7 +147,6 @@ def accept_summary(
     stated = [each for each in policy.constraints if each.turn <= covers and each.turn not in kept]
     constraints, older = quote_user_words(dropped, stated, answer, max_tokens, sizer)
     quotes = _collect_quotes(state, policy, covers)
-    quotes += [(name, redaction.redact_text(remove_controls(lines))) for name, lines in used_lines]
     text = make_encodable(format_summary_block(answer, covers, quotes, older, constraints))
     tokens = sizer.count_text(text) + sum(sizes[index - 1] for index in kept)
     if tokens >= count_replaced_tokens(state, covers):

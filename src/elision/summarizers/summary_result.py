@@ -24,7 +24,6 @@ class SummaryResult:
     covers:   turns 1 ... covers, where it was written for fewer than are requested now; 0 for all.
     seconds:  that it took, 0 where not measured.
     writer:   the model that wrote it, "" for none or where it is not known.
-    requested_at: the call that requested it, where it was written in the background since; 0 for this one.
     """
 
     text: str
@@ -38,7 +37,6 @@ class SummaryResult:
     covers: int = 0
     seconds: float = 0.0
     writer: str = ""
-    requested_at: int = 0
 
 
 def parse_answer(answer: object) -> SummaryResult:
@@ -69,7 +67,7 @@ def _find_wrong_field(written: SummaryResult) -> str:
         return f"writer is {_describe(written.writer)}; give the model's name, at most {_LONGEST_NAME} characters"
     if written.route not in _ROUTES:
         return f"route is {_describe(written.route)}; give {', '.join(_ROUTES)}"
-    for name in ("attempts", "redacted", "covers", "requested_at"):
+    for name in ("attempts", "redacted", "covers"):
         if not _is_count(getattr(written, name)):
             return f"{name} is {_describe(getattr(written, name))}; give a whole number, 0 or more"
     if not _is_amount(written.seconds):

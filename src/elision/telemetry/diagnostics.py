@@ -62,8 +62,8 @@ class Fault:
 class Costs:
     """The run so far, in USD, in tokens as the provider counts them.
 
-    ours: prompts, answers, summarizer and pings. raw: had everything been sent as the client sends it.
-    summarizer, recalls, pings: what they cost, part of `ours`. billed: as the provider reported, None where it did not.
+    ours: prompts, answers and summarizer. raw: had everything been sent as the client sends it.
+    summarizer, recalls: what they cost, part of `ours`. billed: as the provider reported, None where it did not.
     caching: of what was saved, what cache breakpoints of ours saved where the client sets none.
     """
 
@@ -73,13 +73,12 @@ class Costs:
     recalls: float = 0.0
     billed: float | None = None
     caching: float = 0.0
-    pings: float = 0.0
 
     @property
     def saved(self) -> float:
         """Return the net saving by hiding and by caching, in USD; negative if it cost more.
 
-        The summarizer, recalls, pings and extra cache writes are debited.
+        The summarizer, recalls and extra cache writes are debited.
         """
         return self.raw - self.ours
 
@@ -133,13 +132,12 @@ class Diagnostics:
                       hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
     estimated:        whether our counts are character estimates.
     masked, clipped, summarized: what this pass hid. folded: results whose repeated lines it folded, or had name another
-                      place; unfolded: handles of those it shows whole again. trimmed: new ones that rules shortened.
+                      place; unfolded: handles of those it shows whole again.
     reason:           why something was hidden, or why nothing was.
     phase:            "raw" before anything is hidden, "masking" after that, "summarizing" from the first summary on.
     epoch:            1 + rewrites so far. rewrites: by cause.
     summaries:        written so far. summary_tokens: of the live one.
     history:          how this call's messages went on: "continue", "amended", "undo", "fork", "replaced".
-    pings:            requests so far that kept cache entries alive in pauses.
     shadow:           whether the request was sent unchanged, which `raw` counts, and all this is what would have been.
     faults:           what failed and was passed over. seconds: the pass took, summarizer_seconds of it the summarizer.
     """
@@ -158,7 +156,6 @@ class Diagnostics:
     clipped: tuple[Hidden, ...] = ()
     folded: tuple[Hidden, ...] = ()
     unfolded: tuple[str, ...] = ()
-    trimmed: tuple[Hidden, ...] = ()
     summarized: Summarized | None = None
     summaries: int = 0
     summary_tokens: int = 0
@@ -174,7 +171,6 @@ class Diagnostics:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     recalls: int = 0
-    pings: int = 0
     seconds: float = 0.0
     summarizer_seconds: float = 0.0
     model: str = ""

@@ -83,7 +83,6 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
         "clipped": len(diagnostics.clipped),
         "folded": len(diagnostics.folded),
         "unfolded": len(diagnostics.unfolded),
-        "trimmed": len(diagnostics.trimmed),
         "hidden": _join_names([each.handle for each in (*diagnostics.masked, *diagnostics.clipped)]),
         "summary": _describe_summary(diagnostics),
         "history": diagnostics.history if diagnostics.history != "continue" else "",

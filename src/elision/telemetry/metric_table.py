@@ -60,7 +60,7 @@ SUMMARY_CALLS: Final = _make_counter(
 COST: Final = _make_gauge(
     "agent_context_estimated_cost_usd",
     "USD",
-    "the newest session's bill so far: prompts, answers, summarizer, recalls, pings",
+    "the newest session's bill so far: prompts, answers, summarizer, recalls",
 )
 TURNS: Final = _make_gauge("agent_context_turn_count", "turns", "turns of the newest session so far")
 
@@ -95,7 +95,7 @@ FOLDS: Final = _make_counter(
 BILLS: Final = _make_counter(
     "agent_context_cost_usd_total",
     "USD",
-    "bills of all sessions; summarizer, recalls and pings are part of ours",
+    "bills of all sessions; summarizer and recalls are part of ours",
     "model",
     "bill",
 )
@@ -104,7 +104,7 @@ SAVED: Final = Metric(
     kind="updown",
     unit="USD",
     labels=("model", "by"),
-    meaning="net saving of all sessions against raw: by hiding, with summarizer, recalls, pings and extra cache "
+    meaning="net saving of all sessions against raw: by hiding, with summarizer, recalls and extra cache "
     "writes debited, and by cache breakpoints that clients do not set",
 )
 RECALLS: Final = _make_counter("agent_context_recalls_total", "1", "times that something hidden was read again")
@@ -183,8 +183,6 @@ _REASON_LABELS: Final = {
     "not planned": "not-planned",
     "summary rejected": "summary-rejected",
     "summary is being written": "summary-pending",
-    "summary on probation": "on-probation",
-    "probation over": "probation-over",
     "eligible": "eligible",
     "summary due": "summary-due",
     "summary pays": "summary-pays",
@@ -237,7 +235,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "how": ("mask", "clip", "summary", "fold", "unfold", "continue", "amended", "undo", "fork", "replaced"),
     "by": ("hiding", "caching"),
     "phase": get_args(ContextPhase),
-    "bill": ("ours", "raw", "summarizer", "recalls", "pings"),
+    "bill": ("ours", "raw", "summarizer", "recalls"),
     "kind": get_args(FaultKind),
     "guard": ("max_turns", "max_cost_usd", "plateau_window"),
     "model": (),

@@ -182,19 +182,6 @@ class PromptCache:
         memory = self._caches.get(model)
         return self.count_readable(view.count_common(memory.view) if memory else 0, view, now, model)
 
-    def find_lasting_tokens(self, view: View, now: float | None, model: str = "") -> int | None:
-        """Return the tokens that a request of `view` finds in entries that live an hour; None if it finds others only.
-
-        What it writes after entries of a shorter life lives no longer than they do.
-        """
-        memory = self._caches.get(model)
-        if memory is None:
-            return 0
-        reach = self._find_reach(memory, view.count_common(memory.view), view, now)
-        if reach and reach not in memory.hours:
-            return None
-        return view.track.count_tokens_before(reach)
-
     def record_request(
         self,
         view: View,

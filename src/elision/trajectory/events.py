@@ -7,8 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.lifetimes import CacheLifetime
-from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary, Trim
+from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
@@ -92,11 +91,8 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
     asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
     fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
-    trims: those that rules shorten from their first request on, and again where they are unfolded; folds of them count
-    the lines of the shorter text.
-    draft: a summary that was written and is on probation: paid now, and in no view before a later pass takes it.
     bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
-    to show folded or trimmed stays so in every such request.
+    to show folded stays so in every such request.
     """
 
     call: int
@@ -108,18 +104,7 @@ class PassDecided(SessionEvent, frozen=True, tag="decided"):
     held: bool = False
     folds: tuple[Fold, ...] = ()
     unfolded: tuple[Key, ...] = ()
-    trims: tuple[Trim, ...] = ()
-    draft: Summary | None = None
     bound: bool = False
-
-    @property
-    def paid_summary(self) -> Summary | None:
-        """The summary that this pass paid for; one that was on probation was paid with its draft."""
-        if self.draft is not None:
-            return self.draft
-        if self.summary is not None and not self.summary.requested_at:
-            return self.summary
-        return None
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):
@@ -150,9 +135,8 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     at: seconds since the epoch, None if unknown. model: "" if unknown. tokens: of its prompt.
     unmarked: whether its client sets no cache breakpoint. ours: when we set some then: "gaps" once something of ours
               stands in the request, "always", or "never".
-    hour_turn: the newest turn for which its client asks that cache entries live an hour; 0 for the head alone, None
-              for nothing.
-    lifetime: what we decided of that; None where the client's request holds.
+    hour_turn: the newest turn for which it asks that cache entries live an hour; 0 for the head alone, None for
+              nothing.
     blocked:  whether the recall tools must not enter it.
     """
 
@@ -163,19 +147,7 @@ class RequestSent(SessionEvent, frozen=True, kw_only=True, tag="called"):
     unmarked: bool = False
     ours: Breakpoints = "gaps"
     hour_turn: int | None = None
-    lifetime: CacheLifetime | None = None
     blocked: bool = False
-
-
-class CachePinged(SessionEvent, frozen=True, kw_only=True, tag="pinged"):
-    """The request of call `call` was sent once more, so that its cache entries stay alive.
-
-    at: seconds since the epoch. usage: as the provider reported it; None where it did not.
-    """
-
-    call: int
-    at: float
-    usage: Usage | None = None
 
 
 class UsageReported(SessionEvent, frozen=True, kw_only=True, tag="answered"):
@@ -234,7 +206,6 @@ Event: TypeAlias = (
     | PassDecided
     | SummaryFailed
     | RequestSent
-    | CachePinged
     | UsageReported
     | ObservationRecalled
     | WindowLearned

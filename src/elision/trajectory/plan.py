@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -14,9 +14,6 @@ from elision.trajectory.turn import Turn
 
 #: Version of the rules that turn events into views; recorded with every decision (I3).
 RENDERER = 1
-
-#: Percentage of a digest that is reserved for facts, unless a strategy says otherwise.
-DIGEST_FACTS: Final = 45
 
 #: An observation's address: turn index (1-based), position among the turn's observations (1-based).
 Key: TypeAlias = tuple[int, int]
@@ -37,14 +34,6 @@ class Mask(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest observation alone broke the budget: it is sent as `text`, its head and tail (I7)."""
-
-    key: Key
-    text: str
-    renderer: int = RENDERER
-
-
-class Trim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Rules shorten observation `key` as it arrives: `text` counts as its own text in every view that shows it."""
 
     key: Key
     text: str
@@ -121,30 +110,24 @@ class SummaryRequest:
     task:       text of the head's user messages.
     turns:      the newly covered turns, unmasked, oldest first.
     max_tokens: the summary's limit: what the model may write by its own count, and what is accepted, in o200k tokens.
-    facts_pct:  percentage of it that the digest reserves for facts; a model is not told.
     shown:      items that the view shows after these turns, so that the digest need not.
     route:      "extend" where a question after the live prefix, read from cache, is cheaper than a fresh prompt.
     live:       that prefix; None where it cannot be extended.
     redaction:  the rules by which its texts are redacted before a summarizer is given them; None for none.
     redacted_by: by which rules its texts were redacted already; None if by none.
     is_urgent:  whether the call has to wait for it, even where summaries are written in the background.
-    can_wait:   whether it is written in the background even where summaries are not: it will be on probation.
-    call:       the call that makes the request.
     """
 
     previous: str
     task: str
     turns: tuple[Turn, ...]
     max_tokens: int
-    facts_pct: int = DIGEST_FACTS
     shown: frozenset[str] = field(default=frozenset(), repr=False)
     route: Literal["fresh", "extend"] = "fresh"
     live: LivePrefix | None = None
     redaction: Redaction | None = field(default=None, compare=False, repr=False)
     redacted_by: Redaction | None = field(default=None, compare=False, repr=False)
     is_urgent: bool = field(default=False, compare=False, repr=False)
-    can_wait: bool = field(default=False, compare=False, repr=False)
-    call: int = field(default=0, compare=False, repr=False)
 
     @property
     def asked_tokens(self) -> int:
@@ -168,7 +151,6 @@ class Summary(
     usd:           what it cost, None where only tokens are known.
     route:         "fresh", "extend" (design 4) or "model-free".
     writer:        the model that wrote it; "" for none, or where its name is not known.
-    requested_at:  the call from which on it is, or was, on probation; 0 for none. The bill is that of its draft.
     """
 
     covers: int
@@ -181,7 +163,6 @@ class Summary(
     usd: float | None = None
     route: str = write_always("fresh")
     writer: str = ""
-    requested_at: int = 0
     renderer: int = RENDERER
 
 

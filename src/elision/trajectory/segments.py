@@ -13,7 +13,7 @@ from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment
 
 #: Observations that are shown as another text, or whole again: how, and the text.
-Edits = dict[Key, tuple[Literal["placeholder", "clipped", "folded", "trimmed", "observation"], str]]
+Edits = dict[Key, tuple[Literal["placeholder", "clipped", "folded", "observation"], str]]
 
 
 def make_head_segments(head: Head, sizer: Sizer) -> list[Segment]:
@@ -67,7 +67,7 @@ def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer,
 def edit_segment(segment: Segment, edits: Edits, sizer: Sizer) -> Segment:
     """Return the segment as it is shown after `edits`."""
     key = (segment.turn, segment.index)
-    if segment.kind not in ("observation", "folded", "trimmed", "clipped") or key not in edits:
+    if segment.kind not in ("observation", "folded", "clipped") or key not in edits:
         return segment
     kind, text = edits[key]
     if kind == "observation" and isinstance(segment.source, Observation):

@@ -15,7 +15,7 @@ from elision.trajectory.events import (
     TurnAmended,
     TurnsDropped,
 )
-from elision.trajectory.plan import Fold, Key, Summary, Trim
+from elision.trajectory.plan import Fold, Key, Summary
 from elision.trajectory.segments import (
     Edits,
     edit_segment,
@@ -48,13 +48,10 @@ class State:
         self.folded_tokens = 0
         self._fold_savings: dict[Key, int] = {}
         #: What rules have left of observations, in place of their own text.
-        self.trimmed: dict[Key, str] = {}
         #: Text of the observations that thinking is bound to as they were first sent, and those of them with folds.
         self.fixed_texts: dict[Key, str] = {}
         self.fixed_folds: dict[Key, Fold] = {}
         self.summary: Summary | None = None
-        #: The summary that is on probation.
-        self.draft: Summary | None = None
         #: The newest turn that the client no longer sends, and the cache rewrites that its trimming has caused.
         self.dropped_turns = 0
         self.client_rewrites = 0
@@ -100,32 +97,25 @@ class State:
     @property
     def is_edited(self) -> bool:
         """Whether requests differ from the client's."""
-        return bool(self.hidden or self.folded or self.trimmed or self.covered_turns or self.has_recall_tools)
+        return bool(self.hidden or self.folded or self.covered_turns or self.has_recall_tools)
 
     def list_shown_texts(self) -> Iterator[tuple[Key, str]]:
         """Yield the observations that are shown as another text, and the text."""
         yield from self.hidden.items()
-        yield from (self.trimmed | {key: fold.text for key, fold in self.folded.items()}).items()
+        yield from ((key, fold.text) for key, fold in self.folded.items())
 
     def list_fixed_keys(self, turn: int) -> set[Key]:
-        """Return the observations of `turn` that views hide, trim, fold, or have as a source of folded lines."""
+        """Return the observations of `turn` that views hide, fold, or have as a source of folded lines."""
         folds = [fold for key, fold in self.folded.items() if key[0] == turn]
-        fixed = {key for key in (*self.hidden, *self.trimmed) if key[0] == turn}
+        fixed = {key for key in self.hidden if key[0] == turn}
         fixed.update(fold.key for fold in folds)
         return fixed.union(run.source for fold in folds for run in fold.runs if run.source[0] == turn)
 
     def find_observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
 
-    def find_own_text(self, key: Key) -> str:
-        """Return the text of observation `key` that may be folded: what rules have left of it, if any."""
-        trimmed = self.trimmed.get(key)
-        return self.find_observation(key).text if trimmed is None else trimmed
-
     def count_own_tokens(self, key: Key) -> int:
         """Return the tokens of observation `key` if nothing of it is folded."""
-        if key in self.trimmed:
-            return self.sizer.count_text(self.trimmed[key])
         return self.sizer.count_observation(self.find_observation(key))
 
     def find_segment(self, key: Key) -> Segment:
@@ -273,7 +263,6 @@ class State:
         dropped = self.turns.pop()
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
         self._drop_folds([key for key in self.folded if key[0] >= turn.index])
-        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < turn.index}
         self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] < turn.index}
         self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
@@ -295,18 +284,6 @@ class State:
         self._rebuild_track(place, [])
         self._append_segments(make_word_segments(turn, self.sizer))
 
-    def trim_results(self, trims: Iterable[Trim], first_turn: int) -> None:
-        """Show the results from turn `first_turn` on, which no request held yet, as `trims` say, and others whole."""
-        edits: Edits = {key: ("observation", "") for key in self.trimmed if key[0] >= first_turn}
-        edits |= {trim.key: ("trimmed", trim.text) for trim in trims}
-        if not edits:
-            return
-        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] < first_turn}
-        self.trimmed |= {trim.key: trim.text for trim in trims}
-        first = min(self.observation_places[key] for key in edits)
-        rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[first:]]
-        self._rebuild_track(first, rest)
-
     def _append_segments(self, segments: Iterable[Segment]) -> None:
         for segment in segments:
             self.track.append(segment)
@@ -319,31 +296,23 @@ class State:
             self._rebuild_track(0, [*head, *self.track.segments[self._own_head_length :]])
             self.has_recall_tools = True
             self.head_length += 1
-        if event.draft is not None:
-            self.draft = event.draft
         if event.bound and not self.shadow:
             self._fix_new_results(event)
         hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
         hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
-        self.trimmed |= {trim.key: trim.text for trim in event.trims}
-        edits: Edits = {trim.key: ("trimmed", trim.text) for trim in event.trims}
-        edits |= {fold.key: ("folded", fold.text) for fold in event.folds}
-        for key in event.unfolded:
-            edits[key] = ("trimmed", self.trimmed[key]) if key in self.trimmed else ("observation", "")
+        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
+        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
         edits |= hidden
         if not edits and event.summary is None:
             return
         self.hidden.update((key, text) for key, (_, text) in hidden.items())
         self._drop_folds((*event.unfolded, *hidden))
-        for key in hidden:
-            self.trimmed.pop(key, None)
         self.folded |= {fold.key: fold for fold in event.folds}
         first = min((self.observation_places[key] for key in edits), default=len(self.track.segments))
         behind = first
         opening: list[Segment] = []
         if event.summary is not None:
             self.summary = event.summary
-            self.draft = None
             self._forget_edits(event.summary.covers)
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
@@ -359,13 +328,10 @@ class State:
     def _drop_turns(self, event: TurnsDropped) -> None:
         """Leave turns 1 ... `event.through` out of all later views. A summary that covers some of them stays."""
         edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
-        for key in event.unfolded:
-            edits[key] = ("trimmed", self.trimmed[key]) if key in self.trimmed else ("observation", "")
+        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
         self._drop_folds(event.unfolded)
         self._forget_edits(event.through)
         self.folded |= {fold.key: fold for fold in event.folds}
-        if self.draft is not None and self.draft.covers <= event.through:
-            self.draft = None
         self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] > event.through}
         self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] > event.through}
         self.dropped_turns = event.through
@@ -413,7 +379,6 @@ class State:
         """Forget how results of turns 1 ... `covers` were shown."""
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] > covers}
         self._drop_folds([key for key in self.folded if key[0] <= covers])
-        self.trimmed = {key: text for key, text in self.trimmed.items() if key[0] > covers}
 
     def _drop_folds(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -427,8 +392,7 @@ class State:
         """
         # Call n was the first to hold the results of turn n - 1.
         first_turn = min(max(1, self.calls), len(self.turns))
-        texts = {trim.key: trim.text for trim in event.trims}
-        texts |= {clip.key: clip.text for clip in event.clips} | {fold.key: fold.text for fold in event.folds}
+        texts = {clip.key: clip.text for clip in event.clips} | {fold.key: fold.text for fold in event.folds}
         for key in (*event.unfolded, *(clip.key for clip in event.clips)):
             if key[0] >= first_turn:
                 self.fixed_texts.pop(key, None)
@@ -460,7 +424,7 @@ class State:
             segment = self.track.segments[place]
             if segment.turn <= covered:
                 continue
-            if segment.kind in ("observation", "folded", "trimmed", "placeholder", "clipped"):
+            if segment.kind in ("observation", "folded", "placeholder", "clipped"):
                 self.observation_places[segment.turn, segment.index] = place
             elif segment.kind == "assistant":
                 self.turn_places[segment.turn] = place

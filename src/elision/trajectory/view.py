@@ -23,7 +23,6 @@ SegmentKind: TypeAlias = Literal[
     "assistant",
     "observation",
     "folded",
-    "trimmed",
     "placeholder",
     "clipped",
 ]
@@ -39,7 +38,7 @@ class Segment:
     turn:   the turn it belongs to, 0 for head and summary.
     index:  1-based position among the turn's observations or interjections, 0 otherwise.
     source: what it was made from.
-    text:   the exact text of a fold, trim, placeholder, clip or summary block; "" where the source speaks for itself.
+    text:   the exact text of a fold, placeholder, clip or summary block; "" where the source speaks for itself.
     """
 
     kind: SegmentKind

@@ -93,7 +93,6 @@ def test_presets_are_of_their_strategys_kind() -> None:
     assert is_raw("swe-agent-raw")
     assert is_raw("raw(schedule=every-turn)")
     assert not is_raw("raw(fold=true)")
-    assert not is_raw('raw(rules=rule(trim="packages"))')
     assert find_group("paper-masking") == find_group("swe-agent-hybrid(window=5)") == "as in the papers"
     assert find_group("paper-hybrid(schedule=cache-aware)") == find_group("swe-agent") == "Elision (cache-aware)"
     assert find_family("own(x=1)") == "own"

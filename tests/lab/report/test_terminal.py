@@ -244,8 +244,8 @@ def _read_cells(what: Study, heading: str) -> list[str]:
     return [str(cell) for cell in column.cells if str(cell)]
 
 
-def test_raw_with_planned_lifetimes_is_compared() -> None:
-    """It costs something else than what was sent."""
+def test_raw_is_compared_with_what_was_sent() -> None:
+    """It costs something else where the agent condensed its own history."""
     (raw,) = [row for row in study(("raw",)).totals if row.strategy == "raw"]
     (column,) = [column for column in COLUMNS if column.heading == "vs recorded"]
     assert column.cell(raw) == "–"

@@ -62,7 +62,7 @@ export const billedTile = (figures) => {
 
 const PARTS = [
   ["input", "prompt, uncached"], ["cache_write", "cache write"], ["cache_read", "cache read"],
-  ["output", "output"], ["summarizer", "summarizer"], ["pings", "pings"],
+  ["output", "output"], ["summarizer", "summarizer"],
 ];
 
 /** The parts of the page that show one session. open(session, result) opens a hidden text. */
@@ -264,7 +264,6 @@ export class Details {
     const sum = (list) => list.reduce((total, each) => total + call.results[each.handle].tokens, 0);
     const said = [];
     if (call.masked.length) said.push(`masked ${plural(call.masked.length, "tool result")} of ${tokens(sum(call.masked))} tokens`);
-    if (call.trimmed.length) said.push(`shortened ${plural(call.trimmed.length, "tool result")}`);
     if (call.clipped.length) said.push(`cut ${plural(call.clipped.length, "tool result")} to fit`);
     if (call.folded.length) said.push(`folded repeated lines of ${plural(call.folded.length, "tool result")}, ${tokens(sum(call.folded))} → ${tokens(call.folded.reduce((total, each) => total + call.results[each.handle].left, 0))} tokens`);
     if (call.unfolded.length) said.push(`showed ${plural(call.unfolded.length, "folded tool result")} whole again`);
@@ -352,7 +351,7 @@ export class Details {
       row.append(make("td", raw === null ? "" : more(ours - raw), raw === null ? "" : mood(raw - ours)));
       body.append(row);
     };
-    for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(part === "pings" ? `${plural(f.pings, "ping")} in pauses` : name, f.parts[part], f.raw_parts[part], "", part);
+    for (const [part, name] of PARTS) if (f.parts[part] || f.raw_parts[part]) add(name, f.parts[part], f.raw_parts[part], "", part);
     if (f.recalls_usd) add("of it, recalls", f.recalls_usd, null, "quiet");
     add("total", f.usd, f.raw_usd, "sum");
     if (f.caching_usd > 1e-6) {
@@ -374,7 +373,6 @@ export class Details {
         const { command, tokens: size, left } = call.results[each.handle];
         found.set(each.handle, { handle: each.handle, tool: each.tool, text: each.text || "", command, size, left, call: call.call, place, how });
       };
-      for (const each of call.trimmed) add({ ...each, text: notes(each.text) }, "shortened");
       for (const each of call.folded) add({ ...each, text: notes(each.text) }, "folded");
       for (const handle of call.unfolded) if (found.get(handle)?.how === "folded") found.delete(handle);
       for (const each of call.masked) add(each, "masked");
@@ -455,7 +453,7 @@ export class Details {
     const groups = new Map();
     let acted = 0;
     for (const call of this.calls) {
-      if (call.masked.length || call.clipped.length || call.summarized || call.folded.length || call.trimmed.length) acted += 1;
+      if (call.masked.length || call.clipped.length || call.summarized || call.folded.length) acted += 1;
       else {
         const key = kind(call.reason);
         if (!groups.has(key)) groups.set(key, { reason: call.reason, same: true, calls: [] });

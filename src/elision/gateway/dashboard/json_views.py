@@ -62,7 +62,6 @@ def render_totals(found: SavingsTotals) -> dict[str, Any]:
         "raw_parts": asdict(found.raw),
         "recalls_usd": found.recalls_usd,
         "caching_usd": found.caching_usd,
-        "pings": found.pings,
         "billed_usd": found.billed_usd,
         "reported": found.reported_calls,
         "played": found.played_calls,
@@ -157,7 +156,7 @@ def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
 def _list_changes(made: CallReport) -> Iterator[tuple[Hidden, ...]]:
     """Yield the results that a call shows as another text; of a result that is in several, the last one counts."""
     done = made.diagnostics
-    yield from (made.covered, done.trimmed, done.folded, done.clipped, done.masked)
+    yield from (made.covered, done.folded, done.clipped, done.masked)
 
 
 def _render_result(hidden: Hidden, turns: Sequence[Turn]) -> dict[str, Any]:

@@ -56,7 +56,6 @@ const scope = (told) => [
   told.calls ? "Compared with sending everything at the same simulated prompt cache, less summaries, recalls and extra cache writes." : "",
   told.played && told.played === told.reported ? "A played provider answered: nothing was billed." : "",
   byCaching(told) && `In addition, ${byCaching(told)}.`,
-  told.pings ? `${plural(told.pings, "ping")} kept cache entries alive, for ${usd(told.parts.pings)} of the bill.` : "",
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",

@@ -22,14 +22,13 @@ class CostParts:
     cache_read: float = 0.0
     output: float = 0.0
     summarizer: float = 0.0
-    pings: float = 0.0
 
     def __add__(self, other: CostParts) -> CostParts:
         return CostParts(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
 
     @property
     def total(self) -> float:
-        return self.input + self.cache_write + self.cache_read + self.output + self.summarizer + self.pings
+        return self.input + self.cache_write + self.cache_read + self.output + self.summarizer
 
     def without_prompt_cost(self, usd: float) -> CostParts:
         """Return the bill without `usd` of prompts: recalled text is read from cache first, then written to it."""
@@ -49,9 +48,7 @@ class SavingsTotals:
     cached_tokens: tokens of our prompts that the simulated cache would serve.
     recalls_usd:   the part of `ours` that recalls added.
     caching_usd:   the part of the saving by our cache breakpoints, where the client sets none.
-    pings:         requests that kept cache entries alive; their cost is a part of `ours`.
-    usage:         what providers reported, summed over `reported_calls`. billed_usd: its cost and that of reported
-                   pings, None without one.
+    usage:         what providers reported, summed over `reported_calls`. billed_usd: its cost, None without one.
     played_calls:  of the reported calls, those that `elision playback` answered. played_usd: what they would have cost.
     """
 
@@ -63,7 +60,6 @@ class SavingsTotals:
     raw: CostParts = field(default_factory=CostParts)
     recalls_usd: float = 0.0
     caching_usd: float = 0.0
-    pings: int = 0
     reported_calls: int = 0
     usage: Usage = field(default_factory=Usage)
     billed_usd: float | None = None
@@ -105,10 +101,8 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
     ours = _sum_prompts([each.bills.ours for each in passes], account.prices)
     raw = _sum_prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
-    pings = end.costs.pings - before.pings
     reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
     played = [(usage, prices) for usage, prices in reported if usage.played]
-    pinged = [(ping.usage, each.prices) for each in passes for ping in each.pings if ping.usage is not None]
     spent = end.costs.ours - before.ours
     spared = end.costs.raw - before.raw
     return SavingsTotals(
@@ -116,21 +110,18 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
         sent_tokens=sum(each.sent_tokens for each in passes),
         raw_tokens=sum(each.raw_tokens for each in passes),
         cached_tokens=sum(each.bills.ours.cache_read for each in passes),
-        ours=replace(
-            ours, output=max(0.0, spent - ours.total - summarizer - pings), summarizer=summarizer, pings=pings
-        ),
+        ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
         # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
         raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).without_prompt_cost(recalls),
         recalls_usd=recalls,
         caching_usd=sum(each.bills.caching_usd for each in passes),
-        pings=sum(len(each.pings) for each in passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failed_summaries=sum(len(each.failed_summaries) for each in passes),
         reported_calls=len(reported),
         # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
         usage=sum((msgspec.structs.replace(usage, others=()) for usage, _ in reported), Usage()),
-        billed_usd=_sum_reported([*reported, *pinged]),
+        billed_usd=_sum_reported(reported),
         played_calls=len(played),
         played_usd=sum(cost_reported_usage(usage, prices) for usage, prices in played),
     )
@@ -154,7 +145,6 @@ class _BookedCosts:
     raw: float = 0.0
     summarizer: float = 0.0
     recalls: float = 0.0
-    pings: float = 0.0
     epoch: int = 1
     summaries: int = 0
 
@@ -173,7 +163,6 @@ def _read_booked_before(account: SessionReport, place: int) -> _BookedCosts:
         raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
         summarizer=summarizer,
         recalls=recalls,
-        pings=told.costs.pings,
         epoch=earlier.epoch,
         summaries=earlier.summaries,
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elision.lab.report import charts, figures, lifetime_table, page_shell, sent_wording, wording
+from elision.lab.report import charts, figures, page_shell, sent_wording, wording
 from elision.lab.report.columns import (
     COLUMNS,
     CONTROL_TITLES,
@@ -17,7 +17,6 @@ from elision.lab.report.columns import (
     select_columns,
     title_growth,
 )
-from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.names import (
     group_rows,
     is_hindsight,
@@ -76,7 +75,7 @@ def build_page(study: Study, made_by: Provenance | None = None) -> str:
             brand="Elision replay",
             headline=wording.write_headline(study),
             scope=wording.describe_scope(study),
-            prices=describe_study_prices(study) if study.rows else "",
+            prices=wording.describe_prices(study.prices) if study.rows else "",
             warning=wording.describe_interruption(study),
             sections=_build_sections(study),
             footer=_show_provenance(study, made_by),
@@ -96,7 +95,6 @@ def _build_sections(study: Study) -> list[str]:
         _show_context(study),
         _show_growth(study),
         _show_totals(study),
-        lifetime_table.build_section(study),
         _show_runs(study),
         _show_controls(study),
         list_problems(study.problems),

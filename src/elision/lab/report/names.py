@@ -10,7 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
-from elision.lab.results import BILLED, NEVER_COLD, RECORDED, Row, Study, is_on_top
+from elision.lab.results import BILLED, RECORDED, Row, Study, is_on_top
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
 
@@ -86,7 +86,7 @@ def _find_name(label: str) -> str:
 
 @cache
 def is_raw(label: str) -> bool:
-    """Return whether the strategy sends everything, as the yardstick does: `raw`, without folds and without trims."""
+    """Return whether the strategy sends everything, as the yardstick does: `raw`, without folds."""
     if find_family(label) != "raw":
         return False
     try:
@@ -94,7 +94,7 @@ def is_raw(label: str) -> bool:
     except SpecError:
         # A name that the caller gave.
         return True
-    return not strategy.fold and not any(rule.can_trim for rule in strategy.rules)
+    return not strategy.fold
 
 
 def is_sent(label: str) -> bool:
@@ -103,8 +103,8 @@ def is_sent(label: str) -> bool:
 
 
 def is_hindsight(label: str) -> bool:
-    """Whether the strategy knows the future, or nothing it wrote expires, so that it cannot be run live."""
-    return "hindsight" in label or label.endswith(NEVER_COLD)
+    """Whether the strategy knows the future, so that it cannot be run live."""
+    return "hindsight" in label
 
 
 def is_every_turn(label: str) -> bool:

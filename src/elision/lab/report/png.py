@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from elision.lab.report import charts, wording
-from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.palette import PAPER, Ink
 from elision.lab.report.vega import load_vega
 from elision.lab.results import Study
@@ -25,6 +24,6 @@ def build_picture(study: Study, ink: Ink) -> charts.Spec:
     """Return the picture in the colours of `ink`, with its legend, as Vega-Lite."""
     key = "Dashed line: sending everything."
     key += wording.describe_hindsight_mark(study)
-    lines = (f"{wording.describe_scope(study)}. {key}", describe_study_prices(study))
+    lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
     cost = charts.draw_costs(study, ink, legend=True)
     return charts.make_standalone(cost, ink, WIDTH, wording.write_headline(study), lines)

@@ -25,7 +25,6 @@ from elision.lab.report.columns import (
 )
 from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
-from elision.lab.report.lifetime_wording import describe_study_prices
 from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
 from elision.lab.results import Control, Row, Study
 from elision.trajectory.trajectory import Problem
@@ -54,7 +53,7 @@ def print_study(study: Study, console: Console) -> None:
     print_text(console, wording.write_headline(study), "bold")
     print_text(console, wording.describe_scope(study), "dim")
     if study.rows:
-        print_text(console, describe_study_prices(study), "dim")
+        print_text(console, wording.describe_prices(study.prices), "dim")
         print_text(console, wording.describe_composition(study), "dim")
     if study.summarizer is not None:
         print_text(console, wording.describe_summarizer(study.summarizer), "dim")

@@ -373,8 +373,6 @@ def has_controls(study: Study) -> bool:
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
-        if study.lifetimes:
-            return "No hindsight here: the best cache lifetimes of each strategy are left out."
         return "No hindsight here: the cheapest schedule of each strategy is not computed."
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
@@ -404,16 +402,14 @@ def select_words(study: Study) -> list[tuple[str, str]]:
         absent.add(HINDSIGHT)
     if not any(describe_break_even(row) for row in study.totals):
         absent.add(BREAK_EVEN)
-    known_words = {**dict(GLOSSARY), HINDSIGHT: BEST_LIFETIMES} if study.lifetimes else dict(GLOSSARY)
-    return [(word, meaning) for word, meaning in known_words.items() if word not in absent]
+    return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
 
 
 def describe_hindsight_mark(study: Study) -> str:
     """Return what the mark of hindsight is in a chart of costs; "" where there is none."""
     if not study.hindsight or all(row.hindsight_usd is None for row in study.totals):
         return ""
-    best = "best cache lifetimes" if study.lifetimes else "cheapest schedule"
-    return f" Upright mark: the {best} of the same strategy, in hindsight."
+    return " Upright mark: the cheapest schedule of the same strategy, in hindsight."
 
 
 BREAK_EVEN = "break-even: extra turns"
@@ -444,12 +440,6 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (MISSING, "a turn that used a fact which was hidden by then"),
     (HINDSIGHT, "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live"),
     (REPEATED, "a call made before with the same arguments; counted if its earlier result was hidden by then"),
-)
-
-#: What hindsight means where cache lifetimes are chosen.
-BEST_LIFETIMES = (
-    "the best cache lifetime or pings for each pause, with all pauses known; it cannot be run live, and never cold,"
-    " where no cache entry expires, cannot be reached"
 )
 
 CONTROLS = (

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from elision.providers.anthropic.breakpoint_lifetimes import make_control
 from elision.providers.anthropic.rules import (
     MAX_BREAKPOINTS,
     THINKING_TYPES,
@@ -45,16 +44,13 @@ class BreakpointPlace:
     @property
     def control(self) -> dict[str, str]:
         """Return the `cache_control` to set here."""
-        return make_control(lives_an_hour=self.ttl == "1h")
-
-
-#: Where entries that live an hour end, (message, block), if that is decided here; before every block for none at all.
-HourEnd: TypeAlias = tuple[int, int]
-NO_HOUR: Final[HourEnd] = (-1, -1)
+        if self.ttl == "1h":
+            return {"type": "ephemeral", "ttl": "1h"}
+        return {"type": "ephemeral"}
 
 
 def choose_breakpoints(
-    request: Mapping[str, Any], wanted: Iterable[tuple[int, int]], hour_end: HourEnd | None = None
+    request: Mapping[str, Any], wanted: Iterable[tuple[int, int]], *, lives_an_hour: bool = False
 ) -> list[BreakpointPlace]:
     """Choose where to set breakpoints in `request`, most important first, the ones in between last.
 
@@ -62,7 +58,7 @@ def choose_breakpoints(
     wanted: (message, block) after which a prefix should be kept, most important first. A block that can bear no mark
         (thinking, blank text) is replaced by the nearest block before it, also in another message. A marked block needs
         nothing.
-    hour_end: the last place with an entry that lives an hour; None where the client's own breakpoints decide.
+    lives_an_hour: whether all entries shall; else the client's own breakpoints decide.
     """
     messages = list_in(request.get("messages"))
     marks = find_breakpoints(request)
@@ -77,9 +73,7 @@ def choose_breakpoints(
     if has_automatic_breakpoint(request):
         ends |= {at for at, _ in islice(_walk_back(messages, _END), 1)}
     taken += _fill_gap(messages, sorted(ends), free - len(taken))
-    if hour_end is not None:
-        return [BreakpointPlace(*at, ttl="1h" if at <= hour_end else "5m") for at in taken]
-    return [BreakpointPlace(*at, ttl=_choose_ttl(request, marks, at)) for at in taken]
+    return [BreakpointPlace(*at, ttl="1h" if lives_an_hour else _choose_ttl(request, marks, at)) for at in taken]
 
 
 def add_breakpoints(request: Mapping[str, Any], places: Sequence[BreakpointPlace]) -> dict[str, Any]:

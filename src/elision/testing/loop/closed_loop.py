@@ -44,7 +44,6 @@ FAMILIES: Final[Mapping[str, type[World]]] = MappingProxyType(
 _OPTIONS: Final[Mapping[str, type]] = MappingProxyType(
     {
         "cache_ttl": str,
-        "cache_pings": int,
         "cache_control": str,
         "recall": str,
         "thinking": str,
@@ -61,7 +60,7 @@ class EndpointError(ElisionError):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A strategy, with options of the context manager. In text: `masking(fold=true) + cache_ttl=plan, cache_pings=3`.
+    """A strategy, with options of the context manager. In text: `masking(fold=true) + cache_ttl=1h, recall=never`.
 
     The option `summary_facts` has summaries written by a model that is simulated, which keeps that share of facts.
     """
@@ -209,7 +208,7 @@ def _run(model: MeteredModel, world: World, context: ContextManager, most_calls:
             most_calls,
             system=world.system,
             retry=retry,
-            watch=lambda step: model.pass_pause(context),
+            watch=lambda step: model.pass_pause(),
         )
     except BudgetError as error:
         return f"budget: {error}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
-from elision.manager.context import ContextManager
 from elision.testing.billing_simulator import BillingSimulator, PromptPrefix, hash_prefixes
 from elision.testing.loop.knobs import draw_share
 from elision.testing.parsed_request import PromptBlock, split_into_blocks
@@ -20,8 +19,6 @@ from elision.trajectory.usage import Usage
 ANSWER_SECONDS: Final = 8.0
 #: Seconds of the shortest and of the longest pause; short ones are more frequent.
 PAUSE_SECONDS: Final = (330.0, 4_000.0)
-#: The part of an entry's life after which it is kept alive.
-_PINGED_AFTER: Final = 0.9
 
 
 @dataclass(slots=True)
@@ -93,7 +90,6 @@ class MeteredModel:
         self.failure: ModelError | None = None
         self._provider = BillingSimulator()
         self._prefixes: Sequence[PromptPrefix] = ()
-        self._sent_at = 0.0
         self._known: dict[int, tuple[Json, tuple[PromptBlock, ...]]] = {}
 
     def answer(self, prompt: Prompt) -> ModelAnswer:
@@ -127,23 +123,12 @@ class MeteredModel:
         self._clock.now += ANSWER_SECONDS
         return answer
 
-    def pass_pause(self, context: ContextManager) -> None:
-        """Let the user pause, and send the keep-alive requests that the context manager plans for it."""
-        end = self._clock.now + self._clock.draw_pause(self.meter.calls)
-        plan = context.find_planned_pings(calls_tools=True) if end > self._clock.now else None
-        for _ in range(plan.pings if plan else 0):
-            assert plan is not None
-            at = self._sent_at + _PINGED_AFTER * plan.life_seconds
-            if at >= end:
-                break
-            self._clock.now = self._sent_at = at
-            usage = self._provider.bill_request(self._prefixes, self._prices, at, output=1)
-            self.meter.usd += self._prices.cost_usage(usage)
-            context.record_ping(plan, usage)
-        self._clock.now = end
+    def pass_pause(self) -> None:
+        """Let the user pause."""
+        self._clock.now += self._clock.draw_pause(self.meter.calls)
 
     def _add(self, answer: ModelAnswer, usage: Usage, prefixes: Sequence[PromptPrefix]) -> None:
-        before, self._prefixes, self._sent_at = self._prefixes, prefixes, self._clock.now
+        before, self._prefixes = self._prefixes, prefixes
         is_longer = len(prefixes) >= len(before) and (not before or prefixes[len(before) - 1].key == before[-1].key)
         meter = self.meter
         meter.usd += self._prices.cost_usage(usage)
