@@ -264,7 +264,7 @@ def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
 def test_says_what_was_recorded() -> None:
     """The table is priced as asked; what the recordings were is said beside it."""
     result = run_elision("replay", RUNS / "pi-session.jsonl.gz", "-s", "raw")
-    assert "Recorded as claude-opus-4-5 (1 run, billed $19.97); priced here as anthropic." in " ".join(
+    assert "Recorded as claude-opus-4-5 (1 run, billed $19.97); priced here as claude-opus-4-5." in " ".join(
         result.stderr.split()
     )
 
@@ -319,7 +319,7 @@ def test_raw_with_folded_results_is_no_yardstick() -> None:
     result = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "raw", "-s", "raw(fold=true)")
     assert result.stdout.startswith("raw(")
     assert " instead of $" in result.stdout
-    row = next(line for line in result.stdout.splitlines()[1:] if line.startswith("raw("))
+    row = next(line for line in result.stdout.splitlines() if line.startswith("  raw("))
     assert re.search(r"\$\d.* −\d+ % ", row)
 
 
@@ -386,7 +386,8 @@ def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
     assert "Turns as measured live" in plain.output
     data = json.loads(out.read_text("utf-8"))
     assert data["elongation"]["factors"]["masking"] == {"low": 1.2, "high": 1.2, "basis": "given"}
-    raw, masking = data["totals"]
+    by_strategy = {row["strategy"]: row for row in data["totals"]}
+    raw, masking = by_strategy["raw"], by_strategy["masking"]
     assert raw["usd_with_assumed_turns"] is None
     assert masking["usd_with_assumed_turns"][0] > masking["usd"]
     assert [entry["turn"] for entry in data["growth"]] == [10, 50]
