@@ -145,3 +145,23 @@ def test_a_prompt_without_effect_is_noted() -> None:
     Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
     text = printed(width=160, AGENT_CONTEXT_SUMMARY_PROMPT="prompt.txt")
     assert "summary_prompt: used if a model writes summaries; the digest asks none" in text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "window", "warned"),
+    [
+        ("openhands", "27", True),
+        ("openhands", "28", False),
+        ("openhands-masking", "10", True),
+        ("openhands-summarization", "10", False),
+        ("masking", "10", False),
+        ("swe-agent", "10", False),
+    ],
+)
+def test_a_small_window_for_openhands_is_warned_of(tmp_path: Path, strategy: str, window: str, warned: bool) -> None:
+    """From the published runs, in the text and in JSON; of other agents' windows nothing is known."""
+    (tmp_path / "elision.toml").unlink()
+    environ = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": window}
+    assert (f"Warning: a window of {window} turns is small for OpenHands." in printed(**environ)) == warned
+    warning = json.loads(printed("--json", **environ))["warning"]
+    assert (warning is not None) == warned

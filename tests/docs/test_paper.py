@@ -29,7 +29,7 @@ from docs.paper.tables import recompute_difference
 from docs.update_paper import Outputs, build_outputs, fill_page, list_outdated
 
 from elision.errors import FormatError
-from elision.lab.dose import KNEE
+from elision.lab.dose import KNEE, LARGEST_WINDOW_ABOVE, warn_of_window
 from tests.docs.blocks import ROOT, prose
 
 
@@ -131,6 +131,19 @@ def test_misses_predict_what_is_solved(facts: PaperFacts) -> None:
     assert round(correlate_ranks(shares, solved), 2) == -0.87
     assert round(correlate_ranks(shares, [mean_turns(each) for each in experiments]), 2) == 0.88
     assert all((count >= solved[-1]) == (share <= KNEE) for share, count in zip(shares, solved, strict=True))
+
+
+def test_the_warning_of_a_window_is_of_the_data(facts: PaperFacts) -> None:
+    """`elision config` warns of the published windows above the knee, and of none below it; its counts are theirs."""
+    masked = [dose for dose in facts.doses if dose.window]
+    above = [dose for dose in masked if dose.missing_turns > KNEE * dose.turns]
+    assert max(dose.window for dose in above) == LARGEST_WINDOW_ABOVE
+    for dose in masked:
+        assert (warn_of_window("openhands", dose.window) is not None) == (dose in above)
+    text = str(warn_of_window("openhands", LARGEST_WINDOW_ABOVE))
+    for some in (above, [dose for dose in masked if dose not in above]):
+        solved = [count_solved(facts.experiments[dose.experiment]) for dose in some]
+        assert f"{min(solved)} to {max(solved)}" in text
 
 
 def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> float:

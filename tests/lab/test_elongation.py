@@ -13,8 +13,11 @@ from elision.errors import SpecError
 from elision.lab.candidates import default_candidates, parse_candidates
 from elision.lab.elongation import (
     LATE,
+    OPENHANDS,
+    SWE_AGENT,
     assume_turns,
     find_factor,
+    find_scaffolds,
     load_measured_turns,
     price_late_turn,
     price_turns,
@@ -40,7 +43,7 @@ def test_five_models_were_measured() -> None:
 
 def test_one_model_ran_every_strategy() -> None:
     """On 50 instances: 69.1 turns raw, 65.5 masking, 76.8 summarization, 63.5 and 80.7 hybrid."""
-    shared = [each for each in load_measured_turns().measurements if each.shared]
+    shared = [each for each in load_measured_turns().measurements if each.shared and each.scaffold == SWE_AGENT]
     assert {each.raw_turns for each in shared} == {69.1}
     assert {each.instances for each in shared} == {50}
     turns = {(each.strategy, each.every): round(each.turns, 1) for each in shared}
@@ -190,10 +193,10 @@ def test_the_assumption_is_written_down() -> None:
     assert "MIT" in data["elongation"]["source"]
     factor = data["elongation"]["factors"][HYBRIDS[43]]
     assert factor["low"] == factor["high"] == pytest.approx(63.54 / 69.1)
-    assert factor["basis"] == "hybrid, N=43: Qwen3-Coder 480B, 50 instances"
+    assert factor["basis"] == "hybrid, N=43: SWE-agent, Qwen3-Coder 480B, 50 instances"
     for rows in (data["totals"], data["runs"]):
-        row = next(row for row in rows if row["strategy"] == HYBRIDS[43])
-        assert row["usd_with_assumed_turns"] == [rare, rare]
+        priced = [row["usd_with_assumed_turns"] for row in rows if row["strategy"] == HYBRIDS[43]]
+        assert priced == [[rare, rare]]
 
 
 @needs_corpus("hybrids with rare and frequent summaries under the measured turns")
@@ -206,3 +209,63 @@ def test_folding_was_not_measured() -> None:
     """A strategy that folds is like none of those that were run live."""
     assert find_factor(parse_strategy("masking")) is not None
     assert find_factor(parse_strategy("masking(fold=true)")) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "factor", "instances"),
+    [
+        # M counts events, two a turn: M=10 is 5 turns and M=72 is 36. N and M of summaries are turns.
+        ("masking(window=5)", 177.636 / 78.32, 500),
+        ("masking(window=36)", 85.94 / 78.32, 500),
+        ("summarization(every=21, tail=10)", 105.832 / 78.32, 500),
+        ("masking(window=10)", 124.06 / 78.7, 50),
+        ("masking(window=29)", 74.26 / 78.7, 50),
+    ],
+)
+def test_openhands_has_factors_of_its_own(spec: str, factor: float, instances: int) -> None:
+    """In turns, of all 500 instances where that window ran on them, and else of the 50."""
+    found = find_factor(parse_strategy(spec), scaffold=OPENHANDS)
+    assert found is not None
+    assert found.low == found.high == pytest.approx(factor, abs=1e-3)
+    assert found.basis.endswith(f"OpenHands, Gemini 2.5 Flash, {instances} instances")
+
+
+def test_nobody_measured_hybrids_with_openhands() -> None:
+    assert find_factor(parse_strategy("hybrid"), scaffold=OPENHANDS) is None
+
+
+def test_factors_are_of_the_recordings_scaffold() -> None:
+    """OpenHands' for its three formats, SWE-agent's for all others and for none."""
+    assert find_scaffolds(()) == find_scaffolds(["claude-code", "swe-agent", "mini-swe-agent"]) == (SWE_AGENT,)
+    assert find_scaffolds(["openhands-events", "openhands-output", "openhands-session"]) == (OPENHANDS,)
+    assert find_scaffolds(["swe-agent", "openhands-events"]) == (OPENHANDS, SWE_AGENT)
+
+
+def test_of_two_scaffolds_the_range_counts() -> None:
+    """From the lowest to the highest of both; none where only one has a factor."""
+    one, other, both = (
+        assume_turns("", STRATEGIES, scaffolds) for scaffolds in ((SWE_AGENT,), (OPENHANDS,), (OPENHANDS, SWE_AGENT))
+    )
+    assert both.factors["masking"].low == one.factors["masking"].low
+    assert both.factors["masking"].high == other.factors["masking"].high
+    assert "hybrid" in one.factors
+    assert "hybrid" not in both.factors
+    assert "OpenHands and SWE-agent on SWE-bench" in both.source
+
+
+def test_a_run_of_openhands_is_priced_with_its_own_factor() -> None:
+    """Beside a run of SWE-agent each keeps the factor of its scaffold."""
+    settings = StudySettings(
+        prices=find_price_set("uncached"),
+        candidates=parse_candidates(["masking"]),
+        tokens="estimate",
+        hindsight=False,
+        elongation="measured",
+    )
+    paths = [ROOT / f"examples/runs/{name}.gz" for name in ("openhands-pylint.tar", "swe-agent-sympy-20801.traj")]
+    alone = [run_study(load_runs([path]), settings) for path in paths]
+    together = run_study(load_runs(paths), settings)
+    assert [each.turns.scaffolds for each in (*alone, together)] == [(OPENHANDS,), (SWE_AGENT,), (OPENHANDS, SWE_AGENT)]
+    priced = [[row.extended_usd for row in each.rows if row.strategy == "masking"] for each in (*alone, together)]
+    assert priced[2] == [*priced[0], *priced[1]]
+    assert None not in priced[2]

@@ -37,14 +37,19 @@ def config(
     """Show the settings in force and where each is from: environment, TOML file, preset or default."""
     # The live engine runs for it, which the help does without.
     from elision.cli.forecast_text import describe_forecast, forecast_json
+    from elision.lab.dose import warn_of_window
 
     found = load_settings()
+    warning = warn_of_window(found.preset, getattr(found.strategy, "window", None))
     if as_json:
-        typer.echo(json.dumps(_settings_json(found, forecast_json(found)), indent=2, ensure_ascii=False))
+        shown = _settings_json(found, forecast_json(found)) | {"warning": warning}
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
     console = open_console()
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
     print_text(console, describe_forecast(found))
+    if warning is not None:
+        print_text(console, warning, "yellow")
     print_text(console, _LEGEND, "dim")
 
 

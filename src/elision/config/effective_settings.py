@@ -50,13 +50,15 @@ class SettingEntry:
 class Settings:
     """Everything that `ContextManager.from_env()` goes by; `docs/reference/settings.md` has the meanings.
 
-    strategy: refined by the settings beside it, its budget included. store: an address, maybe with a password.
+    strategy: refined by the settings beside it, its budget included. preset: which it is, "" for none. store: an
+    address, maybe with a password.
     summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json".
     metrics: "none", "prometheus" or "opentelemetry". entries: each setting and its place.
     gateway: the gateway's own settings, by the names in their table.
     """
 
     strategy: Strategy
+    preset: str
     guards: Guards
     summarizer: str
     summarizer_base_url: str | None
@@ -178,6 +180,7 @@ def load_settings(
     redaction = _build_redaction(found, plain)
     return Settings(
         strategy=strategy.strategy,
+        preset=strategy.preset,
         guards=guards,
         redaction=redaction,
         prompt=_load_prompt(found, plain),

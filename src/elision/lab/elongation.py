@@ -1,14 +1,15 @@
 """How many turns an agent takes under a strategy, as a multiple of what it takes when everything is sent.
 
 A replay keeps the recorded steps. Live, an agent that sees less takes more turns, or fewer. `elongation.toml` has what
-was measured: runs of SWE-agent under several strategies on the same instances. `replay --elongation` prices it.
+was measured: runs of SWE-agent and of OpenHands under several strategies on the same instances. What was measured with
+OpenHands counts for its recordings only, and what was with SWE-agent for all others. `replay --elongation` prices it.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -23,6 +24,16 @@ from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 
 FILE: Final = "elongation.toml"
+SWE_AGENT: Final = "SWE-agent"
+OPENHANDS: Final = "OpenHands"
+#: Format of a recording -> the scaffold that wrote it, where turns or rules were published for it.
+SCAFFOLDS: Final = {
+    "swe-agent": SWE_AGENT,
+    "mini-swe-agent": SWE_AGENT,
+    "openhands-events": OPENHANDS,
+    "openhands-output": OPENHANDS,
+    "openhands-session": OPENHANDS,
+}
 #: Turns at the end of a run whose mean cost is the price of one more.
 LATE: Final = 10
 #: A strategy takes the factor of a measured one whose numbers of turns are at most this many times larger or smaller.
@@ -36,13 +47,15 @@ Mode = Literal["band", "measured", "given", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnMeasurement:
-    """Runs of one model under one strategy, against raw on the same instances.
+    """Runs of one scaffold and model under one strategy, against raw on the same instances.
 
-    window: turns that stay as they are (the paper's M). every: turns from one summary to the next (its N), 0 if none.
+    window: turns that stay as they are (the paper's M, or half of it where that counts events). every: turns from one
+    summary to the next (its N), 0 if none.
     instances: how many all compared strategies ran. shared: they are the 50 that every strategy ran, the hybrids too.
     turns, raw_turns: means per run.
     """
 
+    scaffold: str
     model: str
     strategy: str
     window: int
@@ -73,32 +86,39 @@ class TurnAssumption:
 
     mode: `band`, from the lowest to the highest measured; `measured`, one model's factors; `given`, the user's; `none`.
     factors: by label of a strategy; absent where nothing was measured or given. source: of what was measured.
+    scaffolds: with which; of more than one, a factor is the range over all, and absent where one of them has none.
     """
 
     mode: Mode = "none"
     factors: Mapping[str, TurnFactor] = field(default_factory=dict)
     source: str = ""
+    scaffolds: tuple[str, ...] = (SWE_AGENT,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTurns:
-    """The table of what was measured. source: publication, data and licence."""
+    """The table of what was measured. source: publication, data and licence, with a place for the `{scaffolds}`."""
 
     source: str
     measurements: tuple[TurnMeasurement, ...]
 
     def list_summary_effects(self) -> list[tuple[str, float]]:
-        """Return, for each model that ran all instances, its turns with summaries as a multiple of those with masking.
+        """Return, for each model that ran all instances with SWE-agent, its turns with summaries as a multiple of those
+        with masking.
 
         The longest first.
         """
-        turns = {(each.model, each.strategy): each.turns for each in self.measurements if not each.shared}
+        turns = {(each.model, each.strategy): each.turns for each in self.list_whole(SWE_AGENT)}
         effects = [
             (model, count / turns[model, Masking.name])
             for (model, strategy), count in turns.items()
             if strategy == Summarization.name
         ]
         return sorted(effects, key=lambda effect: -effect[1])
+
+    def list_whole(self, scaffold: str) -> list[TurnMeasurement]:
+        """Return what was measured with `scaffold` on all instances."""
+        return [each for each in self.measurements if each.scaffold == scaffold and not each.shared]
 
 
 @cache
@@ -110,16 +130,27 @@ def load_measured_turns() -> MeasuredTurns:
     )
 
 
-def assume_turns(text: str, strategies: Mapping[str, Strategy]) -> TurnAssumption:
+def find_scaffolds(formats: Iterable[str]) -> tuple[str, ...]:
+    """Return with which scaffolds the turns of recordings in `formats` were measured, sorted.
+
+    OpenHands for its own; SWE-agent, with which most were, for all others and for no recording.
+    """
+    found = {OPENHANDS if SCAFFOLDS.get(each) == OPENHANDS else SWE_AGENT for each in formats}
+    return tuple(sorted(found)) or (SWE_AGENT,)
+
+
+def assume_turns(
+    text: str, strategies: Mapping[str, Strategy], scaffolds: tuple[str, ...] = (SWE_AGENT,)
+) -> TurnAssumption:
     """Return what `text` assumes of `strategies`, by label: "" for the band, `measured`, `none`, or factors.
 
-    Factors are `NAME=FACTOR`, separated by commas; a name is a strategy's kind or its label. A label comes before a
-    kind. Raises SpecError.
+    scaffolds: those of the recordings. Factors are `NAME=FACTOR`, separated by commas; a name is a strategy's kind or
+    its label. A label comes before a kind. Raises SpecError.
     """
     if text == "none":
-        return TurnAssumption()
+        return TurnAssumption(scaffolds=scaffolds)
     if text in ("", "measured"):
-        return _assume_measured("measured" if text else "band", strategies)
+        return _assume_measured("measured" if text else "band", strategies, scaffolds)
     given = _parse_factors(text)
     kinds = {label: strategy.name for label, strategy in strategies.items()}
     known = {*kinds, *kinds.values()} - {label for label, kind in kinds.items() if kind == Raw.name} - {Raw.name}
@@ -139,20 +170,28 @@ def assume_turns(text: str, strategies: Mapping[str, Strategy]) -> TurnAssumptio
             for label, factor in factors.items()
             if factor is not None
         },
+        scaffolds=scaffolds,
     )
 
 
-def _assume_measured(mode: Mode, strategies: Mapping[str, Strategy]) -> TurnAssumption:
-    found = {label: find_factor(strategy, one_model=mode == "measured") for label, strategy in strategies.items()}
-    return TurnAssumption(
-        mode=mode,
-        factors={label: factor for label, factor in found.items() if factor is not None},
-        source=load_measured_turns().source,
-    )
+def _assume_measured(mode: Mode, strategies: Mapping[str, Strategy], scaffolds: tuple[str, ...]) -> TurnAssumption:
+    factors = {}
+    for label, strategy in strategies.items():
+        each = [find_factor(strategy, scaffold=name, one_model=mode == "measured") for name in scaffolds]
+        found = [factor for factor in each if factor is not None]
+        if len(found) == len(scaffolds):
+            factors[label] = TurnFactor(
+                low=min(factor.low for factor in found),
+                high=max(factor.high for factor in found),
+                basis="; ".join(factor.basis for factor in found),
+            )
+    source = load_measured_turns().source.replace("{scaffolds}", " and ".join(scaffolds))
+    return TurnAssumption(mode=mode, factors=factors, source=source, scaffolds=scaffolds)
 
 
-def find_factor(strategy: Strategy, *, one_model: bool = False) -> TurnFactor | None:
-    """Return the factor of the measured strategy that is most like `strategy`; None if none is like it, or for raw.
+def find_factor(strategy: Strategy, *, scaffold: str = SWE_AGENT, one_model: bool = False) -> TurnFactor | None:
+    """Return the factor of the strategy measured with `scaffold` that is most like `strategy`; None if none is like it,
+    or for raw.
 
     Alike are strategies of one kind whose window, and whose turns from one summary to the next, are at most twice as
     many or half as many. Of two the nearer counts.
@@ -162,9 +201,13 @@ def find_factor(strategy: Strategy, *, one_model: bool = False) -> TurnFactor | 
     sizes = _find_sizes(strategy)
     if sizes is None:
         return None
-    like = [each for each in load_measured_turns().measurements if each.strategy == strategy.name]
-    nearest = min(like, key=lambda each: _measure_distance(each, sizes))
-    if _measure_distance(nearest, sizes) > math.log(NEAR):
+    like = [
+        each
+        for each in load_measured_turns().measurements
+        if each.strategy == strategy.name and each.scaffold == scaffold
+    ]
+    nearest = min(like, key=lambda each: _measure_distance(each, sizes), default=None)
+    if nearest is None or _measure_distance(nearest, sizes) > math.log(NEAR):
         return None
     same = [each for each in like if (each.window, each.every) == (nearest.window, nearest.every)]
     wide = [each for each in same if not each.shared]
@@ -219,7 +262,7 @@ def _describe_basis(taken: Sequence[TurnMeasurement]) -> str:
     kind = taken[0].strategy
     models = taken[0].model if len(taken) == 1 else f"{len(taken)} models"
     size = f"window={taken[0].window}" if kind == Masking.name else f"N={taken[0].every}"
-    return f"{kind}, {size}: {models}, {min(each.instances for each in taken)} instances"
+    return f"{kind}, {size}: {taken[0].scaffold}, {models}, {min(each.instances for each in taken)} instances"
 
 
 def _parse_factors(text: str) -> dict[str, float]:

@@ -60,7 +60,6 @@ def run_study(
     asked_at = None
     if settings.summarizer is not None:
         asked_at = settings.summarizer.make_model_summarizer().prices
-    turns = settings.turns
     read: Sequence[Trajectory] = loaded.runs
     runs = [add_recorded_head(run, settings.size_run(run)) for run in read]
     known = [collect_evidence(run) for run in runs]
@@ -94,7 +93,7 @@ def run_study(
         finished=finished,
         hindsight=settings.hindsight,
         recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
-        turns=turns,
+        turns=settings.assume_turns(run.format for run in runs),
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
         sent=sent,
@@ -239,7 +238,7 @@ def replay_candidates(
     outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
     tops: list[CandidateOutcome] = []
     problems: list[Problem] = []
-    turns = settings.turns
+    turns = settings.assume_turns([run.format])
     uses: list[SummarizerUse] = []
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elision.lab.candidates import Candidate
 from elision.lab.dialect import sizer
-from elision.lab.elongation import TurnAssumption, assume_turns
+from elision.lab.elongation import TurnAssumption, assume_turns, find_scaffolds
 from elision.lab.recorded_sizer import size_run
 from elision.lab.replay_summarizer import (
     ReplaySummarizer,
@@ -39,7 +40,7 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         # A text that means nothing is refused here, before the work.
-        _ = self.turns
+        self.assume_turns(())
 
     @property
     def sizer(self) -> Sizer:
@@ -66,7 +67,7 @@ class StudySettings:
             if isinstance(each.strategy.schedule, CacheAwareSchedule) and each.strategy.can_hide
         )
 
-    @property
-    def turns(self) -> TurnAssumption:
-        """What is assumed of the number of turns. Raises SpecError."""
-        return assume_turns(self.elongation, {each.label: each.strategy for each in self.candidates})
+    def assume_turns(self, formats: Iterable[str]) -> TurnAssumption:
+        """Return what is assumed of the number of turns of recordings in `formats`. Raises SpecError."""
+        strategies = {each.label: each.strategy for each in self.candidates}
+        return assume_turns(self.elongation, strategies, find_scaffolds(formats))

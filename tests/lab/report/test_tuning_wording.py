@@ -9,6 +9,7 @@ import pytest
 from elision.lab.report import tuning_wording as wording
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.settings_file import write_settings
+from elision.lab.tuning.tuning_result import TunedPoint
 from tests.lab.report.tunings import RULED, make_row, tuning
 
 MADE_BY = Provenance(version="0.1.0", date="2026-11-22", command="elision tune runs")
@@ -48,6 +49,40 @@ def test_the_rule_of_thumb_is_beside_it() -> None:
         "+125 % to judge; the same numbers with Elision's schedule: −10 %."
     )
     assert wording.describe_rule_of_thumb(replace(tuning(), rule_of_thumb="")) is None
+
+
+@pytest.mark.parametrize(("missing", "turns", "warned"), [(36, 1_000, True), (35, 1_000, False), (36, 99, False)])
+@pytest.mark.parametrize("is_judged", [True, False])
+def test_many_misses_are_warned_of(missing: int, turns: int, warned: bool, is_judged: bool) -> None:
+    """At the recommended point, by the runs to judge or else those of the search; not of few turns, nor of others."""
+    found = tuning()
+    high = make_row(3.2, 98, missing, 4)
+
+    def change(point: TunedPoint) -> TunedPoint:
+        if point.text != found.recommended:
+            return replace(point, fit=replace(point.fit, turns=100, regret_turns=100))
+        row = replace(high, turns=turns)
+        fit = replace(point.fit, turns=1_000, regret_turns=0)
+        return replace(point, fit=fit, judge=row) if is_judged else replace(point, fit=row, judge=None)
+
+    notes = wording.list_notes(replace(found, points=tuple(map(change, found.points))))
+    warnings = [note for note in notes if note.startswith("Warning:")]
+    expected = (
+        "Warning: 3.6 % of the turns miss a fact at the recommended point. Above 3.5 % live agents solved fewer tasks "
+        "(OpenHands, nine windows)."
+    )
+    assert warnings == ([expected] if warned else [])
+
+
+def test_turns_are_of_the_scaffold() -> None:
+    """OpenHands' where most runs are of it; for all others what five models of SWE-agent did."""
+    found = tuning()
+    points = tuple(replace(point, fit=replace(point.fit, summaries=2)) for point in found.points)
+    notes = " ".join(wording.list_notes(replace(found, points=points)))
+    assert "Summaries changed the turns of real runs by −18 to +18 %, by model." in notes
+    notes = " ".join(wording.list_notes(replace(found, points=points, rule_of_thumb="published for OpenHands")))
+    assert "+35 % summarization (Gemini 2.5 Flash, 500 tasks)" in notes
+    assert "by model" not in notes
 
 
 def test_the_break_even_is_against_the_default() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
-from elision.lab.elongation import assume_turns
+from elision.lab.elongation import OPENHANDS, assume_turns
 from elision.lab.report import wording
 from elision.lab.results import Row, Study
 from elision.lab.token_composition import Composition
@@ -188,6 +188,22 @@ def test_turns_by_default() -> None:
         "Turns as measured live, against raw: masking −11 to +15 %; hybrid −8 %; not known for two-tier"
         " (SWE-agent with five models; hybrid with one). --elongation measured prices those of one model."
     )
+
+
+def test_turns_of_openhands() -> None:
+    """Runs of OpenHands name its measurement, in the sentence and in the note on summaries; of both, both."""
+    found = _assume(study((RAW, MASKING, HYBRID)), "")
+    own = replace(found, turns=assume_turns("", {MASKING: parse_strategy("masking")}, (OPENHANDS,)))
+    assert wording.describe_turns(own) == (
+        "Turns as measured live, against raw: masking +58 %; not known for hybrid (OpenHands with one model)."
+        " --elongation measured prices those of one model."
+    )
+    summarized = replace(own, rows=tuple(replace(each, summaries=1) for each in own.rows))
+    assert (
+        "Turns of real runs of OpenHands, against everything sent: +127 % masking with window=5, +10 % masking with "
+        "window=36, +35 % summarization (Gemini 2.5 Flash, 500 tasks)."
+    ) in " ".join(wording.list_notes(summarized))
+    assert "Qwen3" not in " ".join(wording.list_notes(summarized))
 
 
 def test_turns_as_measured_or_given() -> None:

@@ -9,8 +9,9 @@ from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
-from elision.lab.report.wording import LEAST_SAVING
+from elision.lab.report.wording import LEAST_SAVING, describe_openhands_turns
 from elision.lab.results import BILLED, RECORDED, Row
+from elision.lab.tuning.references import OPENHANDS
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.hybrid import Hybrid
@@ -129,12 +130,17 @@ def describe_break_even(tuning: Tuning) -> str | None:
     share = f" (+{figures.format_share(extra * best.runs / best.turns)})" if best.turns else ""
     text = f"{figures.format_turns(extra)} extra turns a run{share} would cost what it saves against the default"
     if best.summaries and not default.summaries:
-        return f"Break-even: {text}. {_describe_summary_effects()} --space family=masking tries none."
+        return f"Break-even: {text}. {_describe_summary_effects(tuning)} --space family=masking tries none."
     return f"Break-even: {text}."
 
 
-def _describe_summary_effects() -> str:
-    """Return how summaries changed the turns of real runs, against masking: the range over the measured models."""
+def _describe_summary_effects(tuning: Tuning) -> str:
+    """Return how summaries changed the turns of real runs, against masking: the range over the measured models.
+
+    Where most runs are of OpenHands, what was measured with it.
+    """
+    if tuning.rule_of_thumb == OPENHANDS:
+        return describe_openhands_turns()
     effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
     change = figures.format_change_range(min(effects), max(effects))
     return f"Summaries changed the turns of real runs by {change}, by model."
@@ -261,7 +267,7 @@ def list_notes(tuning: Tuning) -> list[str]:
     if any(point.fit.summaries for point in tuning.points):
         notes.append(
             "Summaries are made without a model, and billed as the model call that they stand for. "
-            + _describe_summary_effects()
+            + _describe_summary_effects(tuning)
         )
     if tuning.unfit:
         notes.append(f"{figures.format_plural(tuning.unfit, 'point')} left out: a run does not fit their budget.")

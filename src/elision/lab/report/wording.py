@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from elision.lab.dose import KNEE, is_above_knee
-from elision.lab.elongation import load_measured_turns
+from elision.lab.elongation import OPENHANDS, SWE_AGENT, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
 from elision.lab.report.names import (
@@ -20,6 +20,7 @@ from elision.lab.report.names import (
 )
 from elision.lab.results import ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
+from elision.strategies.masking import Masking
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -247,8 +248,10 @@ def describe_turns(study: Study) -> str | None:
         text += f"; not known for {', '.join(missing)}"
     if study.turns.mode == "band":
         one_model = "; hybrid with one" if any(find_family(label) == "hybrid" for label in changes) else ""
+        measured = {SWE_AGENT: f"SWE-agent with five models{one_model}", OPENHANDS: "OpenHands with one model"}
+        scaffolds = "; ".join(measured[each] for each in study.turns.scaffolds)
         return (
-            f"Turns as measured live, against raw: {text} (SWE-agent with five models{one_model})."
+            f"Turns as measured live, against raw: {text} ({scaffolds})."
             " --elongation measured prices those of one model."
         )
     what = "as measured live with one model on 50 instances" if study.turns.mode == "measured" else "as assumed"
@@ -266,8 +269,27 @@ def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
     return min(extended, key=lambda pair: pair[1], default=None)
 
 
-def _describe_summary_effects() -> str:
-    """How summaries changed the number of turns of real runs, model by model, against masking."""
+def describe_openhands_turns() -> str:
+    """How masking and summaries changed the number of turns of real runs of OpenHands, against raw."""
+    measured = load_measured_turns().list_whole(OPENHANDS)
+    listed = ", ".join(
+        f"{figures.format_change_range(each.factor, each.factor)} "
+        + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
+        for each in measured
+    )
+    return (
+        f"Turns of real runs of OpenHands, against everything sent: {listed} "
+        f"({measured[0].model}, {measured[0].instances} tasks)."
+    )
+
+
+def _describe_summary_effects(study: Study) -> str:
+    """How summaries changed the turns of real runs of the recordings' scaffolds: with SWE-agent by model."""
+    sentences = {SWE_AGENT: _describe_swe_agent_turns, OPENHANDS: describe_openhands_turns}
+    return " ".join(sentences[each]() for each in study.turns.scaffolds)
+
+
+def _describe_swe_agent_turns() -> str:
     effects = load_measured_turns().list_summary_effects()
     changes = [(f"{100 * (factor - 1):+.1f} %".replace("-", figures.MINUS), model) for model, factor in effects]
     listed = ", ".join(f"{change} {model}" for change, model in changes)
@@ -326,11 +348,11 @@ def list_notes(study: Study) -> list[str]:
     if (warning := warn_of_misses(study)) is not None:
         listed.append(warning)
     if study.summarizer is not None:
-        listed.append(_describe_summary_effects())
+        listed.append(_describe_summary_effects(study))
     elif any(row.summaries for row in study.rows):
         listed.append(
             "Summaries are made without a model, and billed as the model call that they stand for."
-            f" {_describe_summary_effects()}"
+            f" {_describe_summary_effects(study)}"
         )
     if study.counter == "estimate":
         listed.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from elision.lab import elongation
 from elision.lab.candidates import RECOMMENDED
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -13,8 +14,8 @@ from elision.strategies.strategy import Strategy
 from elision.trajectory.trajectory import Trajectory
 
 _AS_PUBLISHED: Final = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
-SWE_AGENT: Final = "published for SWE-agent"
-OPENHANDS: Final = "published for OpenHands"
+SWE_AGENT: Final = f"published for {elongation.SWE_AGENT}"
+OPENHANDS: Final = f"published for {elongation.OPENHANDS}"
 
 #: Name -> strategy. The published rule of thumb is a window and a summary interval by scaffold; it hides at every turn.
 #: The presets have its numbers with Elision's schedule and placeholders.
@@ -26,15 +27,6 @@ REFERENCES: Final[tuple[tuple[str, str], ...]] = (
     (OPENHANDS, f"hybrid(window=58, summarize_at=80, tail=58, {_AS_PUBLISHED})"),
     ("preset openhands", "openhands"),
 )
-#: Format of a recording -> the rule that was published for its scaffold.
-_SCAFFOLDS: Final = {
-    "swe-agent": SWE_AGENT,
-    "mini-swe-agent": SWE_AGENT,
-    "openhands-v0": OPENHANDS,
-    "openhands-events": OPENHANDS,
-    "openhands-output": OPENHANDS,
-    "openhands-session": OPENHANDS,
-}
 
 
 def list_references() -> dict[Strategy, tuple[str, ...]]:
@@ -55,4 +47,4 @@ def find_rule_of_thumb(runs: Iterable[Trajectory]) -> str:
     """Return the name of the reference that was published for the scaffold of most of `runs`; "" if there is none."""
     formats = Counter(run.format for run in runs)
     (most, _), *_ = formats.most_common(1)
-    return _SCAFFOLDS.get(most, "")
+    return f"published for {elongation.SCAFFOLDS[most]}" if most in elongation.SCAFFOLDS else ""
