@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -145,7 +146,11 @@ class MeteredModel:
             known = self._known.get(id(message))
             if known is None or known[0] is not message:
                 # The message is kept, so that no other gets its id.
-                blocks = tuple(split_into_blocks(self.shape, {"messages": [message]}, self._counter))
+                # Each prompt is hashed whole: the hash of a long text does as well as the text.
+                blocks = tuple(
+                    replace(block, text=hashlib.blake2b(block.text.encode("utf-8", "surrogatepass")).hexdigest())
+                    for block in split_into_blocks(self.shape, {"messages": [message]}, self._counter)
+                )
                 known = self._known[id(message)] = (message, blocks)
             yield from known[1]
 

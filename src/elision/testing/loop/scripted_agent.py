@@ -140,7 +140,7 @@ class ScriptedAgent:
                 facts = self._list_facts(piece.text)
                 self._look_at_result(piece, calls, seen)
             else:
-                for numbers in _OPEN.findall(piece.text):
+                for numbers in _OPEN.findall(piece.text) if "step " in piece.text else ():
                     seen.done = max(seen.done, int("".join(numbers)) - 1)
                 if piece.kind != "said":
                     self._look_at_result(piece, calls, seen)
@@ -157,6 +157,8 @@ class ScriptedAgent:
             seen.recalled.append((call.text, result))
 
     def _look_at_result(self, piece: PromptPiece, calls: Mapping[str, PromptPiece], seen: _Seen) -> None:
+        if "step " not in piece.text:
+            return
         for number, needs in _STEP.findall(piece.text):
             seen.steps[int(number)] = _NEED.findall(needs)
         for number in _ACCEPTED.findall(piece.text):
