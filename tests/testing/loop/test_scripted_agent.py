@@ -117,3 +117,17 @@ def test_messages_in_both_shapes(shape: Any) -> None:
         assert message["tool_calls"][0]["function"]["name"] == "bash"
     else:
         assert message["content"][1]["input"] == {"command": "cat logs/node-005.log"}
+
+
+def test_after_a_rejection_it_looks_closely() -> None:
+    """Where a fact was confused with its neighbour and rejected, the next look finds the right one."""
+    log = LOG.replace("\n12:59", "\n12:02:07 WARN svc-005b lease holder=99ff99 ttl=4\n12:59", 1)
+    prompt = [("cat logs/node-005.log", log), ("cat other", "filler " * 60_000)]
+    for seed in range(40):
+        agent = ScriptedAgent(LogsSkill(), seed, Knobs(careless=0, rot=1, notes=0))
+        confused = first_call(agent.answer(make_prompt(*prompt)))
+        if confused[1]["command"] == "bash record.sh 1 svc-005a=99ff99":
+            break
+    rejected = (confused[1]["command"], "step 1 rejected: svc-005a is not right\n")
+    answer = agent.answer(make_prompt(*prompt, rejected))
+    assert first_call(answer)[1]["command"] == "bash record.sh 1 svc-005a=ab12cd"

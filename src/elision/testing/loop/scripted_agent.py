@@ -178,13 +178,15 @@ class ScriptedAgent:
     def _find_value(self, label: str, step: int, seen: _Seen) -> str | None:
         """Return the newest value of a fact that the prompt shows and the agent does not overlook; None for none."""
         changes = self._skill.states.match(label) is not None
+        is_doubted = any(name == label for name, _ in seen.rejected)
         for behind, own, facts in seen.facts:
             value = facts.get(label)
             # What changes is not as the agent wrote it before the change.
             if value is None or (label, value) in seen.rejected or (changes and own):
                 continue
             # The place is rounded, so that the same fact is not looked for anew at every call.
-            risk = self._knobs.rot * behind / 100_000
+            # Who was told that a value is wrong looks closely.
+            risk = 0.0 if is_doubted else self._knobs.rot * behind / 100_000
             if risk and self._draw(label, step, round(behind, -4), "rot") < risk:
                 others = [each for name, each in facts.items() if name != label]
                 if others and self._draw(label, step, "confused") < _CONFUSED:
