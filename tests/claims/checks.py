@@ -110,7 +110,8 @@ def find_misplaced_values(hidden: HiddenResult) -> Iterator[str]:
         if pairs:
             is_misplaced = not any(pairs <= each for each in objects)
         else:
-            is_misplaced = group not in hidden.text
+            # Items that stand in prose belong to no object.
+            is_misplaced = any(item not in hidden.text for item in group.split())
         if is_misplaced:
             yield group
 

@@ -80,9 +80,22 @@ def test_the_recommended_figure_is_replays(runs: Path, tmp_path: Path) -> None:
     _tune(runs, *SMALL, "--judge-share", "0", "--json", files[0])
     tuned = json.loads(files[0].read_text("utf-8"))
     best = next(point for point in tuned["points"] if point["strategy"] == tuned["recommended"])
-    replay = ["replay", str(runs), "-s", tuned["recommended"], "--no-hindsight", "-j", "1", "--json", str(files[1])]
+    replay = [
+        "replay",
+        str(runs),
+        "--prices",
+        "anthropic",
+        "-s",
+        tuned["recommended"],
+        "--no-hindsight",
+        "-j",
+        "1",
+        "--json",
+        str(files[1]),
+    ]
     assert CliRunner().invoke(app, replay).exit_code == 0
-    (total,) = json.loads(files[1].read_text("utf-8"))["totals"]
+    totals = json.loads(files[1].read_text("utf-8"))["totals"]
+    total = next(row for row in totals if row["strategy"] == tuned["recommended"])
     assert best["fit"]["usd"] == total["usd"]
     assert best["fit"]["evidence_recall"] == total["evidence_recall"]
 

@@ -122,7 +122,7 @@ def test_hybrid_is_not_beaten_by_what_is_published(prices: str) -> None:
 
 @pytest.mark.parametrize("reader", LONG_FORMATS)
 def test_placeholders_beat_plain_ones(reader: str) -> None:
-    """Per format, runs over 60 turns: at most 0.72 x the cost of plain per-turn masking and half its regret turns
+    """Per format, runs over 60 turns: at most 0.75 x the cost of plain per-turn masking and half its regret turns
     where it has 20 or more, else not more."""
     found = masking_study("anthropic")
     assert {row.reader for row in found.of("masking") if row.turns > 60} == set(LONG_FORMATS)
@@ -130,7 +130,7 @@ def test_placeholders_beat_plain_ones(reader: str) -> None:
         total([row for row in found.of(label) if row.reader == reader and row.turns > 60])
         for label in ("masking", "masking, every turn")
     )
-    assert ours.usd <= 0.72 * plain.usd
+    assert ours.usd <= 0.75 * plain.usd
     allowed = plain.regret_turns / 2 if plain.regret_turns >= 20 else plain.regret_turns
     assert ours.regret_turns <= allowed
 

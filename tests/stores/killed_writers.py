@@ -57,10 +57,11 @@ class KillReport:
 
 def make_event(number: int) -> Event:
     """Return record `number` of the log, the same in every process: turns with results of all sizes, decisions."""
+    turn = number - number // 5
     if number % 5 == 0:
-        return PassDecided(call=number, reason="due", masks=(Mask((number - 1, 1), f"[t{number - 1}.1]"),))
+        return PassDecided(call=number, reason="due", masks=(Mask((turn, 1), f"[t{turn}.1]"),))
     word = f"{number * 2_654_435_761 % 2**32:08x} "
-    return add_turn(number, word * (1, 40, 400, 4_000)[number % 4], said=f"turn {number}", node=f"node {number}")
+    return add_turn(turn, word * (1, 40, 400, 4_000)[number % 4], said=f"turn {number}", node=f"node {number}")
 
 
 def make_batches(after: int) -> Iterator[list[Event]]:
