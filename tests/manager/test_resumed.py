@@ -173,7 +173,7 @@ class World:
     others=st.fixed_dictionaries(
         {},
         optional={
-            "cache_ttl": st.sampled_from(["5m", "1h"]),
+            "cache_ttl": st.sampled_from(["client", "1h"]),
             "cache_control": st.sampled_from(["client", "gaps"]),
             "over_budget": st.just("send"),
             "shadow": st.just(True),

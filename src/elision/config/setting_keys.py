@@ -56,7 +56,6 @@ def _make_key(
     *options: str,
     default: Any = None,
     used_if: str = "hides anything",
-    counts: bool = True,
 ) -> Key:
     return Key(
         name=name,
@@ -66,7 +65,6 @@ def _make_key(
         default=default,
         options=options,
         used_if=used_if,
-        counts=counts,
     )
 
 
@@ -302,8 +300,8 @@ _SESSION: Final = (
     _make_key(
         "cache_ttl",
         "session",
-        setting_readers.choice(("client", "5m", "1h")),
-        "how long Anthropic keeps what is cached at our breakpoints: as at the client's, 5m or 1h",
+        setting_readers.choice(("client", "1h")),
+        "how long Anthropic keeps what is cached at our breakpoints: as at the client's, or 1h",
         default="client",
     ),
     _make_key(

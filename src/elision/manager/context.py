@@ -88,7 +88,7 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     - `cache_control` (default `"auto"`): cache breakpoints: `auto` sets them, `gaps` once something is hidden (OpenAI
       from 5.6 on: both), `client` never.
     - `cache_ttl` (default `"client"`): how long Anthropic keeps what is cached at Elision's breakpoints: as at those of
-      the `client`, `5m` or `1h`.
+      the `client`, or `1h`.
     - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
       `settle()` stores it.
     - `shadow` (default `False`): whether requests stay unchanged while everything is decided, priced and recorded.

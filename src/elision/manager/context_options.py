@@ -47,7 +47,7 @@ Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
 DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 #: How long the cache entries live that are written at our breakpoints.
-CacheTtl: TypeAlias = Literal["client", "5m", "1h"]
+CacheTtl: TypeAlias = Literal["client", "1h"]
 #: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
 RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
 OverBudget: TypeAlias = Literal["raise", "send"]

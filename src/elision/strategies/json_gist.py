@@ -165,9 +165,17 @@ def _list_units(found: JsonValues, text: str, scores: Mapping[str, float], shown
     left = dict(scores)
     names: dict[int, float] = {}
     shown_words = set(_WORD_ENDS.split(shown_text))
+    seen = 0
     for group, key, value, is_name in found.values:
-        is_plain = 0 < len(value) <= _LONGEST_VALUE and not _UNQUOTABLE.search(value) and value in text
-        if not is_plain or not 0 < len(key) <= _LONGEST_KEY or _UNQUOTABLE.search(key):
+        if not (0 < len(value) <= _LONGEST_VALUE and 0 < len(key) <= _LONGEST_KEY):
+            continue
+        if _UNQUOTABLE.search(value) or _UNQUOTABLE.search(key):
+            continue
+        # Values come in the order of the text. To look for each from the top would be quadratic work.
+        at = text.find(value, seen)
+        if at >= 0:
+            seen = at + len(value)
+        elif value not in text:
             continue
         items = find_items_uncached(value)
         own = [scores[item] for item in (value, *items) if item in scores]

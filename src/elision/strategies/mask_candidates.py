@@ -115,7 +115,7 @@ class MaskCandidates:
         for mask in event.masks:
             self._drop(mask.key)
             self._settled_keys.add(mask.key)
-            self.hidden_tokens += state.sizer.count_observation(state.find_observation(mask.key))
+            self.hidden_tokens += state.count_own_tokens(mask.key)
         if event.summary is not None:
             self.drop_covered(state, event.summary.covers)
         elif event.masks:
@@ -128,7 +128,7 @@ class MaskCandidates:
         """Drop the candidates of turns 1 ... `covers`, which no view shows any more."""
         for key in [key for key in (*self.pending, *self.waiting) if key[0] <= covers]:
             self._drop(key)
-        self.hidden_tokens = sum(state.sizer.count_observation(state.find_observation(key)) for key in state.hidden)
+        self.hidden_tokens = sum(map(state.count_own_tokens, state.hidden))
         self.first_pending = min(self.pending, default=None)
 
     def find_stable_length(self, state: State) -> int | None:

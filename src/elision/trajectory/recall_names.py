@@ -1,4 +1,4 @@
-"""Names of the tools and commands by which an agent reads what was hidden."""
+"""Names of the tools by which an agent reads what was hidden."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ RECALL_TOOLS: Final = frozenset((RECALL_TOOL, "lacuna_recall"))
 SEARCH_TOOLS: Final = frozenset((SEARCH_TOOL, "lacuna_search"))
 #: The tool of `elision mcp` that reads a handle.
 MCP_RECALL_TOOL: Final = "recall_hidden"
-#: The command for agents that have a shell and no tools.
-RECALL_COMMAND: Final = "elision recall"
 
 
 def reads_handles(name: str) -> bool:

@@ -47,14 +47,12 @@ class State:
         #: Tokens that folding takes off the view.
         self.folded_tokens = 0
         self._fold_savings: dict[Key, int] = {}
-        #: What rules have left of observations, in place of their own text.
         #: Text of the observations that thinking is bound to as they were first sent, and those of them with folds.
         self.fixed_texts: dict[Key, str] = {}
         self.fixed_folds: dict[Key, Fold] = {}
         self.summary: Summary | None = None
-        #: The newest turn that the client no longer sends, and the cache rewrites that its trimming has caused.
+        #: The newest turn that the client no longer sends.
         self.dropped_turns = 0
-        self.client_rewrites = 0
         #: What the client sends in place of the turns that it dropped: the last segment of the head.
         self.stand_in: Segment | None = None
         self.calls = 0
@@ -320,10 +318,7 @@ class State:
             opening = make_summary_segments(event.summary, self.turns, self.sizer, after=self.dropped_turns)
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
-        for fold in event.folds:
-            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
-            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
-            self._fold_savings[fold.key] = saved
+        self._count_fold_savings(event.folds)
 
     def _drop_turns(self, event: TurnsDropped) -> None:
         """Leave turns 1 ... `event.through` out of all later views. A summary that covers some of them stays."""
@@ -338,7 +333,6 @@ class State:
         kept = self.turn_places.get(self.covered_turns + 1, len(self.track.segments))
         opening = [each for each in self.track.segments[self.head_length : kept] if self._stays(each)]
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[kept:]]
-        epoch = self.epoch
         self._drop_covered_places(self.covered_turns)
         first = self._own_head_length
         if event.words is not None:
@@ -347,12 +341,8 @@ class State:
         head = [] if self.stand_in is None else [self.stand_in]
         self.head_length = first + len(head)
         self._rebuild_track(first, head + opening + rest)
-        self.client_rewrites += self.epoch - epoch
         self._drop_raw_turns(event.through)
-        for fold in event.folds:
-            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
-            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
-            self._fold_savings[fold.key] = saved
+        self._count_fold_savings(event.folds)
 
     def _stays(self, segment: Segment) -> bool:
         """Return whether a segment between head and turns stays when the client drops turns: the summary does."""
@@ -379,6 +369,12 @@ class State:
         """Forget how results of turns 1 ... `covers` were shown."""
         self.hidden = {key: text for key, text in self.hidden.items() if key[0] > covers}
         self._drop_folds([key for key in self.folded if key[0] <= covers])
+
+    def _count_fold_savings(self, folds: Iterable[Fold]) -> None:
+        for fold in folds:
+            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
+            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
+            self._fold_savings[fold.key] = saved
 
     def _drop_folds(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -26,21 +26,16 @@ from elision.trajectory.turn import Action
 from tests.properties.builders import result, step
 
 
-def _kept(names: list[str], asked: dict[str, Any] | None, *, counts_excluded: bool) -> set[int]:
-    """What the server leaves alone of uses of tools `names`, oldest first: 0-based."""
-    if asked is None:
-        return set(range(len(names)))
-    excluded = {place for place, name in enumerate(names) if name in asked.get("exclude_tools", ())}
-    counted = [place for place in range(len(names)) if counts_excluded or place not in excluded]
-    newest = counted[max(len(counted) - asked["keep"]["value"], 0) :]
-    return excluded | set(newest)
+def _kept(uses: int, asked: dict[str, Any] | None) -> set[int]:
+    """What the server leaves alone of so many uses, oldest first: 0-based."""
+    kept = uses if asked is None else asked["keep"]["value"]
+    return set(range(max(uses - kept, 0), uses))
 
 
 def test_the_frontier_is_the_longest_run_of_oldest_uses_that_are_hidden() -> None:
-    """A result that stays holds the frontier; it never goes back."""
+    """A result that stays holds the frontier."""
     assert count_uses_to_clear([True, True, False, True]) == 2
     assert count_uses_to_clear([False, True, True]) == 0
-    assert count_uses_to_clear([True, False, False], cleared=2) == 2
     assert count_uses_to_clear([]) == 0
 
 
@@ -58,41 +53,33 @@ def test_keep_grows_with_the_history_so_that_the_cut_stands_still() -> None:
         asked = build_clearing_edit(uses=count, cleared=5)
         assert asked is not None
         assert asked["keep"] == {"type": "tool_uses", "value": count - 5}
-        assert _kept(["ls"] * count, asked, counts_excluded=True) == set(range(5, count))
+        assert _kept(count, asked) == set(range(5, count))
     assert build_clearing_edit(uses=3, cleared=0) is None
 
 
-@given(
-    names=some.lists(some.sampled_from(["ls", "cat", "plan"]), max_size=40),
-    hidden=some.lists(some.booleans(), min_size=40, max_size=40),
-    counts_excluded=some.booleans(),
-    was=some.integers(0, 5),
-)
-def test_nothing_is_cleared_that_we_do_not_hide(
-    names: list[str], hidden: list[bool], counts_excluded: bool, was: int
-) -> None:
-    """Whether the server counts excluded tools or not, which is nowhere said; and what was cleared before."""
-    before = min(was, len(names))
-    ours = [
-        hide or name == "plan" or place < before for place, (name, hide) in enumerate(zip(names, hidden, strict=False))
-    ]
-    asked = build_clearing_edit(uses=len(names), cleared=count_uses_to_clear(ours, before), exclude=["plan"])
-    gone = set(range(len(names))) - _kept(names, asked, counts_excluded=counts_excluded)
-    assert all(ours[place] and names[place] != "plan" for place in gone)
+@given(hidden=some.lists(some.sampled_from([True, False, None]), max_size=40))
+def test_nothing_is_cleared_that_we_do_not_hide(hidden: list[bool | None]) -> None:
+    """But for what is only too short to hide; all that we hide before the first result that stays is cleared."""
+    asked = build_clearing_edit(uses=len(hidden), cleared=count_uses_to_clear(hidden))
+    kept = _kept(len(hidden), asked)
+    gone = set(range(len(hidden))) - kept
+    assert all(hidden[place] is not False for place in gone)
+    first_kept = next((place for place, hides in enumerate(hidden) if hides is False), len(hidden))
+    assert not any(hidden[place] and place < first_kept for place in kept)
 
 
 def test_the_types_take_what_is_asked() -> None:
     """As the provider's own package states context management."""
     beta = pytest.importorskip("anthropic.types.beta")
     pydantic = pytest.importorskip("pydantic")
-    managing = add_clearing_edit({}, build_clearing_edit(uses=9, cleared=4, exclude=["plan", "ask"]))
+    managing = add_clearing_edit({}, build_clearing_edit(uses=9, cleared=4))
     assert managing is not None
     # What it holds is checked when it is read, by the adapter, which must live that long.
     adapter = pydantic.TypeAdapter(beta.BetaContextManagementConfigParam)
     found = adapter.validate_python(managing["context_management"], strict=True)
     (asked,) = list(found["edits"])
     assert asked["type"] == CLEARING_EDIT
-    assert list(asked["exclude_tools"]) == ["ask", "plan"]
+    assert asked["keep"] == {"type": "tool_uses", "value": 5}
     anthropic_beta = pytest.importorskip("anthropic.types.anthropic_beta_param")
     assert CLEARING_BETA in str(anthropic_beta.AnthropicBetaParam)
 

@@ -44,13 +44,12 @@ def list_tool_uses(turns: Iterable[Turn]) -> list[Key | None]:
     return found
 
 
-def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> int:
+def count_uses_to_clear(is_masked: Iterable[bool | None]) -> int:
     """Return how many of the oldest tool uses the server shall clear.
 
     is_masked: for every tool use of the history, oldest first: True if our decision hides its result, False if it may
         not, None if the result is only too short to hide. Such a result is cleared with what is hidden after it: agents
         begin by writing files and making folders, and one short result held back all the rest.
-    cleared: the count of the request before. It never shrinks, as that would rewrite the prefix too.
     """
     count = 0
     for number, hides in enumerate(is_masked, start=1):
@@ -58,7 +57,7 @@ def count_uses_to_clear(is_masked: Iterable[bool | None], cleared: int = 0) -> i
             break
         if hides:
             count = number
-    return max(count, cleared)
+    return count
 
 
 def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Fold]) -> int:
@@ -75,22 +74,15 @@ def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Fo
     return lower_end(cleared, spans)
 
 
-def build_clearing_edit(*, uses: int, cleared: int, exclude: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the edit that clears the oldest `cleared` of `uses` tool uses; None if there is nothing to clear.
-
-    exclude: tools whose results are never cleared. They are counted in `keep`. If the service does not count them, it
-        keeps more than we asked for, not less.
-    """
+def build_clearing_edit(*, uses: int, cleared: int) -> dict[str, Any] | None:
+    """Return the edit that clears the oldest `cleared` of `uses` tool uses; None if there is nothing to clear."""
     if cleared <= 0:
         return None
-    found: dict[str, Any] = {
+    return {
         "type": CLEARING_EDIT,
         "trigger": {"type": "input_tokens", "value": TRIGGER_TOKENS},
         "keep": {"type": "tool_uses", "value": max(uses - cleared, 0)},
     }
-    if exclude:
-        return {**found, "exclude_tools": sorted(exclude)}
-    return found
 
 
 def add_clearing_edit(request: Mapping[str, Any], clearing: Mapping[str, Any] | None) -> dict[str, Any] | None:

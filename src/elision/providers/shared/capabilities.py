@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
-TABLE_DATE: Final = "2026-11-21"
-
 #: H: vendor page or vendor SDK, read in November 2026. M: vendor page in a dated copy or quote, or several users'
 #: reports that agree. L: one third party. "-": assumed, for want of any.
 Trust = Literal["H", "M", "L", "-"]
@@ -35,7 +33,6 @@ class Capabilities:
     clears_results: the server clears old tool results itself (`clear_tool_uses_20250919`).
     mark_field:    how a cache breakpoint is set.
     max_breakpoints: how many a request may set, automatic ones included; 0 where there are none.
-    caches_automatically: prefixes are cached without being marked, or where the request asks for it as a whole.
     takes_temperature: a `temperature` of one's own is taken.
     takes_audio:   a message may hold audio; True where it is not known.
     takes_prefill: a request may end with the beginning of the answer; True where it is not known.
@@ -49,7 +46,6 @@ class Capabilities:
     clears_results: bool = False
     mark_field: MarkField = ""
     max_breakpoints: int = 0
-    caches_automatically: bool = True
     takes_temperature: bool = True
     takes_audio: bool = True
     takes_prefill: bool = True
@@ -184,9 +180,7 @@ TABLE: Final[Sequence[Capabilities]] = (
 )
 #: An unknown name may be any model: nothing is asked of it, and signed thinking is taken for bound,
 #: which costs nothing where there is none.
-UNKNOWN: Final = Capabilities(
-    model="", binds_thinking=True, takes_temperature=False, thinking="default", caches_automatically=False, trust="-"
-)
+UNKNOWN: Final = Capabilities(model="", binds_thinking=True, takes_temperature=False, thinking="default", trust="-")
 
 # What makes a name that ends with a digit another version: a further digit, or one or two after a dash.
 _OTHER_VERSION = re.compile(r"[\da-z]|-\d{1,2}(?!\w)")
