@@ -53,7 +53,7 @@ def clear_at(tokens: Iterable[int]) -> ClearResults:
 
 
 def replay_default(run: Trajectory, prices: Prices | None) -> list[Row]:
-    """Return the rows of `run`: everything sent, the peer's default, and masking. None where it does not fit."""
+    """Return the rows of `run`: everything sent, the peer's default, and masking. No rows where it does not fit."""
     raw = Candidate(RAW, parse_strategy("raw"))
     loaded = Loaded((run,), ())
     whole = run_study(loaded, StudySettings(prices=prices, candidates=(raw,), hindsight=False, elongation="none"))
@@ -63,6 +63,7 @@ def replay_default(run: Trajectory, prices: Prices | None) -> list[Row]:
     candidates = (raw, Candidate(PEER, clear_at(sizes[0])), Candidate(MASKING, parse_strategy("masking")))
     settings = StudySettings(prices=prices, candidates=candidates, hindsight=False, elongation="none")
     rows = run_study(loaded, settings).rows
+    # Not the rows of what happened.
     return [row for row in rows if row.strategy in (RAW, PEER, MASKING)]
 
 
@@ -74,16 +75,15 @@ def print_totals(title: str, results: Iterable[list[Row]]) -> None:
         label: total(row for rows in found for row in rows if row.strategy == label) for label in (RAW, PEER, MASKING)
     }
     for label, row in sums.items():
-        rewrites = sum(each.epochs - 1 for rows in found for each in rows if each.strategy == label)
         print(
             f"  {label:25} ${row.usd:>8.2f} {100 * (row.usd / sums[RAW].usd - 1):+6.1f} %"
-            f"  {rewrites:5} rewrites  {100 * row.regret_turns / row.turns:4.1f} % of the turns miss a fact"
+            f"  {row.cache_rewrites:5} rewrites  {100 * row.regret_turns / row.turns:4.1f} % of the turns miss a fact"
         )
 
 
 def main(*, small: bool = False) -> None:
     samples = load_runs([SAMPLES]).runs
-    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
         flagship = partial(replay_default, prices=find_prices(FLAGSHIP))
         print_totals("examples/runs as Claude Opus 5.5", pool.map(flagship, samples))
         print_totals("examples/runs as its own models", pool.map(partial(replay_default, prices=None), samples))
