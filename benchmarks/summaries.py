@@ -18,6 +18,8 @@ from elision.lab.dialect import sizer
 from elision.lab.evidence import Evidence, EvidenceTally, Use, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.lab.results import Row, total
+from elision.lab.study_rows import build_row
 from elision.lab.tuning.run_split import split_runs
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -41,26 +43,6 @@ _PART = re.compile(r"[\w-]{3,}")
 _NEIGHBOURS = (-7, -3, 3, 7)
 #: Items that were not used, for each call that misses a fact: what is found of them in the view is chance.
 _CONTROLS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One run, or several: USD, those of sending everything, facts used and still visible, turns missing one."""
-
-    usd: float = 0.0
-    raw_usd: float = 0.0
-    items: int = 0
-    found: int = 0
-    missing: int = 0
-
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            usd=self.usd + other.usd,
-            raw_usd=self.raw_usd + other.raw_usd,
-            items=self.items + other.items,
-            found=self.found + other.found,
-            missing=self.missing + other.missing,
-        )
 
 
 @dataclass(slots=True)
@@ -127,25 +109,19 @@ def print_curve(
     default = None
     for size in sizes:
         strategy = parse_strategy(f"{name}(summary_max_tokens={size})")
-        found = [sum(pool.map(partial(replay, strategy, prices), half), Outcome()) for half in halves]
-        whole = found[0] + found[1]
+        found = [total(pool.map(partial(replay, strategy, prices), half)) for half in halves]
+        whole = total(found)
         default = default or whole
         cells = " ".join(map(_format_outcome, (whole, *found)))
         print(f"  {size:5} tokens {whole.usd / default.usd - 1:+6.1%} {cells}", flush=True)
 
 
-def replay(strategy: Strategy, prices: str, run: Trajectory) -> Outcome:
+def replay(strategy: Strategy, prices: str, run: Trajectory) -> Row:
     counting = sizer("openai", "o200k")
     whole = add_recorded_head(run, counting)
     known = collect_evidence(whole)
     found = replay_run(whole, strategy, find_price_set(prices), counting, known=known, tally=EvidenceTally())
-    return Outcome(
-        usd=found.usd,
-        raw_usd=found.raw.usd,
-        items=found.evidence.items,
-        found=found.evidence.found,
-        missing=found.evidence.regret_turns,
-    )
+    return build_row(run, strategy.name, found, None)
 
 
 def print_missing(pool: Executor, name: str, runs: Sequence[Trajectory]) -> None:
@@ -201,5 +177,5 @@ def _list_hidden_keys(state: State) -> Iterator[tuple[int, int]]:
                 yield key
 
 
-def _format_outcome(outcome: Outcome) -> str:
-    return f"{outcome.usd / outcome.raw_usd:8.4f} {outcome.found / max(1, outcome.items):6.2%} {outcome.missing:4}"
+def _format_outcome(outcome: Row) -> str:
+    return f"{outcome.usd / outcome.raw_usd:8.4f} {outcome.evidence_recall or 0:6.2%} {outcome.regret_turns:4}"

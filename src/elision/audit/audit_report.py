@@ -10,8 +10,8 @@ from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.candidates import RECOMMENDED
-from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_none
+from elision.lab.results import LEAST_SAVING, encode_problems
 from elision.trajectory.trajectory import Problem
 
 FORMAT: Final = "elision.audit/1"
@@ -19,8 +19,6 @@ FORMAT: Final = "elision.audit/1"
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
 TOLERANCE: Final = 0.02
-#: Replayed bill as a multiple of what was sent from which on hiding is not worth it.
-LEAST_SAVING: Final = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

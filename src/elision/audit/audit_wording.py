@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from elision.audit.audit_report import LEAST_SAVING, TOLERANCE, AuditReport, compare_bills, sum_causes
+from elision.audit.audit_report import TOLERANCE, AuditReport, compare_bills, sum_causes
 from elision.audit.cause_table import CAUSES
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
@@ -24,6 +24,7 @@ from elision.lab.report.figures import (
     format_usd,
 )
 from elision.lab.report.names import neutralize_text
+from elision.lab.results import LEAST_SAVING
 
 #: Runs that are named whose recorded bill is not the sum of their causes.
 LISTED_DEVIATIONS: Final = 5

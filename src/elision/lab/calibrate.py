@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from elision.engine import count_output_tokens
 from elision.errors import PriceError
-from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_zero
 from elision.lab.recorded_requests import ROUNDING_TOKENS, RecordedRequest, Restart, list_requests
+from elision.lab.results import encode_problems
 from elision.lab.token_fit import PromptGrowth, TokenFit, fit_growth
 from elision.trajectory.cache import AS_FORESEEN, HOUR_SECONDS, CacheFinding, PromptCache
 from elision.trajectory.price_lookup import find_prices, find_tokenizer

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final, Literal, TypeAlias
 
 from elision.trajectory.content import make_content
-from elision.trajectory.trajectory import Compaction, CompactionKind, Trajectory
+from elision.trajectory.trajectory import Compaction, Trajectory
 from elision.trajectory.turn import Message, Turn
 
 #: A billed prompt below this share of the one before it was cut: no agent forgets a tenth of its context by accident.
@@ -33,17 +33,14 @@ CutSource: TypeAlias = Literal["recorded", "inferred"]
 class ContextCut:
     """The request of call `before` has turns 1 ... `through` no longer, and `words` in their place.
 
-    tokens: of `words`, by the billed prompt; None where it is not recorded. is_fitted: whether `through` follows from
-    that prompt, and not from the recording's own word.
+    tokens: of `words`, by the billed prompt; None where it is not recorded.
     """
 
     before: int
     through: int
     words: Message
     source: CutSource
-    kind: CompactionKind
     tokens: int | None = None
-    is_fitted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,23 +72,13 @@ def find_cuts(run: Trajectory, count_turn: Callable[[Turn], int], count_head: Ca
         words = Message(role="user", content=make_content(noted.summary or NO_WORDS))
         source: CutSource = "inferred" if compaction is None else "recorded"
         if prompt:
-            through, is_fitted = _fit_kept_turns(noted, prompt - head, ends, dropped)
+            through = _fit_kept_turns(noted, prompt - head, ends, dropped)
             tokens = max(0, prompt - head - (ends[turn.index - 1] - ends[through]))
-            cut = ContextCut(
-                before=turn.index,
-                through=through,
-                words=words,
-                source=source,
-                kind=noted.kind,
-                tokens=tokens,
-                is_fitted=is_fitted,
-            )
+            cut = ContextCut(before=turn.index, through=through, words=words, source=source, tokens=tokens)
         elif noted.kind == "summary" and (noted.kept_from is not None or noted.summary):
             # A summary without a word on what stayed stands for everything.
             through = (noted.kept_from or turn.index) - 1
-            cut = ContextCut(
-                before=turn.index, through=max(dropped, through), words=words, source=source, kind=noted.kind
-            )
+            cut = ContextCut(before=turn.index, through=max(dropped, through), words=words, source=source)
         else:
             unclear.append(noted)
             continue
@@ -100,8 +87,8 @@ def find_cuts(run: Trajectory, count_turn: Callable[[Turn], int], count_head: Ca
     return ContextCuts(cuts=tuple(cuts), unclear=tuple(unclear))
 
 
-def _fit_kept_turns(noted: Compaction, room: int, ends: Sequence[int], dropped: int) -> tuple[int, bool]:
-    """Return the last turn that the request no longer has, and whether that follows from `room` alone.
+def _fit_kept_turns(noted: Compaction, room: int, ends: Sequence[int], dropped: int) -> int:
+    """Return the last turn that the request no longer has.
 
     room: tokens of the prompt behind the head. ends: tokens of the turns up to each. dropped: turns that were gone.
     """
@@ -114,8 +101,8 @@ def _fit_kept_turns(noted: Compaction, room: int, ends: Sequence[int], dropped: 
     if noted.kept_from is not None and dropped < noted.kept_from <= noted.before:
         rest = measure_rest(noted.kept_from - 1)
         if NEAR_LENGTH[0] * said <= rest <= NEAR_LENGTH[1] * said + FRAME_TOKENS:
-            return noted.kept_from - 1, False
-    return min(range(dropped, newest + 1), key=lambda through: abs(measure_rest(through) - said)), True
+            return noted.kept_from - 1
+    return min(range(dropped, newest + 1), key=lambda through: abs(measure_rest(through) - said))
 
 
 def _list_falls(run: Trajectory) -> set[int]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.problem_json import encode_problems
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
 from elision.trajectory.prices import Bill, Prices
@@ -35,6 +34,8 @@ def is_on_top(label: str) -> bool:
 
 #: A difference of two bills, as a share, that is none.
 NEAR_COST = 0.001
+#: Cost as a multiple of what was sent from which on a change is not worth it.
+LEAST_SAVING = 0.99
 
 #: Turns at which the size of the context is listed, as far as runs are that long.
 GROWTH_TURNS = (10, 50, 100, 200, 500, 1000)
@@ -392,3 +393,8 @@ def prices_json(prices: Prices) -> dict[str, Any]:
         "tiers": [{"above": start, **msgspec.to_builtins(rates)} for start, rates in prices.tiers],
         "cache": msgspec.to_builtins(prices.cache),
     }
+
+
+def encode_problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """Return what could not be read, as JSON."""
+    return [{"file": problem.file, "line": problem.line, "reason": problem.reason} for problem in problems]

@@ -22,7 +22,7 @@ def draw_picture(study: Study) -> bytes:
 
 def build_picture(study: Study, ink: Ink) -> charts.Spec:
     """Return the picture in the colours of `ink`, with its legend, as Vega-Lite."""
-    key = "Dashed line: sending everything."
+    key = "Dashed line: what was sent, as recorded."
     key += wording.describe_hindsight_mark(study)
     lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
     cost = charts.draw_costs(study, ink, legend=True)

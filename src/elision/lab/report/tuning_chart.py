@@ -72,7 +72,7 @@ def draw_frontier(tuning: Tuning, ink: Ink) -> charts.Spec:
     fit = {point.text: _build_value(point, point.fit, "fit", labels.get(point.text, "")) for point in shown}
     judge = {point.text: _build_value(point, point.judge, "judge") for point in judged if point.judge is not None}
     values = [*fit.values(), *judge.values()]
-    x = charts.encode_quantity("share", "cost, as a share of sending everything", axis=_SHARE_AXIS)
+    x = charts.encode_quantity("share", "cost, as a share of what was sent", axis=_SHARE_AXIS)
     y = charts.encode_quantity("recall", "facts still visible", axis=_SHARE_AXIS)
     x["scale"] = {"domain": _find_domain([value["share"] for value in values]), "nice": False}
     y["scale"] = {"domain": _find_domain([value["recall"] for value in values]), "nice": False}

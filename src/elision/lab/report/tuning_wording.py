@@ -9,8 +9,8 @@ from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
-from elision.lab.report.wording import LEAST_SAVING, describe_openhands_turns
-from elision.lab.results import BILLED, RECORDED, Row
+from elision.lab.report.wording import describe_openhands_turns
+from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row
 from elision.lab.tuning.references import OPENHANDS
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning

@@ -18,7 +18,7 @@ from elision.lab.report.names import (
     neutralize_text,
     shorten_strategies,
 )
-from elision.lab.results import ON_TOP, RECORDED, Row, Study, is_on_top
+from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
 from elision.strategies.masking import Masking
 from elision.trajectory.prices import Prices
@@ -26,8 +26,6 @@ from elision.trajectory.trajectory import Problem
 
 #: Up to this multiple of the cheapest, visible facts decide which strategy is named first.
 _AS_GOOD = 1.05
-#: A multiple of what was sent from which on a change is not worth it.
-LEAST_SAVING = 0.99
 #: Calls below which a run is short.
 SHORT_RUN = 40
 #: Problems that are listed; the rest are counted.

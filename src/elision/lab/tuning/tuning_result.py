@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.lab.problem_json import encode_problems
-from elision.lab.results import Row, prices_json
+from elision.lab.results import Row, encode_problems, prices_json
 from elision.lab.tuning.search_space import SearchSpace
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.strategies.schedules import SPENDING_CAP
