@@ -58,7 +58,7 @@ def main(*, small: bool = False) -> None:
 
 
 def table(studies: Iterable[Study]) -> Iterator[str]:
-    """Yield a Markdown table's rows: calls, runs, and by study the cost of masking, plain and folded, against what was sent."""
+    """Yield a Markdown table's rows: calls, runs, and by study the cost of masking, plain and folded, against the bill."""
     groups = [costs_by_length(each) for each in studies]
     for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
         runs = len(groups[0][start])
@@ -77,7 +77,7 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
 
 
 def costs_by_length(found: Study) -> dict[int, list[dict[str, float]]]:
-    """Return, for each group of `GROUPS`, the cost of each distinct run under each strategy as a multiple of what was sent."""
+    """Return, for each group of `GROUPS`, the cost of each distinct run under each strategy / as it was sent."""
     runs: dict[tuple[str, str], dict[str, float]] = {}
     lengths: dict[tuple[str, str], int] = {}
     distinct: set[tuple[int, float]] = set()
