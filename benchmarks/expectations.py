@@ -58,7 +58,7 @@ def main(*, small: bool = False) -> None:
 
 
 def table(studies: Iterable[Study]) -> Iterator[str]:
-    """Yield a Markdown table's rows: calls, runs, and by study the cost of masking, plain and folded, against the bill."""
+    """Yield Markdown rows: calls, runs, and by study the cost of masking, plain and folded, against what was sent."""
     groups = [costs_by_length(each) for each in studies]
     for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
         runs = len(groups[0][start])
