@@ -1,4 +1,4 @@
-"""Which strategy is the default: candidates at every price set, by what they cost and by what agents miss.
+"""Which strategy is the default: candidates at every price list, by what they cost and by what agents miss.
 
 A turn is missing a fact, or a word of its own, if the agent used one that its view did not show any more. With recalls:
 as if each such turn cost one more call, at the mean of its run. Without the shared recordings: `examples/runs`.
@@ -14,16 +14,16 @@ from functools import partial
 from statistics import median
 from typing import Final
 
+from benchmarks.closed_loop import find_named_prices
 from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 
-PRICE_SETS: Final = ("anthropic", "fable", "openai", "qwen3-coder", "uncached")
+PRICES: Final = ("anthropic", "claude-opus-5-5", "fable", "openai", "qwen3-coder", "uncached")
 CANDIDATES: Final = (
     "masking",
     "masking(fold=true)",
@@ -61,15 +61,15 @@ class Outcome:
         return self.usd * (1 + (self.missing + self.missing_own) / self.turns)
 
 
-#: Price set, strategy.
+#: Price list, strategy.
 Case = tuple[str, str]
 
 
 def main(*, small: bool = False) -> None:
     runs = load_recordings(small=small)
-    chosen_prices = PRICE_SETS[:2] if small else PRICE_SETS
+    chosen_prices = PRICES[:2] if small else PRICES
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        outcomes = list(pool.map(partial(replay_all, price_sets=chosen_prices), runs))
+        outcomes = list(pool.map(partial(replay_all, price_lists=chosen_prices), runs))
     for prices in chosen_prices:
         for start, end in ((0, None), *zip(GROUPS, (*GROUPS[1:], None), strict=True)):
             chosen = [each for each, run in zip(outcomes, runs, strict=True) if is_between(len(run.turns), start, end)]
@@ -79,16 +79,16 @@ def main(*, small: bool = False) -> None:
                 )
 
 
-def replay_all(run: Trajectory, price_sets: Sequence[str]) -> dict[Case, Outcome]:
-    """Replay `run` under every candidate at each of `price_sets`."""
+def replay_all(run: Trajectory, price_lists: Sequence[str]) -> dict[Case, Outcome]:
+    """Replay `run` under every candidate at each of `price_lists`."""
     counting = sizer("openai", "o200k")
     whole = add_recorded_head(run, counting)
     known = collect_evidence(whole)
     outcomes: dict[Case, Outcome] = {}
-    for prices in price_sets:
+    for prices in price_lists:
         for name in CANDIDATES:
             found = replay_run(
-                whole, parse_strategy(name), find_price_set(prices), counting, known=known, tally=EvidenceTally()
+                whole, parse_strategy(name), find_named_prices(prices), counting, known=known, tally=EvidenceTally()
             )
             outcomes[prices, name] = Outcome(
                 usd=found.usd,

@@ -58,7 +58,7 @@ def main(*, small: bool = False) -> None:
 
 
 def table(studies: Iterable[Study]) -> Iterator[str]:
-    """Yield a Markdown table's rows: calls, runs, and by study the cost of masking, plain and folded, against raw."""
+    """Yield Markdown rows: calls, runs, and by study the cost of masking, plain and folded, against what was sent."""
     groups = [costs_by_length(each) for each in studies]
     for start, end in zip(GROUPS, (*GROUPS[1:], None), strict=True):
         runs = len(groups[0][start])
@@ -77,7 +77,7 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
 
 
 def costs_by_length(found: Study) -> dict[int, list[dict[str, float]]]:
-    """Return, for each group of `GROUPS`, the cost of each distinct run under each strategy as a multiple of raw."""
+    """Return, for each group of `GROUPS`, the cost of each distinct run under each strategy / as it was sent."""
     runs: dict[tuple[str, str], dict[str, float]] = {}
     lengths: dict[tuple[str, str], int] = {}
     distinct: set[tuple[int, float]] = set()
@@ -88,8 +88,8 @@ def costs_by_length(found: Study) -> dict[int, list[dict[str, float]]]:
             distinct.add(same)
             runs[key] = {}
             lengths[key] = row.calls
-        if key in runs and row.to_raw is not None:
-            runs[key][row.strategy] = row.to_raw
+        if key in runs and row.to_recorded is not None:
+            runs[key][row.strategy] = row.to_recorded
     result: dict[int, list[dict[str, float]]] = {start: [] for start in GROUPS}
     for key, costs in runs.items():
         result[max(start for start in GROUPS if start <= lengths[key])].append(costs)

@@ -43,6 +43,13 @@ def test_flagships_come_first_and_in_full() -> None:
     ]
 
 
+def test_costs_are_compared_with_what_was_sent() -> None:
+    """An agent that condensed its own history paid half of what sending everything would have cost."""
+    (raw, *others) = _run("a", 90, 0.9)
+    condensed = [replace(row, recorded_usd=raw.usd / 2) for row in (raw, *others)]
+    assert costs_by_length(_study(condensed))[80][0][MASKING] == 1.8
+
+
 def test_a_run_that_occurs_twice_counts_once() -> None:
     """A sample that is in the shared recordings too."""
     assert len(costs_by_length(_study(_run("a", 90, 0.9), _run("copy of a", 90, 0.9)))[80]) == 1
