@@ -17,7 +17,14 @@ from typing import Any
 
 import pytest
 
-from elision.gateway import incoming_messages, json_spans, request_body, response_observer, tag_removal
+from elision.gateway import (
+    incoming_messages,
+    json_spans,
+    request_body,
+    request_body_reader,
+    response_observer,
+    tag_removal,
+)
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
@@ -76,9 +83,12 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
     )
+    # Up to `LARGE_BYTES` are copied there: that takes less than a change of threads.
+    watch(request_body_reader, "join_pieces", lambda parts: sum(map(len, parts)) * BOUND // LARGE_BYTES)
     watch(BodyDecompressor, "make_more", lambda self, size: size)
     monkeypatch.setattr(tag_removal, "_FIELD_NAME", SearchedPattern(tag_removal._FIELD_NAME))
     watch(SearchedPattern, "search", lambda self, raw, start, end: min(end, len(raw)) - start)
+    watch(response_observer, "shorten_strings", len)
     watch(response_observer, "parse_object", len)
     watch(response_observer, "_decode_without_text", len)
     watch(EstimatingCounter, "count", lambda self, text: len(text))

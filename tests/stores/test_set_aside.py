@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -75,3 +77,29 @@ def test_a_link_to_a_file_stays(tmp_path: Path) -> None:
     assert set_aside(make_damage(link)) == disk / "a.db.damaged"
     assert link.is_symlink()
     open_store(f"sqlite:///{link}").close()
+
+
+def test_the_log_of_a_database_that_was_moved_elsewhere_stays(tmp_path: Path) -> None:
+    """Its owner took the damaged database away and forgot the log, which may have the newest records."""
+    path = tmp_path / "store"
+    open_store(f"sqlite:///{path}").close()
+    forgotten = tmp_path / "store.damaged-wal"
+    forgotten.write_bytes(b"records")
+    assert set_aside(make_damage(path)).name == "store.damaged-2"
+    assert forgotten.read_bytes() == b"records"
+
+
+def test_a_crash_before_the_log_has_lost_its_name_does_no_harm(tmp_path: Path) -> None:
+    """The log of the database that was moved is not read into the empty one, and is kept as it was."""
+    path, kept = tmp_path / "a.db", tmp_path / "a.db.damaged"
+    running = open_store(f"sqlite:///{tmp_path}/running.db")
+    shutil.copy(tmp_path / "running.db", kept)
+    shutil.copy(tmp_path / "running.db-wal", f"{kept}-wal")
+    running.close()
+    os.link(f"{kept}-wal", f"{path}-wal")
+    log = Path(f"{kept}-wal").read_bytes()
+    assert log
+    path.touch(mode=0o600)
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        assert store.sessions() == []
+    assert Path(f"{kept}-wal").read_bytes() == log

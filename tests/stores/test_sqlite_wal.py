@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -88,6 +89,21 @@ def test_the_check_of_the_store_tells(killed: Path) -> None:
     with closing(open_store(f"sqlite:///{killed}")) as store:
         (finding,) = [each for each in store.check() if each.lost]
     assert "a.db-wal: frame" in finding.what
+
+
+def test_frames_of_an_earlier_round_are_no_loss(killed: Path) -> None:
+    """A process is killed when it has begun a new round: the old frames are in the database, and still behind it."""
+    log = killed.with_name("a.db-wal")
+    header = bytearray(log.read_bytes()[:32])
+    header[16:24] = b"12345678"
+    first = second = 0
+    numbers = struct.unpack(f"{'>' if header[3] & 1 else '<'}6I", header[:24])
+    for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    header[24:] = struct.pack(">II", first, second)
+    log.write_bytes(header + log.read_bytes()[32:])
+    assert describe_lost_transactions(killed) == ""
 
 
 @YOUNG

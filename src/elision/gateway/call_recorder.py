@@ -33,7 +33,6 @@ class CallRecorder:
         self._save_task: asyncio.Task[None] | None = None
         #: The usage that is not in the log yet.
         self._usage: Usage | None = None
-        #: Why the newest response ended, in the provider's word; "" if it did not say.
 
     def note_prepared(self) -> None:
         """Note that the session has events to write."""

@@ -6,6 +6,7 @@ parsed only from its first new byte: the shared part is found by comparing memor
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, 
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
+from elision.trajectory.text_pieces import PIECE
 
 try:
     import msgspec
@@ -277,21 +279,17 @@ class PreviousBody:
 
     def count_shared(self, raw: bytes) -> int:
         """Count the leading messages that have the same bytes at the same place in `raw`, with all before them."""
-        ends = self.ends
-        known = self.opening + self.gap.join(self.messages)
-        if raw.startswith(known):
-            return len(ends)
-        view = memoryview(known)
-        shared = 0
-        differs = len(ends)
-        at = 0
-        while differs - shared > 1:
-            middle = (shared + differs) // 2
-            if raw.startswith(view[at : ends[middle - 1]], at):
-                shared = middle
-                at = ends[middle - 1]
+        shared = at = 0
+        before, size = self.opening, PIECE
+        while shared < len(self.ends):
+            # Some at a time: to join all of a long history takes memory and time, and other threads wait meanwhile.
+            last = max(bisect_right(self.ends, at + size), shared + 1)
+            if raw.startswith(before + self.gap.join(self.messages[shared:last]), at):
+                shared, at, before = last, self.ends[last - 1], self.gap
+            elif last > shared + 1:
+                size //= 4
             else:
-                differs = middle
+                break
         return shared
 
     def parse_continued(self, raw: bytes, name: str, shared: int) -> _BodyParts | None:

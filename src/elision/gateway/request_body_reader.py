@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from elision.gateway.limits import AdmissionLimits
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.trajectory.text_pieces import join_pieces
 
 #: ASGI's way to the client's next message.
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -53,8 +54,8 @@ class RequestBodyReader:
             raise self._limits.make_too_slow() from None
         # Beside the event loop only where it takes longer than a change of threads.
         if self._size < LARGE_BYTES:
-            return b"".join(parts)
-        return await run_off_loop(partial(_join_parts, parts), choose_executor(self._size))
+            return join_pieces(parts)
+        return await run_off_loop(partial(join_pieces, parts), choose_executor(self._size))
 
     async def _reserve_room(self) -> bool:
         """Reserve memory for what arrived; return whether there was some.
@@ -116,14 +117,6 @@ class RequestBodyReader:
         if self._size > self._limits.settings.max_body_bytes:
             raise self._limits.make_too_large()
         return chunk
-
-
-def _join_parts(parts: list[bytes]) -> bytes:
-    """Return the parts as one, and let go of them: to free many megabytes takes milliseconds as well."""
-    whole = b"".join(parts)
-    while parts:
-        del parts[-1]
-    return whole
 
 
 def _is_last_message(message: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from elision.providers.streaming.response_findings import ResponseFindings
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.redact import Redaction
+from elision.trajectory.text_pieces import join_pieces
 from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -253,15 +254,9 @@ class _JsonBodyReader:
         self._parts.append(plain)
 
     def end(self) -> None:
-        raw = b"".join(self._parts)
-        while self._parts:
-            # One after the other: to free many megabytes in one call holds up everything else.
-            del self._parts[-1]
+        raw = join_pieces(self._parts)
         bare = shorten_strings(raw)
-        if len(bare) <= _SMALL:
-            body = parse_object(bare)
-        else:
-            body = _decode_without_text(bare)
+        body = parse_object(bare) if len(bare) <= _SMALL else _decode_without_text(bare)
         if body is None:
             # An error page of a proxy on the way; else a cut body, whose text is the model's.
             if self._findings.is_refused:

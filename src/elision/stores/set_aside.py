@@ -29,12 +29,13 @@ def set_aside(damaged: DamagedStoreError) -> Path:
     Where another process did it before, nothing is changed. Raises StoreError where it cannot be done.
     """
     path = Path(os.path.realpath(damaged.path))
-    names = [path.with_name(path.name + ending) for ending in _ENDINGS]
+    names = [_add_ending(path, ending) for ending in _ENDINGS]
     try:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            free = [each for each in names if not each.exists()]
+            # A log without its database belongs to one that was moved elsewhere.
+            free = [each for each in names if not each.exists() and not _add_ending(each, _WAL).exists()]
             status = os.stat(path)
             if (status.st_dev, status.st_ino) != damaged.identity:
                 return ([each for each in names if each.exists()] or [path])[-1]
@@ -79,9 +80,12 @@ def _move_folder(path: Path, kept: Path) -> None:
 
 
 def _move_file(path: Path, kept: Path) -> None:
-    """Move a database with its write-ahead log. At every moment there is a database at `path`."""
-    log, kept_log = (each.with_name(each.name + _WAL) for each in (path, kept))
-    fresh = path.with_name(path.name + ".new")
+    """Move a database with its write-ahead log. At every moment there is a database at `path`.
+
+    SQLite removes a log that is beside an empty database, so a crash before its name is removed here does no harm.
+    """
+    log, kept_log = (_add_ending(each, _WAL) for each in (path, kept))
+    fresh = _add_ending(kept, ".new")
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -94,4 +98,8 @@ def _move_file(path: Path, kept: Path) -> None:
             made.unlink(missing_ok=True)
         raise
     for suffix in (_WAL, _SHARED_MEMORY):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        _add_ending(path, suffix).unlink(missing_ok=True)
+
+
+def _add_ending(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)

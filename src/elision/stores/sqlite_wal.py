@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 _HEADER: Final = 32
 _FRAME_HEADER: Final = 24
@@ -23,10 +23,11 @@ _UNSYNCED: Final = 1
 class _Frame(NamedTuple):
     """One page of a transaction. is_commit: whether it is the last. is_whole: whether its checksum is right.
 
+    is_current: whether it is of the log's newest round; the log is written from its beginning again and again.
     has_schema: whether it is the first page of a database whose `user_version` is set.
     """
 
-    salts: bytes
+    is_current: bool
     has_schema: bool
     is_commit: bool
     is_whole: bool
@@ -38,47 +39,48 @@ def describe_lost_transactions(database: Path, *, only_all: bool = False) -> str
     only_all: return it only where not even the schema is left in the log. Work O(log).
     """
     log = database.with_name(f"{database.name}-wal")
+    wrong = lost = 0
+    is_schema_near = has_schema = False
     try:
-        data = log.read_bytes()
+        with log.open("rb") as file:
+            for number, frame in enumerate(_iterate_frames(file), start=1):
+                if frame.is_whole:
+                    is_schema_near = is_schema_near or frame.has_schema
+                    has_schema = has_schema or (is_schema_near and frame.is_commit)
+                    continue
+                wrong = wrong or number
+                lost += frame.is_commit and frame.is_current
     except OSError:
         return ""
-    frames = list(_iterate_frames(data))
-    wrong = next((number for number, frame in enumerate(frames) if not frame.is_whole), None)
-    if wrong is None:
+    if lost <= _UNSYNCED or (only_all and has_schema):
         return ""
-    committed = max((number for number in range(wrong) if frames[number].is_commit), default=-1) + 1
-    if only_all and any(frame.has_schema for frame in frames[:committed]):
-        return ""
-    # Frames of earlier rounds of the log, which is written from its beginning again and again, have other salts.
-    salts = frames[0].salts if wrong else data[16:24]
-    if salts not in {frame.salts for frame in frames[:2]}:
-        salts = frames[0].salts
-    lost = sum(frame.is_commit and frame.salts == salts for frame in frames[wrong:])
-    if lost <= _UNSYNCED:
-        return ""
-    return f"{log.name}: frame {wrong + 1} is damaged, and SQLite leaves out the {lost} transactions from there on"
+    return f"{log.name}: frame {wrong} is damaged, and SQLite leaves out the {lost} transactions from there on"
 
 
-def _iterate_frames(data: bytes) -> Iterator[_Frame]:
+def _iterate_frames(file: BinaryIO) -> Iterator[_Frame]:
     """Yield the frames; after one that is wrong all are, as each checksum goes on from the one before."""
-    if len(data) < _HEADER:
+    header = file.read(_HEADER)
+    if len(header) < _HEADER:
         return
-    magic, _, size = struct.unpack_from(">III", data)
+    magic, _, size = struct.unpack_from(">III", header)
     order = ">" if magic == _BIG_ENDIAN else "<"
-    sums = _add_checksum(data[: _HEADER - 8], order, (0, 0))
-    is_whole = sums == struct.unpack_from(">II", data, _HEADER - 8)
+    sums = _add_checksum(header[:-8], order, (0, 0))
+    salts = header[16:24]
+    is_whole = sums == struct.unpack_from(">II", header, _HEADER - 8)
     if not is_whole:
-        # The size of a page is in the header: only the usual one is tried where that is damaged.
+        # The size of a page and the salts are in the header: where it is damaged, the usual size is tried, and the
+        # salts are those of the first frame.
         size = 4096
-    for start in range(_HEADER, len(data) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
-        first = start + _FRAME_HEADER
-        salts = data[start + 8 : start + 16]
+        salts = b""
+    while len(frame := file.read(_FRAME_HEADER + size)) == _FRAME_HEADER + size:
+        page = frame[_FRAME_HEADER:]
+        salts = salts or frame[8:16]
+        is_current = salts == frame[8:16]
         if is_whole:
-            sums = _add_checksum(data[start : start + 8], order, sums)
-            sums = _add_checksum(data[first : first + size], order, sums)
-            is_whole = salts == data[16:24] and sums == struct.unpack_from(">II", data, start + 16)
-        has_schema = data[start : start + 4] == b"\0\0\0\1" and data[first + 60 : first + 64] != bytes(4)
-        yield _Frame(salts, has_schema, data[start + 4 : start + 8] != bytes(4), is_whole)
+            sums = _add_checksum(page, order, _add_checksum(frame[:8], order, sums))
+            is_whole = is_current and sums == struct.unpack_from(">II", frame, 16)
+        has_schema = frame[:4] == b"\0\0\0\1" and page[60:64] != bytes(4)
+        yield _Frame(is_current, has_schema, frame[4:8] != bytes(4), is_whole)
 
 
 def _add_checksum(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:

@@ -177,12 +177,14 @@ class Writer:
     def _open_log(self) -> None:
         """Read the files and remove what a crash left. Raises CorruptError, StoreError."""
         try:
+            # Before it is opened: a folder that is replaced meanwhile is found to be another one.
+            identity = self._folder.identity
             self._folder.make_log()
             log = self._folder.open_log(writable=True)
             if log.reader.is_cut():
                 log.close()
                 what = f"the log was cut: it has no end mark; nothing is written before `{REPAIR_COMMAND}`"
-                raise DamagedStoreError(what, self._folder.path, self._folder.identity)
+                raise DamagedStoreError(what, self._folder.path, identity)
             self.log = log
             self._frame = FrameBuilder(log)
         except OSError as error:
