@@ -8,7 +8,6 @@ Every variant does the same tasks as `raw`; docs/concepts/closed-loop.md says wh
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -72,7 +71,6 @@ def main(*, small: bool = False) -> None:
 
 def run_command(arguments: Sequence[str]) -> None:
     options = _parse_options(arguments)
-    logging.getLogger("elision").setLevel(logging.ERROR)
     variants = [Variant.parse(text) for text in dict.fromkeys(("raw", *options.variants))]
     jobs = [
         Job(family=family, seed=seed, variant=variant, prices=prices, knobs=options.knobs)
@@ -128,7 +126,6 @@ def do_jobs(jobs: Sequence[Job], processes: int) -> Iterator[TaskOutcome]:
 
 
 def do_job(job: Job) -> TaskOutcome:
-    logging.getLogger("elision").setLevel(logging.ERROR)
     return run_task(job.family, job.seed, job.variant, find_named_prices(job.prices), job.knobs)
 
 

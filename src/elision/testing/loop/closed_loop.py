@@ -147,8 +147,8 @@ def run_task(
         shape: Shape = model.shape if model else "anthropic" if prices.cache.kind == "breakpoints" else "openai"
         if model is not None:
             options["model"] = model.name
-        if share := options.pop("summary_facts", None):
-            options["summarizer"] = SummarizingModel(world.skill, seed, share, prices)
+        share = options.pop("summary_facts", None)
+        options["summarizer"] = "digest" if share is None else SummarizingModel(world.skill, seed, share, prices)
         scripted = ScriptedAgent(world.skill, seed, knobs, shape)
         metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window, payer)
         context = ContextManager(
