@@ -42,15 +42,14 @@ _NARROW: Final = 0.5
 class _Seen:
     """What a prompt shows.
 
-    facts:   the facts of each text, the newest text first, with the tokens that follow it and whether the agent wrote
-             it itself.
+    facts:   the facts of each text, the newest text first, with the tokens that follow it and whether they were true
+             there: a call, a note, a summary and a recalled result may tell of what was before.
     fetched: results of the calls that read a document. recalled: texts of calls for hidden results, with their results.
     rejected: (label, value) that were refused. summary: what stands for earlier turns.
     """
 
     done: int = 0
     steps: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    opened: dict[int, str] = field(default_factory=dict)
     facts: list[tuple[float, bool, Mapping[str, str]]] = field(default_factory=list)
     fetched: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     recalled: list[tuple[str, str]] = field(default_factory=list)
@@ -127,6 +126,7 @@ class ScriptedAgent:
         seen = _Seen(tokens=sum(piece.tokens for piece in pieces))
         calls = {piece.call: piece for piece in pieces if piece.kind == "call"}
         results = {piece.call: piece.text for piece in pieces if piece.kind == "result"}
+        recalls = {call for call, piece in calls.items() if piece.name in (RECALL_TOOL, SEARCH_TOOL)}
         before = 0.0
         for piece in pieces:
             before += piece.tokens
@@ -146,7 +146,8 @@ class ScriptedAgent:
                     self._look_at_result(piece, calls, seen)
                 facts = self._list_facts(piece.text)
             if facts:
-                seen.facts.append((seen.tokens - before, piece.kind in ("call", "said"), facts))
+                is_present = piece.kind == "result" and piece.call not in recalls
+                seen.facts.append((seen.tokens - before, is_present, facts))
         seen.facts.reverse()
         return seen
 
@@ -179,10 +180,9 @@ class ScriptedAgent:
         """Return the newest value of a fact that the prompt shows and the agent does not overlook; None for none."""
         changes = self._skill.states.match(label) is not None
         is_doubted = any(name == label for name, _ in seen.rejected)
-        for behind, own, facts in seen.facts:
+        for behind, is_present, facts in seen.facts:
             value = facts.get(label)
-            # What changes is not as the agent wrote it before the change.
-            if value is None or (label, value) in seen.rejected or (changes and own):
+            if value is None or (label, value) in seen.rejected or (changes and not is_present):
                 continue
             # The place is rounded, so that the same fact is not looked for anew at every call.
             # Who was told that a value is wrong looks closely.

@@ -26,15 +26,16 @@ class SummarizingModel:
 
     def __call__(self, request: SummaryRequest) -> SummaryResult:
         results = "\n".join(result.text for turn in request.turns for result in turn.observations)
+        shown = dict(self._skill.facts.findall(results))
         noted = dict(re.findall(r"(\S+) is `([^`]+)`", request.previous))
         kept = [
-            f"{label} is `{value}`"
+            f"{label} is `{shown.get(label, value)}`"
             for label, value in noted.items()
             if draw_share(self._seed, label, "again", len(request.previous)) < _KEPT_AGAIN
         ]
         kept += [
             f"{label} is `{value}`"
-            for label, value in dict(self._skill.facts.findall(results)).items()
+            for label, value in shown.items()
             if label not in noted and draw_share(self._seed, label, "summary") < self._share
         ]
         done = re.findall(r"step \d+ accepted", f"{request.previous}\n{results}")[-1:]
