@@ -22,7 +22,7 @@ from elision.agent.http_models import AnthropicModel, OpenAIModel
 from elision.errors import ElisionError, SettingError
 from elision.providers.provider_table import PROVIDERS
 from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
-from elision.testing.loop.comparison import Comparison, compare_variants, format_comparisons, split_by_family
+from elision.testing.loop.comparison import Comparison, compare_variants, format_comparisons
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import BudgetSpentError, RunFile, run_live_tasks
 from elision.trajectory.price_lookup import find_price_set, find_prices
@@ -84,7 +84,10 @@ def run_command(arguments: Sequence[str]) -> None:
         first_seed=options.first_seed,
         seeds=options.seeds,
         comparisons=compare_variants(outcomes),
-        families={family: compare_variants(own) for family, own in split_by_family(outcomes).items()},
+        families={
+            family: compare_variants(each for each in outcomes if each.family == family)
+            for family in dict.fromkeys(each.family for each in outcomes)
+        },
         outcomes=outcomes,
     )
     print(format_comparisons(results.comparisons))
@@ -161,7 +164,7 @@ def _parse_options(arguments: Iterable[str]) -> argparse.Namespace:
     try:
         options.knobs = parse_knobs([*options.knobs, *([f"calls={options.calls}"] if options.calls else [])])
         for text in options.variants:
-            Variant.parse(text).check()
+            Variant.parse(text)
         if options.model:
             _open_model(options)
         for name in options.prices:

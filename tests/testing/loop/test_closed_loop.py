@@ -150,6 +150,6 @@ def test_variants_in_text() -> None:
     with pytest.raises(SettingError, match="no option 'colour'"):
         Variant.parse("masking + colour=red")
     with pytest.raises(SpecError, match="maskign"):
-        Variant.parse("maskign").check()
+        Variant.parse("maskign")
     with pytest.raises(SettingError, match="no task family 'chess'"):
         run("chess", "raw")

@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from elision.agent.http_models import parse_model_answer
 from elision.agent.model import Json, ModelAnswer, Prompt, Shape
 from elision.testing.loop.knobs import Knobs, draw_share
 from elision.testing.loop.prompt_reader import PromptPiece, PromptReader
-from elision.testing.loop.world import WORDS, Call, Skill
+from elision.testing.loop.world import WORDS, Call, Find, Skill
+from elision.testing.recorded_provider import RESPONSE_FORMATS
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
 SUMMARY_LABEL: Final = "[Record of turns"
 #: Nothing follows the last need of a step that is shown whole.
@@ -83,9 +88,11 @@ class ScriptedAgent:
             Action(id=f"call_{self._answers}_{place}", name=name, arguments=json.dumps(arguments))
             for place, (name, arguments) in enumerate(calls)
         )
-        return ModelAnswer(
-            text=words, calls=actions, finish="tools", message=_MESSAGE_BUILDERS[self.shape](words, actions)
-        )
+        reply = RecordedReply(number=self._answers, text=words, calls=actions)
+        spec = ReplySpec(reply=reply, usage=Usage(), model=self.name, id=str(self._answers))
+        answer = parse_model_answer(self.shape, RESPONSE_FORMATS[self.shape].build_body(spec))
+        # It counts no tokens: that is the meter's.
+        return replace(answer, usage=None)
 
     def decide(self, pieces: Sequence[PromptPiece], tools: frozenset[str]) -> tuple[str, Sequence[Call]]:
         """Return what the agent says, and the calls that it makes."""
@@ -256,9 +263,7 @@ class ScriptedAgent:
         narrow = (hidden or tried) and self._draw(label, step, "narrow") < _NARROW
         return self._skill.fetch(document, label if narrow and not changes else "")
 
-    def _open_step(
-        self, step: int, seen: _Seen, tools: frozenset[str], find: Callable[[str], re.Match[str] | None]
-    ) -> Call:
+    def _open_step(self, step: int, seen: _Seen, tools: frozenset[str], find: Find) -> Call:
         call = self._skill.open_step(step, find)
         documents = self._skill.list_documents(*call)
         hidden = [text for document in documents for text in seen.fetched.get(document, ())]
@@ -316,24 +321,3 @@ class ScriptedAgent:
 
 def _list_tool_names(tools: Iterable[Json]) -> frozenset[str]:
     return frozenset(str((tool.get("function") or tool).get("name")) for tool in tools)
-
-
-def _make_openai_message(text: str, actions: Sequence[Action]) -> Json:
-    calls = [
-        {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
-        for each in actions
-    ]
-    return {"role": "assistant", "content": text, "tool_calls": calls}
-
-
-def _make_anthropic_message(text: str, actions: Sequence[Action]) -> Json:
-    calls: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": each.id, "name": each.name, "input": json.loads(each.arguments)} for each in actions
-    ]
-    return {"role": "assistant", "content": [{"type": "text", "text": text}, *calls]}
-
-
-_MESSAGE_BUILDERS: Final[Mapping[Shape, Callable[[str, Sequence[Action]], Json]]] = {
-    "openai": _make_openai_message,
-    "anthropic": _make_anthropic_message,
-}

@@ -10,6 +10,7 @@ from elision.testing.loop.world import Skill
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import make_counter
+from elision.trajectory.usage import Usage
 
 #: Share of the facts of one summary that the next one keeps.
 _KEPT_AGAIN = 0.97
@@ -49,7 +50,5 @@ class SummarizingModel:
         said = "\n".join(f"{turn.text}\n{''.join(each.arguments for each in turn.actions)}" for turn in request.turns)
         read = counter.count(f"{request.previous}\n{request.task}\n{said}\n") + counter.count(results)
         written = counter.count(text)
-        rates = self._prices.find_rates(read)
-        return SummaryResult(
-            text=text, input=read, output=written, usd=(read * rates.input + written * rates.output) / 1e6
-        )
+        usd = self._prices.cost_usage(Usage(input=read, output=written))
+        return SummaryResult(text=text, input=read, output=written, usd=usd)
