@@ -8,7 +8,6 @@ Every variant does the same tasks as `raw`; docs/concepts/closed-loop.md says wh
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +22,7 @@ from elision.agent.http_models import AnthropicModel, OpenAIModel
 from elision.errors import ElisionError, SettingError
 from elision.providers.provider_table import PROVIDERS
 from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
-from elision.testing.loop.comparison import Comparison, compare_variants, format_comparisons, split_by_family
+from elision.testing.loop.comparison import Comparison, compare_variants, format_comparisons
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import BudgetSpentError, RunFile, run_live_tasks
 from elision.trajectory.price_lookup import find_price_set, find_prices
@@ -72,7 +71,6 @@ def main(*, small: bool = False) -> None:
 
 def run_command(arguments: Sequence[str]) -> None:
     options = _parse_options(arguments)
-    logging.getLogger("elision").setLevel(logging.ERROR)
     variants = [Variant.parse(text) for text in dict.fromkeys(("raw", *options.variants))]
     jobs = [
         Job(family=family, seed=seed, variant=variant, prices=prices, knobs=options.knobs)
@@ -86,7 +84,10 @@ def run_command(arguments: Sequence[str]) -> None:
         first_seed=options.first_seed,
         seeds=options.seeds,
         comparisons=compare_variants(outcomes),
-        families={family: compare_variants(own) for family, own in split_by_family(outcomes).items()},
+        families={
+            family: compare_variants(each for each in outcomes if each.family == family)
+            for family in dict.fromkeys(each.family for each in outcomes)
+        },
         outcomes=outcomes,
     )
     print(format_comparisons(results.comparisons))
@@ -128,7 +129,6 @@ def do_jobs(jobs: Sequence[Job], processes: int) -> Iterator[TaskOutcome]:
 
 
 def do_job(job: Job) -> TaskOutcome:
-    logging.getLogger("elision").setLevel(logging.ERROR)
     return run_task(job.family, job.seed, job.variant, find_named_prices(job.prices), job.knobs)
 
 
@@ -164,7 +164,7 @@ def _parse_options(arguments: Iterable[str]) -> argparse.Namespace:
     try:
         options.knobs = parse_knobs([*options.knobs, *([f"calls={options.calls}"] if options.calls else [])])
         for text in options.variants:
-            Variant.parse(text).check()
+            Variant.parse(text)
         if options.model:
             _open_model(options)
         for name in options.prices:

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import main
 from benchmarks.closed_loop import parse_knobs
-
-
-@pytest.fixture(autouse=True)
-def _log_level() -> Iterator[None]:
-    """The benchmark silences Elision's log, which other tests of the same process read."""
-    logger = logging.getLogger("elision")
-    before = logger.level
-    yield
-    logger.setLevel(before)
 
 
 def test_two_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ class ResponseFormat(Protocol):
 
     def build_events(self, spec: ReplySpec) -> Iterator[dict[str, Any]]: ...
 
+    def dump_usage(self, usage: Usage) -> dict[str, Any]: ...
+
 
 #: API -> how its responses are written: the APIs that are played.
 RESPONSE_FORMATS: Final[Mapping[Api, ResponseFormat]] = {

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from elision.agent.http_models import parse_model_answer
 from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape
-from elision.testing import response_anthropic, response_openai_chat
 from elision.testing.parsed_request import split_into_blocks
+from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.recorded_run import RecordedRun
 from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.content import make_content
@@ -62,9 +62,7 @@ class ScriptedModel:
         spec = ReplySpec(
             reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s"
         )
-        if self.shape == "anthropic":
-            return parse_model_answer(self.shape, json.loads(json.dumps(response_anthropic.build_body(spec))))
-        return parse_model_answer(self.shape, json.loads(json.dumps(response_openai_chat.build_body(spec))))
+        return parse_model_answer(self.shape, json.loads(json.dumps(RESPONSE_FORMATS[self.shape].build_body(spec))))
 
 
 def _rename_calls(turn: Turn, number: int) -> Turn:

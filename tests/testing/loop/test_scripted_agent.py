@@ -11,8 +11,10 @@ import pytest
 
 from elision.agent.model import Json, ModelAnswer, Prompt
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.scripted_agent import ScriptedAgent
+from elision.testing.loop.prompt_reader import PromptPiece
+from elision.testing.loop.scripted_agent import SUMMARY_LABEL, ScriptedAgent
 from elision.testing.loop.worlds.logs_world import LogsSkill
+from elision.testing.loop.worlds.policy_world import PolicySkill
 
 TASK = (
     "Follow the chain of 2 steps through the logs. The first file is node-005.log. "
@@ -90,6 +92,45 @@ def test_a_rejected_value_is_not_used_again() -> None:
     shown = ("grep need logs/*", "step 1: need svc-005a (in node-005.log); next node-009.log")
     answer = make_agent(careless=1).answer(make_prompt(hidden, shown, wrong))
     assert "node-005.log" in first_call(answer)[1]["command"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("elision_recall", {"handle": "t1.1"}, '{"account": "acct-001", "balance-001": 900}'),
+        ("settle", {"case": 1, "values": {"balance-001": "900"}}, '{"result": "step 1 accepted, 1 left"}'),
+        (SUMMARY_LABEL, {}, '- [9] settle(case=1, values={"balance-001": "900"}) -> result step 1 accepted'),
+    ],
+    ids=["recalled", "written", "summarized"],
+)
+def test_what_changes_is_read_where_it_is_present(told: tuple[str, Json, str]) -> None:
+    """A balance that is recalled, that it wrote or that a summary quotes may be out of date; a newer result is not."""
+    task = (
+        "Settle 2 cases. At the end submit a report, written as LABEL=VALUE; LABEL=VALUE, of: fee-01a (in section 1)."
+    )
+    need = ("next_case", {}, '{"case": "step 2: need balance-001 (in acct-001)"}')
+    settled = (
+        "settle",
+        {"case": 1, "values": {}},
+        '{"result": "step 1 accepted", "account": "balance-001 is now 850"}',
+    )
+    agent = ScriptedAgent(PolicySkill(), 1, Knobs(careless=0, rot=0, notes=0, looks_again=0))
+
+    def decide(*steps: tuple[str, Json, str]) -> tuple[str, Json]:
+        pieces = [PromptPiece(kind="user", text=task)]
+        for number, (name, arguments, text) in enumerate(steps):
+            if name == SUMMARY_LABEL:
+                pieces.append(PromptPiece(kind="user", text=f"{name} 1-9 of this conversation]\n{text}"))
+                continue
+            call = f"c{number}"
+            asked = json.dumps(arguments)
+            pieces.append(PromptPiece(kind="call", text=asked, name=name, arguments=arguments, call=call))
+            pieces.append(PromptPiece(kind="result", text=text, call=call))
+        return agent.decide(pieces, frozenset())[1][0]
+
+    assert decide(told, settled, need) == ("settle", {"case": 2, "values": {"balance-001": "850"}})
+    assert decide(settled, told, need) == ("settle", {"case": 2, "values": {"balance-001": "850"}})
+    assert decide(told, ("settle", {}, "step 1 accepted"), need) == ("get_account", {"account": "acct-001"})
 
 
 def test_notes_are_read_again() -> None:

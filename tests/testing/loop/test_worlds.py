@@ -49,6 +49,17 @@ def test_documents_show_the_facts(make_world: Any, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_a_value_that_is_cut_short_is_no_fact(make_world: Any, family: str) -> None:
+    """Wherever an ellipsis ends a value, nothing is read in its place."""
+    world = make_world(family, 1.0)
+    for label, value in values_of(world, 1).items():
+        before, _, after = act(world, world.skill.fetch(world.find_document(label), "")).text.partition(value)
+        for kept in range(len(value)):
+            assert label not in dict(world.skill.facts.findall(f"{before}{value[:kept]}…{after}"))
+    world.close()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_wrong_value_is_rejected_where_steps_are_checked(make_world: Any, family: str) -> None:
     """The label is named, the step stays open, and the right values are accepted after that."""
     world = make_world(family, 1.0)

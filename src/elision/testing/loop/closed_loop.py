@@ -70,8 +70,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Variant:
-        """Raises SettingError for an option that no variant has."""
+        """Raises SettingError for an option that no variant has, and SpecError for a strategy that does not exist."""
         strategy, _, rest = text.partition(" + ")
+        parse_strategy(strategy)
         options: dict[str, str | int | float] = {}
         for pair in filter(None, map(str.strip, rest.split(","))):
             name, _, value = pair.partition("=")
@@ -79,10 +80,6 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingError(f"a variant has no option {name!r}; there are: {', '.join(_OPTIONS)}")
             options[name] = _OPTIONS[name](value)
         return cls(strategy=strategy.strip(), options=options)
-
-    def check(self) -> None:
-        """Raises SpecError for a strategy that does not exist."""
-        parse_strategy(self.strategy)
 
     def __str__(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
@@ -147,8 +144,8 @@ def run_task(
         shape: Shape = model.shape if model else "anthropic" if prices.cache.kind == "breakpoints" else "openai"
         if model is not None:
             options["model"] = model.name
-        if share := options.pop("summary_facts", None):
-            options["summarizer"] = SummarizingModel(world.skill, seed, share, prices)
+        share = options.pop("summary_facts", None)
+        options["summarizer"] = "digest" if share is None else SummarizingModel(world.skill, seed, share, prices)
         scripted = ScriptedAgent(world.skill, seed, knobs, shape)
         metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window, payer)
         context = ContextManager(

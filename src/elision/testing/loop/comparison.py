@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import NormalDist, fmean
 from typing import Final
 
@@ -154,10 +154,3 @@ def _format_table(prices: str, rows: Sequence[Comparison]) -> str:
             f"{row.rereads:7.1f} {row.wrong:5.2f}"
         )
     return "\n".join(lines)
-
-
-def split_by_family(outcomes: Iterable[TaskOutcome]) -> Mapping[str, list[TaskOutcome]]:
-    found: dict[str, list[TaskOutcome]] = {}
-    for each in outcomes:
-        found.setdefault(each.family, []).append(each)
-    return found

@@ -11,6 +11,7 @@ from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
 from elision.testing.billing_simulator import BillingSimulator, PromptPrefix, hash_prefixes
 from elision.testing.loop.knobs import draw_share
 from elision.testing.parsed_request import PromptBlock, split_into_blocks
+from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.trajectory.prices import Prices
 from elision.trajectory.recall_names import reads_handles
 from elision.trajectory.tokens import TOKENS_PER_CALL, TokenCounter
@@ -117,7 +118,7 @@ class MeteredModel:
                 for call in answer.calls
             )
             usage = self._provider.bill_request(prefixes, self._prices, self._clock.now, output=output)
-            answer = replace(answer, usage=usage, reported=_REPORTS[self.shape](usage))
+            answer = replace(answer, usage=usage, reported=RESPONSE_FORMATS[self.shape].dump_usage(usage))
         self._add(answer, usage, prefixes)
         if self._payer is not None:
             self._payer.add_call(self._prices.cost_usage(usage))
@@ -153,28 +154,3 @@ class MeteredModel:
                 )
                 known = self._known[id(message)] = (message, blocks)
             yield from known[1]
-
-
-def _report_openai(usage: Usage) -> Json:
-    return {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.prompt + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
-    }
-
-
-def _report_anthropic(usage: Usage) -> Json:
-    return {
-        "input_tokens": usage.input,
-        "cache_creation_input_tokens": usage.cache_write,
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
-            "ephemeral_1h_input_tokens": usage.cache_write_1h,
-        },
-        "output_tokens": usage.output,
-    }
-
-
-_REPORTS = {"openai": _report_openai, "anthropic": _report_anthropic}

@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from elision.agent.http_models import parse_model_answer
 from elision.agent.model import Json, ModelAnswer, Prompt, Shape
 from elision.testing.loop.knobs import Knobs, draw_share
 from elision.testing.loop.prompt_reader import PromptPiece, PromptReader
-from elision.testing.loop.world import WORDS, Call, Skill
+from elision.testing.loop.world import WORDS, Call, Find, Skill
+from elision.testing.recorded_provider import RESPONSE_FORMATS
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Action
+from elision.trajectory.usage import Usage
 
 SUMMARY_LABEL: Final = "[Record of turns"
 #: Nothing follows the last need of a step that is shown whole.
@@ -42,15 +47,14 @@ _NARROW: Final = 0.5
 class _Seen:
     """What a prompt shows.
 
-    facts:   the facts of each text, the newest text first, with the tokens that follow it and whether the agent wrote
-             it itself.
+    facts:   the facts of each text, the newest text first, with the tokens that follow it and whether they were true
+             there: a call, a note, a summary and a recalled result may tell of what was before.
     fetched: results of the calls that read a document. recalled: texts of calls for hidden results, with their results.
     rejected: (label, value) that were refused. summary: what stands for earlier turns.
     """
 
     done: int = 0
     steps: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    opened: dict[int, str] = field(default_factory=dict)
     facts: list[tuple[float, bool, Mapping[str, str]]] = field(default_factory=list)
     fetched: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     recalled: list[tuple[str, str]] = field(default_factory=list)
@@ -84,9 +88,11 @@ class ScriptedAgent:
             Action(id=f"call_{self._answers}_{place}", name=name, arguments=json.dumps(arguments))
             for place, (name, arguments) in enumerate(calls)
         )
-        return ModelAnswer(
-            text=words, calls=actions, finish="tools", message=_MESSAGE_BUILDERS[self.shape](words, actions)
-        )
+        reply = RecordedReply(number=self._answers, text=words, calls=actions)
+        spec = ReplySpec(reply=reply, usage=Usage(), model=self.name, id=str(self._answers))
+        answer = parse_model_answer(self.shape, RESPONSE_FORMATS[self.shape].build_body(spec))
+        # It counts no tokens: that is the meter's.
+        return replace(answer, usage=None)
 
     def decide(self, pieces: Sequence[PromptPiece], tools: frozenset[str]) -> tuple[str, Sequence[Call]]:
         """Return what the agent says, and the calls that it makes."""
@@ -127,6 +133,7 @@ class ScriptedAgent:
         seen = _Seen(tokens=sum(piece.tokens for piece in pieces))
         calls = {piece.call: piece for piece in pieces if piece.kind == "call"}
         results = {piece.call: piece.text for piece in pieces if piece.kind == "result"}
+        recalls = {call for call, piece in calls.items() if piece.name in (RECALL_TOOL, SEARCH_TOOL)}
         before = 0.0
         for piece in pieces:
             before += piece.tokens
@@ -146,7 +153,8 @@ class ScriptedAgent:
                     self._look_at_result(piece, calls, seen)
                 facts = self._list_facts(piece.text)
             if facts:
-                seen.facts.append((seen.tokens - before, piece.kind in ("call", "said"), facts))
+                is_present = piece.kind == "result" and piece.call not in recalls
+                seen.facts.append((seen.tokens - before, is_present, facts))
         seen.facts.reverse()
         return seen
 
@@ -179,10 +187,9 @@ class ScriptedAgent:
         """Return the newest value of a fact that the prompt shows and the agent does not overlook; None for none."""
         changes = self._skill.states.match(label) is not None
         is_doubted = any(name == label for name, _ in seen.rejected)
-        for behind, own, facts in seen.facts:
+        for behind, is_present, facts in seen.facts:
             value = facts.get(label)
-            # What changes is not as the agent wrote it before the change.
-            if value is None or (label, value) in seen.rejected or (changes and own):
+            if value is None or (label, value) in seen.rejected or (changes and not is_present):
                 continue
             # The place is rounded, so that the same fact is not looked for anew at every call.
             # Who was told that a value is wrong looks closely.
@@ -256,9 +263,7 @@ class ScriptedAgent:
         narrow = (hidden or tried) and self._draw(label, step, "narrow") < _NARROW
         return self._skill.fetch(document, label if narrow and not changes else "")
 
-    def _open_step(
-        self, step: int, seen: _Seen, tools: frozenset[str], find: Callable[[str], re.Match[str] | None]
-    ) -> Call:
+    def _open_step(self, step: int, seen: _Seen, tools: frozenset[str], find: Find) -> Call:
         call = self._skill.open_step(step, find)
         documents = self._skill.list_documents(*call)
         hidden = [text for document in documents for text in seen.fetched.get(document, ())]
@@ -316,24 +321,3 @@ class ScriptedAgent:
 
 def _list_tool_names(tools: Iterable[Json]) -> frozenset[str]:
     return frozenset(str((tool.get("function") or tool).get("name")) for tool in tools)
-
-
-def _make_openai_message(text: str, actions: Sequence[Action]) -> Json:
-    calls = [
-        {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
-        for each in actions
-    ]
-    return {"role": "assistant", "content": text, "tool_calls": calls}
-
-
-def _make_anthropic_message(text: str, actions: Sequence[Action]) -> Json:
-    calls: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": each.id, "name": each.name, "input": json.loads(each.arguments)} for each in actions
-    ]
-    return {"role": "assistant", "content": [{"type": "text", "text": text}, *calls]}
-
-
-_MESSAGE_BUILDERS: Final[Mapping[Shape, Callable[[str, Sequence[Action]], Json]]] = {
-    "openai": _make_openai_message,
-    "anthropic": _make_anthropic_message,
-}

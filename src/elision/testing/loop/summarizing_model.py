@@ -10,6 +10,7 @@ from elision.testing.loop.world import Skill
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import make_counter
+from elision.trajectory.usage import Usage
 
 #: Share of the facts of one summary that the next one keeps.
 _KEPT_AGAIN = 0.97
@@ -26,15 +27,16 @@ class SummarizingModel:
 
     def __call__(self, request: SummaryRequest) -> SummaryResult:
         results = "\n".join(result.text for turn in request.turns for result in turn.observations)
+        shown = dict(self._skill.facts.findall(results))
         noted = dict(re.findall(r"(\S+) is `([^`]+)`", request.previous))
         kept = [
-            f"{label} is `{value}`"
+            f"{label} is `{shown.get(label, value)}`"
             for label, value in noted.items()
             if draw_share(self._seed, label, "again", len(request.previous)) < _KEPT_AGAIN
         ]
         kept += [
             f"{label} is `{value}`"
-            for label, value in dict(self._skill.facts.findall(results)).items()
+            for label, value in shown.items()
             if label not in noted and draw_share(self._seed, label, "summary") < self._share
         ]
         done = re.findall(r"step \d+ accepted", f"{request.previous}\n{results}")[-1:]
@@ -48,7 +50,5 @@ class SummarizingModel:
         said = "\n".join(f"{turn.text}\n{''.join(each.arguments for each in turn.actions)}" for turn in request.turns)
         read = counter.count(f"{request.previous}\n{request.task}\n{said}\n") + counter.count(results)
         written = counter.count(text)
-        rates = self._prices.find_rates(read)
-        return SummaryResult(
-            text=text, input=read, output=written, usd=(read * rates.input + written * rates.output) / 1e6
-        )
+        usd = self._prices.cost_usage(Usage(input=read, output=written))
+        return SummaryResult(text=text, input=read, output=written, usd=usd)

@@ -35,7 +35,7 @@ fi
 
 
 class DepsSkill(Skill):
-    facts = re.compile(r"(lib-\d{3}[a-d]) ==(\d+\.\d+\.\d+)")
+    facts = re.compile(r"(lib-\d{3}[a-d]) ==(\d+\.\d+\.\d++)(?!…)")
     value = re.compile(r"\b\d+\.\d+\.\d+\b")
 
     def open_step(self, number: int, find: Find) -> Call:

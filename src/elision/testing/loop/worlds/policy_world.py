@@ -33,9 +33,10 @@ _FEES: Final = 5
 
 
 class PolicySkill(Skill):
+    # A value that an ellipsis cuts short is none, nor is its beginning.
     facts = re.compile(
         r"\b((?:card|plan)-\d{3}[a-d]|fee-\d{2}[a-e]|balance-\d{3})\b"
-        r"(?: is(?: now)?|[\"'\\]*\s*[:=])\s*[\"'\\]*(\d[\w.-]*\w)"
+        r"(?: is(?: now)?|[\"'\\]*\s*[:=])\s*[\"'\\]*(?>(\d[\w.-]*\w))(?![.-]*…)"
     )
     value = re.compile(r"\b\d{4}-\d{4}\b")
     states = re.compile(r"balance-")
