@@ -83,8 +83,6 @@ def test_the_recommended_figure_is_replays(runs: Path, tmp_path: Path) -> None:
     replay = [
         "replay",
         str(runs),
-        "--prices",
-        "anthropic",
         "-s",
         tuned["recommended"],
         "--no-hindsight",
@@ -166,3 +164,14 @@ def test_ctrl_c_keeps_what_is_finished(runs: Path, tmp_path: Path) -> None:
     _tune(runs, *options, "--study", study, "--json", continued)
     _tune(runs, *options, "--json", whole)
     assert json.loads(continued.read_text()) == json.loads(whole.read_text())
+
+
+def test_each_run_at_its_own_models_prices(runs: Path, tmp_path: Path) -> None:
+    """As `elision replay` does without --model: the recorded model, and the newest flagship where it is not known."""
+    out = tmp_path / "tune.json"
+    done = CliRunner().invoke(app, ["tune", str(runs), *SMALL, "--json", str(out)])
+    priced = json.loads(out.read_text("utf-8"))["prices"]["name"]
+    assert priced == "claude-opus-5-5"
+    assert "priced here as claude-opus-5-5 (3 runs without a model's name as claude-opus-5-5, the newest flagship)" in (
+        " ".join(done.stderr.split())
+    )

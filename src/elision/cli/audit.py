@@ -21,7 +21,7 @@ from elision.audit.audit_table import print_audit
 from elision.audit.log_audit import audit_logs
 from elision.audit.run_partition import PriceFinder, find_list_prices
 from elision.cli.console import open_console
-from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Tokens, choose_own_prices
+from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Tokens, choose_prices
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError
@@ -60,7 +60,7 @@ def audit(
     places = _choose_paths(paths or [], errors)
     files = {"json": json_file, "html": html_file}
     check_outputs(files, places, has_charts=False)
-    own = choose_own_prices(model, price, price_set)
+    own = choose_prices(model, price, price_set)
     with _show_progress(errors) as progress:
         report = audit_logs(
             places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress

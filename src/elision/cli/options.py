@@ -17,6 +17,14 @@ Paths = Annotated[
 Model = Annotated[
     str | None, typer.Option("--model", help="Price the runs as this model; `elision prices` lists them.")
 ]
+RunModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="Price the runs as this model; default: each as the model of its recording, or the newest flagship where "
+        "that has no known price.",
+    ),
+]
 Price = Annotated[
     str | None,
     typer.Option("--price", help="USD per million tokens: input=3,cache_write=3.75,cache_read=0.3,output=15."),
@@ -44,13 +52,8 @@ StoreUrl = Annotated[
 ]
 
 
-def choose_own_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
+def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
     """The price list that one of the options asks for; None if none does. Raises PriceError."""
-    return choose_prices(model, price, price_set) if model is not None or price or price_set else None
-
-
-def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices:
-    """The price list that the three options ask for, `anthropic` if none does. Raises PriceError."""
     if model is not None and not model.strip():
         raise PriceError("--model '': names no model; `elision prices` lists them")
     given = [name for name, value in (("--model", model), ("--price", price), ("--prices", price_set)) if value]
@@ -60,7 +63,7 @@ def choose_prices(model: str | None, price: str | None, price_set: str | None) -
         return find_prices(model)
     if price:
         return parse_prices(price)
-    return find_price_set(price_set or "anthropic")
+    return find_price_set(price_set) if price_set else None
 
 
 def parse_call_number(call: str, last: int) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, choose_own_prices
+from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, choose_prices
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.config.setting_readers import conceal_password
 from elision.errors import FormatError
@@ -79,7 +79,7 @@ def outcomes(
     check_outputs(
         files, (Path(place) for _, place in map(_split_name, [*runs, *(reports or [])]) if not _is_store(place))
     )
-    prices = choose_own_prices(model, price, price_set)
+    prices = choose_prices(model, price, price_set)
     with open_console(stderr=True).status("reading"):
         found = merge_outcomes(read_outcomes(Path(path), name) for name, path in map(_split_name, reports or []))
         asked = [task for path in tasks or [] for task in load_tasks(path)]

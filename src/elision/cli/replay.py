@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Paths, Price, PriceSet, Tokens, choose_own_prices
+from elision.cli.options import (
+    Dialect,
+    HtmlFile,
+    Jobs,
+    JsonFile,
+    Paths,
+    Price,
+    PriceSet,
+    RunModel,
+    Tokens,
+    choose_prices,
+)
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
@@ -23,18 +33,16 @@ from elision.errors import FormatError, OutputError, SpecError
 from elision.lab.candidates import parse_candidates
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
-from elision.lab.report import figures, html, png, terminal
+from elision.lab.report import html, png, terminal
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
-from elision.lab.run_prices import describe_unpriced
+from elision.lab.run_prices import describe_prices_of, list_recorded_models
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.providers.provider_table import find_provider
 from elision.summarizers.answer_cache import find_default_folder
 
-#: Recorded models that are listed.
-SHOWN = 4
 #: So many calls take so long that a log says how far they are before the first run is finished.
 MANY = 1_000
 
@@ -80,14 +88,7 @@ SummarizerCache = Annotated[
 def replay(
     paths: Paths,
     strategy: Strategies = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="Price the runs as this model; default: each as the model of its recording, or the newest flagship "
-            "where that has no known price.",
-        ),
-    ] = None,
+    model: RunModel = None,
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
@@ -122,7 +123,7 @@ def replay(
         model_summaries=writer is not None,
     )
     settings = StudySettings(
-        prices=choose_own_prices(model, price, price_set),
+        prices=choose_prices(model, price, price_set),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
@@ -141,8 +142,8 @@ def replay(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    unpriced = describe_unpriced(loaded.runs) if settings.prices is None else ""
-    failure = _report_study(result, files, _list_recorded_models(loaded), unpriced, errors)
+    priced = describe_prices_of(loaded.runs, settings.prices) if result.rows else ""
+    failure = _report_study(result, files, list_recorded_models(loaded.runs), priced, errors)
     if failure is not None:
         raise failure
     if not result.finished:
@@ -153,11 +154,11 @@ def replay(
 
 
 def _report_study(
-    result: Study, files: Mapping[str, Path | None], recorded: str, unpriced: str, errors: Console
+    result: Study, files: Mapping[str, Path | None], recorded: str, priced: str, errors: Console
 ) -> OutputError | None:
     """Write the files and print the tables; the refusal of a file, if any.
 
-    recorded: models and bills of the runs. unpriced: those whose price is not known, and as what they are billed.
+    recorded: models and bills of the runs. priced: as what they are priced.
     """
     # The files first: a reader that closes our output must not cost them.
     made_by = make_provenance(recorded)
@@ -165,8 +166,8 @@ def _report_study(
     output = open_output(files)
     terminal.print_study(result, output)
     if result.rows:
-        priced = f"Recorded as {recorded}; priced here as {result.prices.name}{f' ({unpriced})' if unpriced else ''}."
-        errors.print(f"{priced} `elision calibrate` compares with recorded bills.", markup=False, highlight=False)
+        said = f"Recorded as {recorded}; priced here as {priced}. `elision calibrate` compares with recorded bills."
+        errors.print(said, markup=False, highlight=False)
         page = files["html"]
         terminal.print_next_steps(output, page if failure is None and str(page) != "-" else None)
     elif any(files.values()):
@@ -201,21 +202,6 @@ def _choose_summarizer(
     )
     chosen.make_model_summarizer()
     return chosen
-
-
-def _list_recorded_models(loaded: Loaded) -> str:
-    """Return the models of the recordings with their bills: the table is priced as the user asked."""
-    bills: dict[str, list[float | None]] = defaultdict(list)
-    for run in loaded.runs:
-        stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
-        bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
-    models = []
-    for model, usd in sorted(bills.items(), key=lambda item: -len(item[1])):
-        known = [value for value in usd if value]
-        billed = f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
-        models.append(f"{model} ({figures.format_plural(len(usd), 'run')}{billed})")
-    more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
-    return f"{', '.join(models[:SHOWN])}{more}"
 
 
 def _parse_window(text: str) -> tuple[str, int]:

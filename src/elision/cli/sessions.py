@@ -13,7 +13,7 @@ import typer
 
 from elision.cli import sessions_table as table
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, choose_own_prices
+from elision.cli.options import Model, Price, PriceSet, StoreUrl, Tokens, choose_prices
 from elision.cli.session_names import walk_session_trees
 from elision.config import load_settings
 from elision.errors import StoreError
@@ -42,7 +42,7 @@ def sessions(
     Forks, histories that the client rewrote and sub-agents stand below the session they came from; what a fork shares
     with it counts in both.
     """
-    rates = choose_own_prices(model, price, prices)
+    rates = choose_prices(model, price, prices)
     found = load_settings()
     sizer = Sizer(make_counter(tokens))
     guards = add_plateau_guard(found.guards)

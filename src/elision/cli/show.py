@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from elision.cli.console import open_console
-from elision.cli.options import Model, Price, PriceSet, SessionName, StoreUrl, Tokens, choose_own_prices
+from elision.cli.options import Model, Price, PriceSet, SessionName, StoreUrl, Tokens, choose_prices
 from elision.cli.session_names import choose_session
 from elision.cli.show_call import show_call
 from elision.cli.show_screen import SessionScreen
@@ -38,7 +38,7 @@ def show(
     tokens: Tokens = "o200k",
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved; with --call, one request."""
-    rates = choose_own_prices(model, price, prices)
+    rates = choose_prices(model, price, prices)
     found = load_settings()
     with closing(open_existing(store or found.store)) as opened:
         sessions = opened.sessions()

@@ -14,7 +14,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from elision.cli.console import open_console
-from elision.cli.options import Dialect, HtmlFile, Jobs, JsonFile, Model, Paths, Price, PriceSet, Tokens, choose_prices
+from elision.cli.options import (
+    Dialect,
+    HtmlFile,
+    Jobs,
+    JsonFile,
+    Paths,
+    Price,
+    PriceSet,
+    RunModel,
+    Tokens,
+    choose_prices,
+)
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
@@ -24,6 +35,7 @@ from elision.lab.report.tuning_chart import draw_tuning
 from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.report.tuning_table import print_tuning
 from elision.lab.run_loading import Loaded, load_runs
+from elision.lab.run_prices import describe_prices_of, list_recorded_models
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import (
     JUDGE_SHARE,
@@ -64,7 +76,7 @@ SettingsFile = Annotated[
 
 def tune(
     paths: Paths,
-    model: Model = None,
+    model: RunModel = None,
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
@@ -117,8 +129,11 @@ def tune(
     if not result.finished:
         files["toml"] = None
     # The files first: a reader that closes our output must not cost them.
-    failure = write_reports(files, partial(_render_report, result, make_provenance()))
+    recorded = list_recorded_models(loaded.runs)
+    failure = write_reports(files, partial(_render_report, result, make_provenance(recorded)))
     print_tuning(result, open_output(files))
+    priced = describe_prices_of(loaded.runs, settings.prices)
+    errors.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
     if failure is not None:
         raise failure
     if not result.finished:

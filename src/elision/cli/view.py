@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from elision.cli.console import open_console, page_output
-from elision.cli.options import Model, Price, PriceSet, Tokens, choose_prices, parse_call_number
+from elision.cli.options import Price, PriceSet, RunModel, Tokens, choose_prices, parse_call_number
 from elision.cli.outputs import replace_file
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.cli.view_screen import ViewScreen
@@ -21,6 +21,7 @@ from elision.formats.registry import read_runs
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.recorded_sizer import size_run
+from elision.lab.run_prices import find_recorded_prices
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
@@ -52,7 +53,7 @@ def view(
         str | None, typer.Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long texts whole.")] = False,
-    model: Model = None,
+    model: RunModel = None,
     price: Price = None,
     prices: PriceSet = None,
     tokens: Tokens = "o200k",
@@ -62,9 +63,10 @@ def view(
     `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
     """
     wanted = parse_strategy(strategy)
-    rates = choose_prices(model, price, prices)
+    given = choose_prices(model, price, prices)
     rendered = find_provider(dialect).make_renderer()
     chosen, problems = _choose_run(file, trajectory)
+    rates = given or find_recorded_prices(chosen)
     counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
     every = list_views(run, wanted, rates, counting, rendered)

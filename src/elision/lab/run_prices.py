@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -14,7 +15,7 @@ from elision.trajectory.trajectory import Trajectory
 
 #: What a heading calls the prices of several recorded models.
 SEVERAL: Final = "the recorded models"
-#: Models that a heading names.
+#: Models that a heading or a sentence names.
 NAMED: Final = 4
 
 
@@ -24,6 +25,28 @@ def find_recorded_prices(run: Trajectory) -> Prices:
         return find_prices(run.model, on=_find_day(run))
     except PriceError:
         return find_flagship_prices(run.model)
+
+
+def describe_prices_of(runs: Sequence[Trajectory], prices: Prices | None) -> str:
+    """Return as which model the runs are priced, where it is not their own. prices: that were asked for, if any."""
+    name = (prices or sum_up_prices(runs)).name
+    unpriced = describe_unpriced(runs) if prices is None else ""
+    return f"{name} ({unpriced})" if unpriced else name
+
+
+def list_recorded_models(runs: Sequence[Trajectory]) -> str:
+    """Return the models of the recordings with their bills, which hold whatever prices the user asked for."""
+    bills: dict[str, list[float | None]] = defaultdict(list)
+    for run in runs:
+        stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
+        bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
+    models = []
+    for model, usd in sorted(bills.items(), key=lambda item: -len(item[1])):
+        known = [value for value in usd if value]
+        billed = f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
+        models.append(f"{model} ({_count_runs(len(usd))}{billed})")
+    more = f" and {len(models) - NAMED} more" if len(models) > NAMED else ""
+    return f"{', '.join(models[:NAMED])}{more}"
 
 
 def describe_unpriced(runs: Sequence[Trajectory]) -> str:
@@ -40,8 +63,11 @@ def describe_unpriced(runs: Sequence[Trajectory]) -> str:
 
 
 def _describe_model(model: str, runs: int) -> str:
-    count = f"{runs} run{'s' if runs > 1 else ''}"
-    return f"{count} of {model[:80]!r}" if model else f"{count} without a model's name"
+    return f"{_count_runs(runs)} of {model[:80]!r}" if model else f"{_count_runs(runs)} without a model's name"
+
+
+def _count_runs(runs: int) -> str:
+    return f"{runs:,} run{'s' if runs > 1 else ''}"
 
 
 def _has_known_price(run: Trajectory) -> bool:

@@ -7,21 +7,21 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.search_space import ToolRule
 from elision.lab.tuning.tool_rules import MOST_RULES, ToolUse, choose_tool_rules, escape_glob, measure_tools
 from elision.testing.builders import call, long_text, result, trajectory, turn
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 from tests.lab.tuning.recorded import make_run
-from tests.properties.builders import SIZER
 
-PRICES = find_price_set("anthropic")
+SETTINGS = StudySettings(prices=find_price_set("anthropic"), candidates=(), tokens="estimate")
 
 
 def test_a_tool_whose_results_are_missed_stays_longer() -> None:
     """Every fact that is used again comes from `read`: it gets twice the window, `list` half of it."""
     run = make_run(1, 40, needed_after=14)
-    uses = {use.tool: use for use in measure_tools([run], PRICES, SIZER)}
+    uses = {use.tool: use for use in measure_tools([run], SETTINGS)}
     assert uses["read"].missed > 0
     rules = choose_tool_rules([uses["read"], ToolUse(tool="list", hidden_tokens=uses["read"].hidden_tokens, runs=1)], 1)
     assert rules == (ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False))
@@ -38,7 +38,7 @@ def _shell_run(number: int) -> Trajectory:
 
 def test_a_shell_is_divided_by_program() -> None:
     """One tool runs everything: its programs count, with the folder that a command changes to first."""
-    uses = measure_tools([_shell_run(1), _shell_run(2)], PRICES, SIZER)
+    uses = measure_tools([_shell_run(1), _shell_run(2)], SETTINGS)
     assert [use.args for use in uses] == ["cat *", "cd * && grep *"]
     assert all(use.tool == "bash" and use.runs == 2 for use in uses)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from elision.errors import OutputError, SpecError, describe_error
 from elision.lab.results import Row, prices_json
+from elision.lab.run_prices import SEVERAL
 from elision.lab.study_settings import StudySettings
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.spec import describe_strategy
@@ -49,7 +50,7 @@ class Evaluation:
 
 def digest_run(run: Trajectory) -> str:
     """Return what tells the content of `run` from any other's, wherever its file is."""
-    content = [encode_head(run.head), [encode_turn(turn) for turn in run.turns]]
+    content = [run.model, encode_head(run.head), [encode_turn(turn) for turn in run.turns]]
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -119,8 +120,7 @@ def open_evaluations(
 
 def describe_settings(settings: StudySettings, version: str) -> dict[str, Any]:
     """Return what evaluations must share to be comparable."""
-    assert settings.prices is not None
-    prices = prices_json(settings.prices)
+    prices = {"name": SEVERAL} if settings.prices is None else prices_json(settings.prices)
     return {"prices": prices, "tokens": settings.tokens, "dialect": settings.dialect, "version": version}
 
 

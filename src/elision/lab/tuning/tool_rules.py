@@ -14,8 +14,8 @@ from typing import Final
 
 from elision.engine import Log
 from elision.lab.evidence import collect_evidence
-from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
+from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.search_space import ToolRule
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import EveryTurnSchedule
@@ -57,9 +57,9 @@ class ToolUse:
     runs: int = 0
 
 
-def measure_tools(runs: Sequence[Trajectory], prices: Prices, sizer: Sizer) -> list[ToolUse]:
+def measure_tools(runs: Sequence[Trajectory], settings: StudySettings) -> list[ToolUse]:
     """Return the tools of `runs`, those with the most hidden tokens first; programs where one tool runs everything."""
-    tallies = [_tally_run(run, prices, sizer) for run in runs]
+    tallies = [_tally_run(run, settings.find_prices(run), settings.size_run(run)) for run in runs]
     by_tool = _sum_tallies(tallies, divided="")
     whole = sum(use.hidden_tokens for use in by_tool)
     if by_tool and by_tool[0].hidden_tokens > DIVIDED_SHARE * whole:
@@ -111,7 +111,7 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
                 tally.missed[_describe_source(run, max(use.seen))] += 1
 
     # No window: which tools matter does not depend on what fits.
-    replay_run(run, MEASURED_WITH, replace(prices, window=None), size_run(run, prices, sizer), watch=watch)
+    replay_run(run, MEASURED_WITH, replace(prices, window=None), sizer, watch=watch)
     return tally
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from elision.errors import FormatError, SpecError
 from elision.lab.results import BILLED, RECORDED, Row
 from elision.lab.run_loading import Loaded
+from elision.lab.run_prices import sum_up_prices
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluations, open_evaluations
 from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
@@ -57,12 +58,13 @@ FIRST: Final = (
 class TuneSettings:
     """What is asked of a tuning.
 
-    tokens: name of the counter. dialect: whose messages are sent. trials: most points of the space to evaluate.
+    prices: of all runs; None for those of the model of each. tokens: name of the counter. dialect: whose messages are
+    sent. trials: most points of the space to evaluate.
     judge_share: of the runs, kept to judge. min_evidence: of the default's visible facts, the share that the
     recommended point keeps at least.
     """
 
-    prices: Prices
+    prices: Prices | None = None
     space: SearchSpace = field(default_factory=SearchSpace)
     tokens: str = "o200k"
     dialect: str = "openai"
@@ -124,7 +126,7 @@ def tune_runs(
         load_optuna()  # Before the work: a missing extra must not cost its results.
     evaluations = open_evaluations(runs, settings.study_settings, version, study)
     prepared = prepare_runs(runs, settings.study_settings)
-    uses = measure_tools([prepared.runs[place] for place in fit], settings.prices, settings.study_settings.sizer)
+    uses = measure_tools([prepared.runs[place] for place in fit], settings.study_settings)
     space = add_rule_sets(settings.space, choose_tool_rules(uses, len(fit)))
     work = _TuningWork(settings, space, prepared, evaluations, fit, judge, progress)
     finished = work.search(jobs)
@@ -283,7 +285,7 @@ class _TuningWork:
         settings = self.settings
         searched = self._list_searched()
         return Tuning(
-            prices=settings.prices,
+            prices=settings.prices or sum_up_prices(self.prepared.runs),
             counter=settings.tokens,
             dialect=settings.dialect,
             objective=settings.objective,
