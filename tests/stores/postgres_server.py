@@ -50,7 +50,7 @@ class Server:
     def __init__(self, programs: Path, folder: Path, like: Server | None = None) -> None:
         """Make the cluster. like: a running server of which this one is a standby."""
         self.folder = folder
-        self._user = "nobody" if os.geteuid() == 0 else None
+        self.user = "nobody" if os.geteuid() == 0 else None
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
         folder.chmod(0o755)
@@ -58,8 +58,8 @@ class Server:
         self.data, self.sockets = folder / "data", folder / "s"
         for each in (self.data, self.sockets):
             each.mkdir(mode=0o700)
-            if self._user:
-                shutil.chown(each, self._user)
+            if self.user:
+                shutil.chown(each, self.user)
         self.sockets.chmod(0o755)
         if like is None:
             self._run_program(
@@ -83,12 +83,12 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                user=self._user,
-                group=self._group,
-                extra_groups=[] if self._user else None,
+                user=self.user,
+                group=self.group,
+                extra_groups=[] if self.user else None,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         until = time.monotonic() + _PATIENCE
         while not self._is_answering():
@@ -140,8 +140,8 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
-    def _group(self) -> int | None:
-        return pwd.getpwnam(self._user).pw_gid if self._user else None
+    def group(self) -> int | None:
+        return pwd.getpwnam(self.user).pw_gid if self.user else None
 
     def _is_answering(self) -> bool:
         try:
@@ -167,16 +167,16 @@ class Server:
 
     def _run_program(self, program: str, *arguments: object) -> None:
         command = [str(self.programs / program), *map(str, arguments)]
-        groups: list[str | int] | None = [] if self._user else None
+        groups: list[str | int] | None = [] if self.user else None
         done = subprocess.run(
-            command, user=self._user, group=self._group, extra_groups=groups, cwd="/", capture_output=True, check=False
+            command, user=self.user, group=self.group, extra_groups=groups, cwd="/", capture_output=True, check=False
         )
         if done.returncode:
             raise RuntimeError(done.stderr.decode(errors="replace")[-2_000:])
 
     def _make_readable(self, programs: Path) -> Path:
         """Return `programs`, or a copy that the server's user can read."""
-        if not self._user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
+        if not self.user or all(each.stat().st_mode & 0o001 for each in (programs / "postgres").resolve().parents):
             return programs
         home, package = programs.parent, programs.parents[1]
         copy = self.folder / "programs"
@@ -253,7 +253,7 @@ def _send_signal(process: int, number: signal.Signals) -> None:
         return
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """On Linux, end the server when the tests are killed. PR_SET_PDEATHSIG is 1."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elision.errors import StoreError
 from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
 from elision.stores.packing import Blob, PackedRecords, get_packer
 from elision.stores.postgres.connection import Cursor
@@ -15,9 +14,6 @@ from elision.stores.postgres.record_batches import read_records
 from elision.stores.postgres.statements import find_statement
 from elision.stores.postgres.text_escapes import escape_name
 from elision.trajectory.events import Event
-
-#: Commits that survive a crash of the server.
-_DURABLE = frozenset({"on", "remote_apply"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +46,10 @@ def make_append(session: str, events: Sequence[Event], after: int, at: float, ba
     )
 
 
-def write_append(cursor: Cursor, append: PostgresAppend, place: str, *, shows_whole: bool) -> bool:
+def write_append(cursor: Cursor, append: PostgresAppend, *, shows_whole: bool) -> bool:
     """Write an append; return False where the log does not end at its place.
 
-    place: the database's name. shows_whole: whether rows for people have whole texts. Raises StoreError.
+    shows_whole: whether rows for people have whole texts.
     """
     claim = {
         "session": escape_name(append.session),
@@ -66,7 +62,6 @@ def write_append(cursor: Cursor, append: PostgresAppend, place: str, *, shows_wh
     row = cursor.execute(find_statement("claim"), claim).fetchone()
     if row is None:
         return False
-    _check_durability(row[1], place)
     _write_records(cursor, row[0], append, shows_whole=shows_whole)
     return True
 
@@ -122,11 +117,3 @@ def _collect_texts(events: Sequence[Event], packed: Sequence[PackedRecords]) -> 
     for event in events:
         words.update(find_words_apart(event))
     return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]
-
-
-def _check_durability(setting: str, place: str) -> None:
-    if setting not in _DURABLE:
-        raise StoreError(
-            f"{place}: synchronous_commit is {setting!r} in the middle of a session; something between here and the "
-            "server (a pooler?) changes settings: give Elision a connection of its own"
-        )

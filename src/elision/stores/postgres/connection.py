@@ -99,23 +99,24 @@ class PostgresDatabase:
         if self._is_read_only:
             raise read_only_store_error(self.name)
 
-    def maintain(self, *statements: str) -> None:
-        """Run `statements` one by one, outside of transactions and without a time limit."""
+    def rewrite_tables(self, *tables: str) -> None:
+        """Rewrite `tables` one by one without the space that is free in them.
+
+        It takes as long as the user's and the database's own `statement_timeout` allow: no transaction may hold it, so
+        none can set another, and a setting of the connection would outlive it behind a pooler.
+        """
         self.check_writable()
 
         def run() -> None:
             with self._lend_connection() as connection, _wait_without_limit(connection):
+                connection.set_autocommit(True)
                 try:
-                    connection.set_autocommit(True)
-                    connection.execute("set statement_timeout = 0")
-                    for name in statements:
-                        connection.execute(find_statement(name))
-                    connection.set_autocommit(False)
-                    self._prepare_connection(connection)
-                except BaseException:
-                    # Its settings are no longer those that others rely on.
-                    connection.close()
-                    raise
+                    for table in tables:
+                        name = psycopg.sql.Identifier(self.address.schema, table)
+                        connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
+                finally:
+                    if not connection.closed:
+                        connection.set_autocommit(False)
 
         self._translate_errors(run)
 
@@ -150,8 +151,14 @@ class PostgresDatabase:
             connection.read_only = True if read_only else None
             with _wait_without_limit(connection, patient), connection.pipeline(), connection.transaction():
                 cursor = connection.cursor(binary=True)
-                if patient:
-                    cursor.execute(find_statement("patience"))
+                milliseconds = str(int(self.address.timeout_seconds * 1_000))
+                settings = {
+                    "schema": self.address.schema,
+                    "statement": "0" if patient else milliseconds,
+                    "lock": milliseconds,
+                    "idle": str(int(IDLE_SECONDS * 1_000)),
+                }
+                cursor.execute(find_statement("settings"), settings)
                 return work(cursor)
 
     @contextmanager
@@ -204,14 +211,12 @@ class PostgresDatabase:
         self._last_refusal = (time.monotonic(), error)
 
     def _prepare_connection(self, connection: Connection) -> None:
-        """Set what every transaction relies on, whatever server, database and user have for a default."""
-        milliseconds = str(int(self.address.timeout_seconds * 1_000))
-        settings = {"schema": self.address.schema, "statement": milliseconds, "idle": str(int(IDLE_SECONDS * 1_000))}
-        connection.execute(find_statement("settings"), settings)
+        """Leave nothing in the server's session, where another client of a pooler would find it; check the server."""
+        connection.prepare_threshold = None
         row = connection.execute(find_statement("server")).fetchone()
         connection.commit()
         assert row is not None
-        self._check_server(*row[:3])
+        self._check_server(*row)
 
     def _check_server(self, version: int, encoding: str, fsync: str) -> None:
         if version < OLDEST_VERSION:

@@ -77,7 +77,7 @@ class PostgresStore(StoreBase):
             if not has_append(cursor, append):
                 create_session(cursor, session, creation, shows_whole=self._shows_whole)
                 if append.packed:
-                    write_append(cursor, append, self._database.name, shows_whole=self._shows_whole)
+                    write_append(cursor, append, shows_whole=self._shows_whole)
             return append.length
 
         return self._database.write(work, patient=session.shared > 0)
@@ -89,7 +89,7 @@ class PostgresStore(StoreBase):
         append = make_append(session, events, after, at, batch)
 
         def work(cursor: Cursor) -> int:
-            written = write_append(cursor, append, self._database.name, shows_whole=self._shows_whole)
+            written = write_append(cursor, append, shows_whole=self._shows_whole)
             if not written and not has_append(cursor, append):
                 raise stale_writer_error(session, find_session_row(cursor, session)[7], after)
             return append.length
@@ -193,7 +193,7 @@ class PostgresStore(StoreBase):
             show_whole_turns(self._database)
         self._database.write(lambda cursor: cursor.execute(find_statement("sweep_all")), patient=True)
         before = self._read_total("disk")
-        self._database.maintain(*_VACUUMS)
+        self._database.rewrite_tables(*_TABLES)
         return max(0, before - self._read_total("disk"))
 
     def check(self) -> list[Finding]:
@@ -249,12 +249,5 @@ class PostgresStore(StoreBase):
         return self._database.read(lambda cursor: read_number(cursor, name), patient=True)
 
 
-_VACUUMS = (
-    "vacuum_log",
-    "vacuum_texts",
-    "vacuum_uses",
-    "vacuum_turns",
-    "vacuum_summaries",
-    "vacuum_words",
-    "vacuum_sessions",
-)
+#: All that grow.
+_TABLES = tuple(f"agent_context_{name}" for name in ("log", "texts", "uses", "turns", "summaries", "words", "sessions"))

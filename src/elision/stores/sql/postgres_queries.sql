@@ -1,23 +1,21 @@
--- Every statement of the store; `-- name:` begins one. Names without a schema: the connection's search_path says which.
+-- Every statement of the store; `-- name:` begins one. Names without a schema: the transaction's search_path says which.
+
+-- First in every transaction, and gone with it: behind a pooler the connection is someone else's before and after.
 
 -- name: settings
 select
-    set_config('search_path', quote_ident(%(schema)s), false),
+    set_config('search_path', quote_ident(%(schema)s), true),
     set_config('synchronous_commit',
-        case when current_setting('synchronous_commit') = 'remote_apply' then 'remote_apply' else 'on' end, false),
-    set_config('statement_timeout', %(statement)s, false),
-    set_config('lock_timeout', %(statement)s, false),
-    set_config('idle_in_transaction_session_timeout', %(idle)s, false),
-    set_config('client_min_messages', 'warning', false),
-    set_config('jit', 'off', false)
+        case when current_setting('synchronous_commit') = 'remote_apply' then 'remote_apply' else 'on' end, true),
+    set_config('statement_timeout', %(statement)s, true),
+    set_config('lock_timeout', %(lock)s, true),
+    set_config('idle_in_transaction_session_timeout', %(idle)s, true),
+    set_config('client_min_messages', 'warning', true),
+    set_config('jit', 'off', true)
 
 -- name: server
 select
-    current_setting('server_version_num')::bigint, current_setting('server_encoding'), current_setting('fsync'),
-    current_schema()
-
--- name: patience
-select set_config('statement_timeout', '0', true)
+    current_setting('server_version_num')::bigint, current_setting('server_encoding'), current_setting('fsync')
 
 -- A server that only reads assigns none; neither does a session in which every transaction does.
 
@@ -141,7 +139,7 @@ update agent_context_sessions set
     raw_bytes = raw_bytes + %(size)s,
     changed = %(at)s
 where session = %(session)s and records = %(after)s
-returning id, current_setting('synchronous_commit')
+returning id
 
 -- name: claimed
 select session_id, coalesce(added, (
@@ -379,27 +377,6 @@ select
 select coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)
 from pg_class join pg_namespace on pg_namespace.oid = relnamespace
 where relkind = 'r' and starts_with(relname, 'agent_context_') and nspname = current_schema()
-
--- name: vacuum_log
-vacuum (full) agent_context_log
-
--- name: vacuum_texts
-vacuum (full) agent_context_texts
-
--- name: vacuum_uses
-vacuum (full) agent_context_uses
-
--- name: vacuum_turns
-vacuum (full) agent_context_turns
-
--- name: vacuum_summaries
-vacuum (full) agent_context_summaries
-
--- name: vacuum_words
-vacuum (full) agent_context_words
-
--- name: vacuum_sessions
-vacuum (full) agent_context_sessions
 
 -- name: check_counts
 select
