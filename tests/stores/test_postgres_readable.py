@@ -254,6 +254,7 @@ def test_rows_of_an_older_version_are_made_whole() -> None:
         b'alter table agent_context_turns drop column action, drop column observation, drop column "timestamp"',
         *split_statements(MIGRATIONS[1]),
         b"alter table agent_context_log drop column added",
+        b"drop table agent_context_spending",
         b"update agent_context_schema set version = 3",
     )
     for statement in older:

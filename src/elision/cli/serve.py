@@ -58,6 +58,10 @@ def serve(
     key_max_turns: Annotated[
         int | None, typer.Option("--key-max-turns", help="Turns that all sessions of an API key may have.", min=1)
     ] = None,
+    key_requests: Annotated[
+        int | None,
+        typer.Option("--key-requests-per-minute", help="Requests that an API key may make in a minute.", min=1),
+    ] = None,
     at_limit: Annotated[
         str | None, typer.Option("--at-limit", help="Beyond such a limit: refuse (429) or hint (a header).")
     ] = None,
@@ -89,6 +93,7 @@ def serve(
         "gateway_session_max_turns": TypedOption("--max-turns", max_turns),
         "gateway_key_max_cost_usd": TypedOption("--key-max-cost-usd", key_max_cost_usd),
         "gateway_key_max_turns": TypedOption("--key-max-turns", key_max_turns),
+        "gateway_key_requests_per_minute": TypedOption("--key-requests-per-minute", key_requests),
         "gateway_at_limit": TypedOption("--at-limit", at_limit),
         "gateway_log": TypedOption("--log", log),
     }
@@ -142,6 +147,8 @@ def _describe_limits(settings: GatewaySettings) -> str:
             limits.append(f"{turns:,} turns {subject}")
         if usd is not None:
             limits.append(f"${usd:g} {subject}")
+    if settings.key_requests_per_minute is not None:
+        limits.append(f"{settings.key_requests_per_minute:,} requests a minute an API key")
     if not limits or settings.off:
         return ""
     beyond = "requests are refused (429)" if settings.at_limit == "refuse" else "responses have a header"

@@ -142,6 +142,12 @@ _BUDGETS: Final = (
     _key("key_max_cost_usd", optional(setting_readers.usd), None, "USD that all sessions of an API key may cost"),
     _key("key_max_turns", optional(whole(1, "turns")), None, "turns that all sessions of an API key may have"),
     _key(
+        "key_requests_per_minute",
+        optional(whole(1, "requests")),
+        None,
+        "requests that an API key may make in a minute of the clock, with all gateways on one PostgreSQL",
+    ),
+    _key(
         "at_limit",
         setting_readers.choice(("hint", "refuse")),
         "refuse",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -71,11 +72,20 @@ class Gateway:
     async def close(self) -> None:
         """Write pending events, and close the connections."""
         await self.sessions.close()
+        await self.proxy.budgets.close()
         await self.upstream.close()
 
 
-def build_gateway(settings: GatewaySettings, store: Store, listener: RequestListener) -> Gateway:
-    """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError."""
+def build_gateway(
+    settings: GatewaySettings,
+    store: Store,
+    listener: RequestListener,
+    on_lease_failure: Callable[[], None] = lambda: None,
+) -> Gateway:
+    """Build the gateway that `settings` describe over `store`, which stays the caller's. Raises StoreError.
+
+    on_lease_failure: called each time when what keys spend can be counted no more.
+    """
     upstream = Upstream(
         connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
     )
@@ -85,7 +95,7 @@ def build_gateway(settings: GatewaySettings, store: Store, listener: RequestList
         memory_bytes=settings.session_memory_bytes,
         idle_seconds=settings.session_idle_seconds,
     )
-    budgets = Budgets(settings, store, on_store_error=_log_unreadable_store)
+    budgets = Budgets(settings, store, on_store_error=_log_unreadable_store, on_lease_failure=on_lease_failure)
     secret = load_gateway_secret(settings, store)
     proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
     return Gateway(proxy, sessions, upstream)

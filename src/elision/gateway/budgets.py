@@ -1,13 +1,15 @@
 """What a session, and an API key, may spend. The log is the ledger: it holds over restarts and for every process.
 
-A session's bill is that of its log when the request arrives. A key's bill is the sum over all of its sessions in the
-store. It reads only what is new, at most once in `LOOK_SECONDS`, so concurrent calls may exceed a limit. A request that
-passes without a session is in no log: the limits of its key apply, and only this process counts it as a turn.
+A session's bill is that of its log when the request arrives. A key's bill is counted where the store counts for all
+gateways (`key_leases`); its log only begins that count. With other stores it is the sum over all of its sessions. It
+reads only what is new, at most once in `LOOK_SECONDS`, so concurrent calls may exceed a limit. A request that passes
+without a session is in no log: the limits of its key apply, and only this process counts it as a turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -16,14 +18,18 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from elision.errors import ElisionError, LimitError, StoreError, UnknownHandle
+from elision.gateway.key_leases import USD, KeyLeases, LocalCounter, make_limit_list
+from elision.gateway.limits import RequestRefused
+from elision.gateway.request_record import RequestRecord
 from elision.gateway.settings import GatewaySettings
 from elision.manager.context_options import Options
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.ledger import Ledger
-from elision.stores.store import SessionInfo, Store
+from elision.stores.store import LeasesSpending, SessionInfo, Store
 from elision.trajectory.events import Event, RequestSent
 from elision.trajectory.prices import Prices
+from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Between two looks into the store for one key.
 LOOK_SECONDS: Final = 2.0
@@ -34,6 +40,9 @@ OVERLAP_SECONDS: Final = 300.0
 FULL_LOOK_SECONDS: Final = 600.0
 #: Keys that are known at a time; another one's sessions are read anew.
 MAX_KEYS: Final = 1_000
+
+#: Of a prompt that is not counted yet.
+_BYTES_PER_TOKEN: Final = 4
 
 #: In front of the family of what shadow mode keeps.
 SHADOW_PREFIX: Final = "shadow/"
@@ -109,7 +118,10 @@ class _KeySpend:
 
 
 class Budgets:
-    """Checks limits. on_store_error: called where a store cannot be read; nothing is refused for that."""
+    """Checks limits. on_store_error: called where a store cannot be read; nothing is refused for that.
+
+    on_lease_failure: called each time when the counter of keys is lost. leases: None where no limit of keys is counted.
+    """
 
     def __init__(
         self,
@@ -117,6 +129,7 @@ class Budgets:
         store: Store,
         *,
         on_store_error: Callable[[ElisionError], None],
+        on_lease_failure: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -127,6 +140,18 @@ class Budgets:
         self._price_model = Options(
             prices=settings.library.prices or "", model=settings.library.model or ""
         ).find_prices
+        self._is_counted = isinstance(store, LeasesSpending)
+        limits = make_limit_list(
+            settings.key_max_cost_usd if self._is_counted else None,
+            settings.key_max_turns if self._is_counted else None,
+            settings.key_requests_per_minute,
+        )
+        counter = store if isinstance(store, LeasesSpending) else LocalCounter()
+        refuses = settings.at_limit == "refuse"
+        self.leases = (
+            KeyLeases(limits, counter, refuses, self._read_spent, on_lease_failure, clock=clock) if limits else None
+        )
+        self._giving_back: asyncio.Task[None] | None = None
 
     @property
     def session_check(self) -> LimitCheck | None:
@@ -147,14 +172,18 @@ class Budgets:
             )
         )
 
-    async def check_key(self, namespace: str, *, is_logged: bool = True) -> str:
-        """Return the limit that a key has reached, as a sentence; "" for none. Raises LimitError where it is refused.
+    async def check_key(self, namespace: str, *, is_logged: bool = True, record: RequestRecord | None = None) -> str:
+        """Return the limit that a key has reached, as a sentence; "" for none.
 
-        is_logged: whether this call will be in a log.
+        is_logged: whether this call will be in a log. record: of the request; `settle` counts what it did cost. Raises
+        LimitError where it is refused for good, and RequestRefused where it may come again.
         """
         settings = self._settings
-        if settings.key_max_cost_usd is None and settings.key_max_turns is None:
-            return ""
+        reached = ""
+        if self.leases is not None:
+            reached = await self._take_leases(self.leases, namespace, record)
+        if self._is_counted or (settings.key_max_cost_usd is None and settings.key_max_turns is None):
+            return reached
         key = self._get_key(namespace)
         async with key.lock:
             if self._clock() - key.looked_at >= LOOK_SECONDS:
@@ -171,6 +200,62 @@ class Budgets:
                 key.unlogged_calls += 1
         return reached
 
+    async def _take_leases(self, leases: KeyLeases, namespace: str, record: RequestRecord | None) -> str:
+        tokens = record.bytes_in // _BYTES_PER_TOKEN if record is not None else 0
+        expected = self._price_prompt(record.model if record is not None else "", tokens)
+        taking = await leases.take(namespace, expected)
+        limit = taking.reached
+        if limit is not None and limit.period and self._settings.at_limit == "refuse":
+            why = f"{limit.what}: this key has made its {limit.most:g} requests of this minute"
+            raise RequestRefused(429, "rate", why, math.ceil(taking.seconds))
+        reached = ""
+        if limit is not None and limit.period:
+            reached = f"{limit.what}: this key has made its {limit.most:g} requests of this minute"
+        elif limit is not None and limit.what == USD:
+            reached = _describe_reached("key", taking.total, limit.most, 0, None)
+        elif limit is not None:
+            reached = _describe_reached("key", 0.0, None, round(taking.total), round(limit.most))
+        self._apply_limit(reached)
+        if record is not None:
+            record.namespace, record.taken_usd = namespace, taking.usd
+        return reached
+
+    def settle(self, record: RequestRecord) -> None:
+        """Count what a request that is over did cost."""
+        if self.leases is None or record.taken_usd is None:
+            return
+        usd = sum(step.summarized.usd for step in record.step_diagnostics if step.summarized is not None)
+        if record.usage is not None and record.model:
+            usd += cost_reported_usage(record.usage, self._price_model(record.model))
+        elif record.rounds and record.model:
+            # As the log has it: a prompt of that size.
+            diagnostics = record.diagnostics
+            tokens = diagnostics.after if diagnostics is not None else record.bytes_up // _BYTES_PER_TOKEN
+            usd += self._price_prompt(record.model, tokens)
+        self.leases.settle(record.namespace, record.taken_usd, usd)
+        record.taken_usd = None
+
+    def give_back_idle(self) -> None:
+        """Give back leases that nobody uses, in the background."""
+        if self.leases is not None and (self._giving_back is None or self._giving_back.done()):
+            self._giving_back = asyncio.ensure_future(self.leases.give_back())
+
+    async def close(self) -> None:
+        """Give back what is leased."""
+        if self._giving_back is not None:
+            await asyncio.wait({self._giving_back})
+        if self.leases is not None:
+            await self.leases.close()
+
+    def _price_prompt(self, model: str, tokens: int) -> float:
+        return self._price_model(model).find_rates(tokens).input * tokens / 1e6
+
+    def _read_spent(self, namespace: str, what: str) -> float:
+        """Return what a key has spent by the log. Raises StoreError."""
+        key = _KeySpend()
+        self._read_new(namespace, key)
+        return key.usd if what == USD else key.calls
+
     def _apply_limit(self, stop: str) -> str:
         if stop and self._settings.at_limit == "refuse":
             raise LimitError(stop)
@@ -185,21 +270,24 @@ class Budgets:
 
     def _read_sessions(self, namespace: str, key: _KeySpend) -> None:
         """Read what is new in the key's sessions."""
+        try:
+            self._read_new(namespace, key)
+        except (StoreError, UnknownHandle) as error:
+            self._on_store_error(error)
+
+    def _read_new(self, namespace: str, key: _KeySpend) -> None:
         now = self._clock()
         everything = key.newest_change is None or now - key.full_look_at >= FULL_LOOK_SECONDS
         if everything or key.newest_change is None:
             since = None
         else:
             since = key.newest_change - OVERLAP_SECONDS
-        try:
-            # What is only tried (shadow mode) is paid for as well.
-            for prefix in (namespace, f"{SHADOW_PREFIX}{namespace}"):
-                for info in self._store.sessions(family_prefix=prefix, changed_since=since):
-                    if info.family == prefix or info.family.startswith(f"{prefix}/"):
-                        self._read_session(info, key)
-            key.full_look_at = now if everything else key.full_look_at
-        except (StoreError, UnknownHandle) as error:
-            self._on_store_error(error)
+        # What is only tried (shadow mode) is paid for as well.
+        for prefix in (namespace, f"{SHADOW_PREFIX}{namespace}"):
+            for info in self._store.sessions(family_prefix=prefix, changed_since=since):
+                if info.family == prefix or info.family.startswith(f"{prefix}/"):
+                    self._read_session(info, key)
+        key.full_look_at = now if everything else key.full_look_at
 
     def _read_session(self, info: SessionInfo, key: _KeySpend) -> None:
         account = key.sessions.setdefault((info.key, info.begun), SessionSpend(self._price_model))

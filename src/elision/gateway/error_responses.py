@@ -63,6 +63,8 @@ def make_error_response(
     retry, since waiting does not help.
     """
     words = _STATUS_TEXTS.get(status) or (_ANY_REQUEST if status < 500 else _ANY_FAILURE)
+    if status == 429 and retry_after is not None:
+        remedy = remedy or "Try again after the seconds that `retry-after` names."
     kind = kind or words.kind
     body = _find_provider(api).host.make_error_body(
         status, _make_sentence(message, remedy or words.remedy), f"elision_{kind}"

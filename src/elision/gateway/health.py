@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from elision.gateway.key_leases import KeyLeases
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.store_monitor import StoreMonitor
 
@@ -16,7 +17,7 @@ class HealthChecks:
     """Health and readiness.
 
     is_draining: whether the server stops. is_upstream_reached: of the newest request. is_warm: whether all is loaded
-    that the first requests need.
+    that the first requests need. leases: of what keys may spend, where that is limited.
     """
 
     def __init__(
@@ -26,12 +27,14 @@ class HealthChecks:
         is_draining: Callable[[], bool],
         is_upstream_reached: Callable[[], bool | None],
         is_warm: Callable[[], bool],
+        leases: KeyLeases | None,
     ) -> None:
         self._settings = settings
         self._monitor = monitor
         self._is_draining = is_draining
         self._is_upstream_reached = is_upstream_reached
         self._is_warm = is_warm
+        self._leases = leases
 
     def render_alive(self) -> bytes:
         """Return the body of /healthz: any response means alive."""
@@ -40,9 +43,9 @@ class HealthChecks:
     async def check_ready(self) -> tuple[bool, bytes]:
         """Return whether the worker is ready, and the body of /readyz, which says what is not.
 
-        Whether the provider is reached is only reported. A worker that gets no requests would never notice that
-        the provider is back, and its clients would get no response instead of an error with its cause. A worker that
-        is not warm yet serves requests, and they wait longer.
+        Whether the provider is reached, and whether limits of keys are counted, is only reported. A worker that gets no
+        requests would never notice that the provider is back, and its clients would get no response instead of an error
+        with its cause. A worker that is not warm yet serves requests, and they wait longer.
         """
         problem = await self._monitor.find_problem()
         checks: Checks = {
@@ -53,6 +56,8 @@ class HealthChecks:
         }
         ready = all(checks.values())
         report: dict[str, object] = {"ready": ready, **checks, "upstream_reached": self._is_upstream_reached()}
+        if self._leases is not None:
+            report["limits_counted"] = not self._leases.problem
         if problem:
             # Anyone may ask. Where the store is, which an error begins with, is for the log alone.
             report["store_problem"] = problem.partition(": ")[2] or problem

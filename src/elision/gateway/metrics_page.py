@@ -53,6 +53,10 @@ class MetricsPage:
         """Count that the store could be written no more."""
         self._record_sample(Sample(request_metrics.STORE_OUTAGES, 1, {}))
 
+    def add_lease_failure(self) -> None:
+        """Count that what keys spend could be counted no more."""
+        self._record_sample(Sample(request_metrics.LEASE_FAILURES, 1, {}))
+
     def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
         """Set the gauges of this worker."""
         for sample in request_metrics.make_gauge_samples(

@@ -118,6 +118,7 @@ class Proxy:
 
     def _report_record(self, record: RequestRecord, request: ClientRequest) -> None:
         record.total_seconds = record.total_seconds or time.perf_counter() - request.received_at
+        self.budgets.settle(record)
         self._listener(record)
 
     async def _serve_route(self, request: ClientRequest, reply: ClientReply, record: RequestRecord) -> None:
@@ -233,10 +234,11 @@ class Proxy:
         record.reached_limit = said or of_key
 
     async def _find_key_limit(self, namespace: str, record: RequestRecord, *, logged: bool = True) -> str:
-        """Return the limit that its key has reached; "" for none. Raises LimitError where it is refused."""
+        """Return the limit that its key has reached; "" for none. Raises LimitError or RequestRefused where it is
+        refused."""
         try:
-            return await self.budgets.check_key(namespace, is_logged=logged)
-        except LimitError:
+            return await self.budgets.check_key(namespace, is_logged=logged, record=record)
+        except (LimitError, RequestRefused):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._log_fault("what its key has spent", error, record)
@@ -264,6 +266,7 @@ class Proxy:
                 target=route.target,
             )
             if body is not None:
+                record.model = body.model
                 model_request = _build_model_request(route, headers, body, namespace)
             else:
                 if session is not None:

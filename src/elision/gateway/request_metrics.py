@@ -60,6 +60,9 @@ CLEARED_TOKENS: Final = _make_counter(
 )
 THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
 STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the store could be written no more")
+LEASE_FAILURES: Final = _make_counter(
+    "lease_failures_total", "times that the counter of what keys spend could be reached no more"
+)
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
 )
@@ -89,6 +92,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     CLEARED_TOKENS,
     THINKING_DROPPED,
     STORE_OUTAGES,
+    LEASE_FAILURES,
 )
 #: As it stands at this moment, in each worker.
 GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)
@@ -118,6 +122,7 @@ _CAUSES: Final = (
     "unbound",
     "rejected",
     "limit",
+    "rate",
     "store",
     "summarizer",
     "dialect",

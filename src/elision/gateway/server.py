@@ -168,6 +168,7 @@ class GatewayServer(uvicorn.Server):
         while not self._stop_requested.is_set():
             self._worker.update_gauges()
             self._worker.monitor.look_if_due()
+            self._worker.gateway.proxy.budgets.give_back_idle()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._stop_requested.wait()

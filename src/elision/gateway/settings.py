@@ -53,6 +53,7 @@ class GatewaySettings:
     session_max_turns: int | None
     key_max_cost_usd: float | None
     key_max_turns: int | None
+    key_requests_per_minute: int | None
     at_limit: Literal["hint", "refuse"]
     library: Settings = field(repr=False)
 
@@ -67,6 +68,11 @@ class GatewaySettings:
             raise SettingError(
                 f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
                 "another store, such as sqlite:///elision.db or postgresql://..., or one worker"
+            )
+        if self.workers > 1 and self.key_requests_per_minute is not None and not scheme.startswith("postgres"):
+            raise SettingError(
+                f"{self._name_setting('key_requests_per_minute')}: {self.workers} workers count together in PostgreSQL "
+                f"only; give a store at postgresql://..., or one worker"
             )
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(

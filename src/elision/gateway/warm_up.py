@@ -183,6 +183,7 @@ def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySe
         session_max_turns=None,
         key_max_cost_usd=None,
         key_max_turns=None,
+        key_requests_per_minute=None,
     )
 
 

@@ -53,13 +53,16 @@ class Worker:
         #: Looks whether the store can be written.
         self.monitor = StoreMonitor(self.store, page.add_store_outage if page is not None else lambda: None)
         listeners = _ListenerGroup([self.monitor.note_request, *_make_listeners(page, settings, listener)])
-        self.gateway = build_gateway(settings, self.store, listeners)
+        self.gateway = build_gateway(
+            settings, self.store, listeners, page.add_lease_failure if page is not None else lambda: None
+        )
         health = HealthChecks(
             settings,
             self.monitor,
             lambda: self.app.is_draining,
             lambda: self.gateway.upstream.is_reached,
             lambda: self._is_warm,
+            self.gateway.proxy.budgets.leases,
         )
         self.app = GatewayApp(settings, self.gateway.proxy, partial(self._make_admin_app, settings, health), listeners)
 

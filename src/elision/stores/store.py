@@ -235,6 +235,32 @@ class ChecksWrites(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingLease:
+    """What a counter gave. granted: of what was asked for. total: what it has given, this included. seconds: for which
+    the lease is valid."""
+
+    granted: float
+    total: float
+    seconds: float
+
+
+@runtime_checkable
+class LeasesSpending(Protocol):
+    """A store that counts what is spent, for all who ask it, on any machine."""
+
+    def lease_spending(
+        self, key: str, what: str, *, charge: float, amount: float, most: float, period: int = 0, spent: float | None
+    ) -> SpendingLease | None:
+        """Add `charge` to what `key` has spent of `what`, then lease at most `amount` of what is left up to `most`.
+
+        charge: spent beyond earlier leases; below 0 it gives back what is left of them. period: seconds after which
+        the count begins anew; 0 for never. spent: what a new count begins with; None returns None where there is none.
+        Raises StoreError; then it may have been counted all the same.
+        """
+        ...
+
+
 @runtime_checkable
 class KeepsSecret(Protocol):
     """A store that keeps a secret for all gateways that serve from it, on any machine."""

@@ -16,6 +16,7 @@ MIGRATIONS = (
     "postgres_0003_gateways.sql",
     "postgres_0004_transcripts.sql",
     "postgres_0005_appends.sql",
+    "postgres_0006_spending.sql",
 )
 FRESH = "postgres_schema.sql"
 VERSION = len(MIGRATIONS)

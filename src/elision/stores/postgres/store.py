@@ -32,7 +32,7 @@ from elision.stores.postgres.session_rows import (
 from elision.stores.postgres.statements import find_statement
 from elision.stores.postgres.text_escapes import escape_name, unescape_name
 from elision.stores.postgres.whole_turns import show_whole_turns
-from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
+from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo, SpendingLease
 from elision.stores.store_base import StoreBase
 from elision.stores.store_errors import missing_session_error, stale_writer_error
 from elision.trajectory.events import Event
@@ -141,6 +141,25 @@ class PostgresStore(StoreBase):
             row = cursor.execute(find_statement("secret")).fetchone()
             assert row is not None
             return bytes(row[0])
+
+        return self._database.write(work)
+
+    def lease_spending(
+        self, key: str, what: str, *, charge: float, amount: float, most: float, period: int = 0, spent: float | None
+    ) -> SpendingLease | None:
+        row = {"key": escape_name(key), "what": what}
+
+        def work(cursor: Cursor) -> SpendingLease | None:
+            if spent is not None:
+                cursor.execute(find_statement("open_spending"), {**row, "spent": spent})
+            found = cursor.execute(find_statement("spending_locked"), {**row, "length": period}).fetchone()
+            if found is None:
+                return None
+            leased, current, seconds = found
+            base = max(0.0, leased + charge)
+            granted = max(0.0, min(amount, most - base))
+            cursor.execute(find_statement("put_spending"), {**row, "period": current, "leased": base + granted})
+            return SpendingLease(granted=granted, total=base + granted, seconds=seconds)
 
         return self._database.write(work)
 

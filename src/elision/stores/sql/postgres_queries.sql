@@ -49,6 +49,30 @@ insert into agent_context_secret (secret) values (%(secret)s) on conflict do not
 -- name: secret
 select secret from agent_context_secret
 
+-- name: open_spending
+insert into agent_context_spending (key, what, period, leased) values (%(key)s, %(what)s, 0, %(spent)s)
+on conflict do nothing
+
+-- The server's clock says which period it is: those of gateways differ.
+
+-- name: spending_locked
+select
+    case when spending.period = time.period then leased else 0 end,
+    time.period,
+    case when time.length = 0 then 'infinity'::double precision
+        else (time.period + 1) * time.length - extract(epoch from clock_timestamp())::double precision end
+from agent_context_spending as spending
+cross join lateral (
+    select given.length, case when given.length = 0 then 0
+        else floor(extract(epoch from clock_timestamp()) / given.length)::bigint end as period
+    from (values (%(length)s::integer)) as given (length)
+) as time
+where key = %(key)s and what = %(what)s
+for update of spending
+
+-- name: put_spending
+update agent_context_spending set period = %(period)s, leased = %(leased)s where key = %(key)s and what = %(what)s
+
 -- name: session
 select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions where session = %(session)s

@@ -11,6 +11,15 @@ create table agent_context_secret (
     one boolean primary key default true check (one)
 );
 
+-- What API keys have spent, and what gateways have leased to spend. period: number of the period that it counts, 0 for all.
+create table agent_context_spending (
+    key text not null,
+    what text not null,
+    period bigint not null,
+    leased double precision not null,
+    primary key (key, what)
+) with (fillfactor = 50);
+
 -- token: of the call that made it, so that a call whose answer was lost knows its own work again.
 -- answered_*: the newest call that the provider reported on, for a turn that is added behind its bill.
 create table agent_context_sessions (
