@@ -12,10 +12,12 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
@@ -74,9 +76,29 @@ def pytest_configure() -> None:
     atexit.register(_end_leftovers)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that all processes end at about the same time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that all processes end at about the same time.
+
+    A soak leaves out what `make test` has done already: tests that have no longer form.
+    """
+    if os.environ.get("ELISION_SOAK") == "1":
+        short = [item for item in items if not _is_longer_in_soak(item)]
+        config.hook.pytest_deselected(items=short)
+        left_out = set(short)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def _is_longer_in_soak(item: pytest.Item) -> bool:
+    """Return whether Hypothesis draws more examples for a test, or its file asks for ELISION_SOAK."""
+    return is_hypothesis_test(getattr(item, "obj", None)) or _asks_for_soak(item.path)
+
+
+@cache
+def _asks_for_soak(file: Path) -> bool:
+    text = file.read_text(encoding="utf-8")
+    # All cassettes, wherever a file reads them, instead of a few.
+    return "ELISION_SOAK" in text or "tests.recorded.cassettes" in text
 
 
 def _end_leftovers() -> None:
