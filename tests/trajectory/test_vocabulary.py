@@ -161,14 +161,26 @@ def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.
     assert len(sizes) == 4 + 5
 
 
-def test_a_piece_that_comes_again_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Megabytes of white space cost as much as their first pieces, and count the same."""
+def test_megabytes_of_one_character_are_short_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are counted in blocks that are alike, and alike ones once; what stands around them is not cut."""
     fast, _ = count_loads(monkeypatch)
     asked: list[str] = []
     monkeypatch.setattr(fast, "_count_piece", lambda piece: asked.append(piece) or len(piece))
-    size = vocabulary.LONGEST_COUNTED
-    assert fast.count(" " * (4 * size + 7) + "x" * size) == 5 * size + 7
-    assert asked == [" " * size, " " * 7 + "x" * (size - 7), "x" * 7]
+    text = "one  two" + " " * 1_000_000 + "three"
+    assert fast.count(text) == len(text)
+    assert max(map(len, asked)) < 2 * vocabulary._BLOCK
+    assert len(asked) < 40
+    assert asked[0].startswith("one  two ")
+    assert asked[-1].endswith("three")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("character", [" ", "\t", "\n", "-", "=", "a", "0", "ä"])
+def test_blocks_of_one_character_cost_the_same(name: str, character: str) -> None:
+    """A run of 50,000 has as many tokens as it has uncut, within two."""
+    reference = TiktokenEncoder(name)
+    whole = len(reference._encoding.encode_ordinary(character * 50_000))
+    assert abs(reference.count(character * 50_000) - whole) <= 2
 
 
 def count_loads(monkeypatch: pytest.MonkeyPatch) -> tuple[GigatokenEncoder, list[str]]:
