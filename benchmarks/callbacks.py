@@ -2,8 +2,9 @@
 
 The gateway runs in a thread of this process; the scripted provider and the clients have processes of their own. A
 client in this process would hold the interpreter while it writes a body of 30 MB, and the loop's thread takes 5 to 20
-ms of processor time to ask for the interpreter every half millisecond meanwhile. Processor time depends little on what else
-the machine does, so this says what `stall`, which measures waits, cannot say on a machine that has other work.
+ms of processor time to ask for the interpreter every half millisecond meanwhile. Processor time depends little on
+what else the machine does, so this says what `stall`, which measures waits, cannot say on a machine that has other
+work.
 """
 
 from __future__ import annotations
