@@ -11,6 +11,7 @@ from elision.audit.audit_report import AuditReport
 from elision.audit.cause_table import CAUSES
 from elision.audit.run_partition import partition_run
 from elision.audit.saving_estimate import SavingEstimate
+from elision.lab.results import SentSummary
 from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
 
 
@@ -19,7 +20,14 @@ def report(file: str = "logs/s.jsonl", reader: str = "claude-code") -> AuditRepo
     assert run is not None
     return AuditReport(
         runs=(replace(run, reader=reader),),
-        saving=SavingEstimate(runs=1, billed_usd=2.01, recorded_usd=2.0, raw_usd=2.0, instead_usd=1.0, on_top_usd=1.0),
+        saving=SavingEstimate(
+            sent=SentSummary(runs=1, billed_runs=1),
+            billed_usd=2.01,
+            recorded_usd=2.0,
+            raw_usd=2.0,
+            instead_usd=1.0,
+            on_top_usd=1.0,
+        ),
     )
 
 

@@ -45,6 +45,6 @@ def test_an_interruption_keeps_what_was_done(tmp_path: Path) -> None:
 def test_saving_and_next_step(tmp_path: Path) -> None:
     report = audit_logs([session(tmp_path / "s.jsonl", *BILLS)], tokens="estimate")
     assert report.saving is not None
-    assert report.saving.runs == 1
+    assert report.saving.sent.runs == 1
     # Four short turns: nothing is worth hiding.
     assert report.strategy == "raw"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
@@ -197,8 +197,7 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
 
 def _encode_saving(saving: SavingEstimate, strategy: str) -> dict[str, Any]:
     return {
-        "runs": saving.runs,
-        "condensed_runs": saving.condensed_runs,
+        "sent": asdict(saving.sent),
         "billed_usd": saving.billed_usd,
         "recorded_usd": saving.recorded_usd,
         "everything_usd": saving.raw_usd,

@@ -24,7 +24,8 @@ from elision.lab.report.figures import (
     format_usd,
 )
 from elision.lab.report.names import neutralize_text
-from elision.lab.results import LEAST_SAVING
+from elision.lab.report.sent_wording import describe_sent, label_sent_rows
+from elision.lab.results import BILLED, LEAST_SAVING, RECORDED
 
 #: Runs that are named whose recorded bill is not the sum of their causes.
 LISTED_DEVIATIONS: Final = 5
@@ -90,6 +91,9 @@ def list_audit_notes(report: AuditReport) -> Iterator[str]:
         yield f"Counted once: {format_plural(report.copied_calls, 'call')} of which several logs have a copy."
     if report.silent:
         yield f"Left out: {format_plural(report.silent, 'run')} without recorded usage."
+    if report.saving is not None:
+        saving = report.saving
+        yield from describe_sent(saving.sent, saving.billed_usd, saving.recorded_usd, "given")
 
 
 def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
@@ -114,9 +118,9 @@ def describe_saving(report: AuditReport) -> str:
     if saving is None or saving.to_recorded is None:
         return ""
     change = format_change(saving.to_recorded)
-    runs = format_plural(saving.runs, "run")
+    runs = format_plural(saving.sent.runs, "run")
     how = ""
-    if saving.condensed_runs:
+    if saving.sent.condensed_runs:
         how = " on top of the agents' own condensing" if saving.is_on_top else " instead of the agents' own condensing"
     text = (
         f"Replayed over the same {runs}, the strategy masking{how} costs {format_usd(saving.strategy_usd)}; what was"
@@ -124,7 +128,7 @@ def describe_saving(report: AuditReport) -> str:
     )
     if saving.to_recorded >= LEAST_SAVING:
         why = "these runs are too short for hiding to pay"
-        if saving.condensed_runs:
+        if saving.sent.condensed_runs:
             why = "the agents' own condensing saves as much already"
         return f"{text} Change nothing, because {why}."
     return f'{text} The setting to take: strategy = "{report.strategy}".'
@@ -132,8 +136,9 @@ def describe_saving(report: AuditReport) -> str:
 
 def list_saving_rows(saving: SavingEstimate) -> list[tuple[str, str, str]]:
     """Return what the replayed runs cost, as rows: what of, USD, and the change against what was sent."""
-    rows = [("as billed", saving.billed_usd), ("as recorded", saving.recorded_usd)]
-    if saving.condensed_runs:
+    names = label_sent_rows(saving.sent)
+    rows = [(names[BILLED], saving.billed_usd), (names[RECORDED], saving.recorded_usd)]
+    if saving.sent.condensed_runs:
         rows += [
             ("sending everything (never sent)", saving.raw_usd),
             ("masking instead of the agents' condensing", saving.instead_usd),
@@ -141,8 +146,11 @@ def list_saving_rows(saving: SavingEstimate) -> list[tuple[str, str, str]]:
         ]
     else:
         rows.append(("masking", saving.instead_usd))
+    # A bill of some of the runs compares with nothing.
+    is_whole = saving.sent.billed_runs == saving.sent.runs and saving.sent.own_prices
+    alone = {names[RECORDED]} if is_whole else set(names.values())
     return [
-        (name, format_usd(usd), NOTHING if name == "as recorded" else format_change(usd / saving.recorded_usd))
+        (name, format_usd(usd), NOTHING if name in alone else format_change(usd / saving.recorded_usd))
         for name, usd in rows
         if usd and saving.recorded_usd
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.dialect import sizer
@@ -10,7 +10,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_none
 from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
-from elision.lab.results import BILLED
+from elision.lab.results import BILLED, SentSummary
 from elision.lab.sent_rows import replay_as_sent
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
@@ -21,13 +21,13 @@ from elision.trajectory.trajectory import Trajectory
 class SavingEstimate:
     """What runs cost, in USD; all but `billed_usd` is simulated, with the same counts and cache.
 
-    billed_usd: by the recorded usage. recorded_usd: as the agents sent their requests. raw_usd: of sending everything,
-    which is a hypothesis for the condensed_runs whose agents condensed their own history. instead_usd, on_top_usd: of
+    sent: how the runs were sent. billed_usd: by the recorded usage, of the runs that have a bill. recorded_usd: as the
+    agents sent their requests. raw_usd: of sending everything, which is a hypothesis where agents condensed their own
+    history. instead_usd, on_top_usd: of
     the recommended strategy instead of that condensing, and on top of it.
     """
 
-    runs: int = 0
-    condensed_runs: int = 0
+    sent: SentSummary = field(default_factory=SentSummary)
     billed_usd: float = 0.0
     recorded_usd: float = 0.0
     raw_usd: float = 0.0
@@ -36,8 +36,7 @@ class SavingEstimate:
 
     def __add__(self, other: SavingEstimate) -> SavingEstimate:
         return SavingEstimate(
-            runs=self.runs + other.runs,
-            condensed_runs=self.condensed_runs + other.condensed_runs,
+            sent=self.sent + other.sent,
             billed_usd=self.billed_usd + other.billed_usd,
             recorded_usd=self.recorded_usd + other.recorded_usd,
             raw_usd=self.raw_usd + other.raw_usd,
@@ -75,8 +74,7 @@ def estimate_saving(trajectory: Trajectory, prices: Prices, tokens: str) -> Savi
         on_top_usd = on_top.usd + as_sent.condensing.usd
     billed = sum(row.usd for row, _ in as_sent.rows if row.strategy == BILLED)
     return SavingEstimate(
-        runs=1,
-        condensed_runs=as_sent.summary.condensed_runs,
+        sent=as_sent.summary,
         billed_usd=billed,
         recorded_usd=as_sent.usd,
         raw_usd=instead.raw.usd,

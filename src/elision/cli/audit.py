@@ -25,6 +25,7 @@ from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Toke
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import FormatError
+from elision.lab.report.figures import format_plural
 from elision.lab.report.names import neutralize_text
 from elision.trajectory.prices import Prices
 
@@ -73,7 +74,11 @@ def audit(
         raise typer.Exit(130)
     exit_on_reader_bug(report.problems)
     if not report.runs:
-        raise FormatError("no run with recorded usage was found: " + "; ".join(map(str, report.problems[:3])))
+        lacking = (
+            f"{format_plural(report.silent, 'run')} without any; `elision replay` prices them by our count of tokens"
+        )
+        reasons = [lacking] if report.silent else map(str, report.problems[:3])
+        raise FormatError("no run with recorded usage was found: " + "; ".join(reasons))
 
 
 def _choose_paths(given: Sequence[Path], errors: Console) -> list[Path]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from elision.cli.console import open_console, page_output
 from elision.cli.options import Price, PriceSet, RunModel, Tokens, choose_prices, parse_call_number
 from elision.cli.outputs import replace_file
 from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.cli.view_bill_lines import describe_view_bills, list_bill_facts
 from elision.cli.view_screen import ViewScreen
 from elision.cli.view_text import escape_controls
 from elision.errors import ElisionError, FormatError, SpecError
@@ -21,7 +23,8 @@ from elision.formats.registry import read_runs
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.recorded_sizer import size_run
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_prices import describe_prices_of, find_recorded_prices
+from elision.lab.view_bills import ViewBills, bill_views
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
@@ -70,24 +73,28 @@ def view(
     counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
     every = list_views(run, wanted, rates, counting, rendered)
+    bills = bill_views(run, wanted, rates, counting)
     if all or delta:
         if call != "last":
             raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
-        _write_objects(out, (_view_json_with_changes(shown) if delta else _view_json(shown) for shown in every))
+        encode = _view_json_with_changes if delta else _view_json
+        _write_objects(out, (_encode(encode, shown, bills) for shown in every))
     elif json:
         shown = _find_call(every, call, len(run.turns))
-        _write_objects(out, [_changes_json(shown) if diff else _view_json(shown)])
+        _write_objects(out, [_encode(_changes_json if diff else _view_json, shown, bills)])
     elif out is not None:
         raise SpecError(f"{escape_controls(str(out))}: a file is written with --json only")
     else:
         console = open_console()
         screen = ViewScreen(console, run, strategy, counting, full=full)
         shown = _find_call(every, call, len(run.turns))
+        more = [*list_bill_facts(bills, shown.call), ("prices", Text(describe_prices_of([chosen], given)))]
         with page_output(console):
             if diff:
-                screen.print_changes(shown)
+                screen.print_changes(shown, more=more)
             else:
-                screen.print_view(shown)
+                screen.print_view(shown, more=more)
+            screen.print_notes(describe_view_bills(bills))
     exit_on_reader_bug(problems)
 
 
@@ -128,6 +135,10 @@ def _find_call(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _encode(encode: Callable[[ViewAt], dict[str, Any]], shown: ViewAt, bills: ViewBills) -> dict[str, Any]:
+    return {**encode(shown), "bills": bills.encode(shown.call)}
 
 
 def _view_json(shown: ViewAt) -> dict[str, Any]:

@@ -106,15 +106,20 @@ class ViewScreen:
         self._print_entries(shown.view.segments, shown)
         self._print_totals(shown, more)
 
-    def print_changes(self, shown: ViewAt) -> None:
-        """What is not as it was at the call before."""
+    def print_changes(self, shown: ViewAt, *, more: Iterable[tuple[str, Line]] = ()) -> None:
+        """What is not as it was at the call before. more: lines for the foot of the page."""
         if shown.before is None:
             self._print_title(f"call 1 of {len(self.trajectory.turns)}: everything is new")
             self._print_entries(shown.view.segments, shown, mark="+")
         else:
             self._print_title(f"call {shown.call} of {len(self.trajectory.turns)}, against call {shown.before.call}")
             self._print_changed_segments(shown, shown.before)
-        self._print_totals(shown)
+        self._print_totals(shown, more)
+
+    def print_notes(self, notes: Iterable[str]) -> None:
+        """Sentences below the foot of the page."""
+        for note in notes:
+            self._print_block(Line(escape_controls(note), style=QUIET))
 
     def _print_block(self, what: RenderableType) -> None:
         # No markup, emoji codes or highlighting: trajectories only ever come as `Text`, and are not to be read.

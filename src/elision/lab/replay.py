@@ -24,7 +24,11 @@ from elision.trajectory.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCall:
-    """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything."""
+    """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything.
+
+    raw_tokens, raw_cached, raw_usd: of sending everything: the prompt, what of it is read from the cache, all calls so
+    far.
+    """
 
     tokens: int
     cached: int
@@ -33,6 +37,9 @@ class ReplayedCall:
     ratio: float
     reason: str
     summary: bool
+    raw_tokens: int
+    raw_cached: int
+    raw_usd: float
 
 
 @dataclass(slots=True)
@@ -147,5 +154,8 @@ def _record_call(result: Replay, session: Log, billed: Bill | None) -> None:
             ratio=result.usd / result.raw.usd if result.raw.usd else 1.0,
             reason=newest.decided.reason,
             summary=newest.decided.summary is not None,
+            raw_tokens=books.newest_raw_prompt.prompt_tokens,
+            raw_cached=books.newest_raw_prompt.cache_read,
+            raw_usd=result.raw.usd,
         )
     )

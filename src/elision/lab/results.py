@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -277,37 +277,40 @@ class ContextSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentSummary:
-    """How the runs of a study were sent.
+    """How the runs of a study were sent, and what of that their recordings lack.
 
     runs: all of them. condensed_runs: those whose agent condensed its own history, `cuts` times, of which
-    inferred_cuts follow from the bill and no record. windowed_runs: those whose agent saw its newest results only.
-    unclear: times of which nothing says what was left. billed_runs: those with recorded usage. own_prices: whether all
-    of these are priced as the model that they were billed as. other_calls: calls of other models, which stand in every
-    row as they were billed.
+    inferred_cuts follow from the bill and no record; unnamed_cuts are recorded without a word on what
+    stayed. windowed_runs:
+    those whose agent saw its newest results only. unclear: times of which nothing says what was left.
+    billed_runs: those with a recorded bill. Those without: silent_runs hold no usage, partial_runs that of some calls,
+    unpriced_runs that of a model without a known price. own_prices: whether all of the billed ones are priced as the
+    model that they were billed as.
+    mixed_runs: those with calls of another model than their own. other_calls: of these calls, those that stand in every
+    row as they were billed; blended_calls: those that are priced as the run's model.
     """
 
     runs: int = 0
     condensed_runs: int = 0
     cuts: int = 0
     inferred_cuts: int = 0
+    unnamed_cuts: int = 0
     windowed_runs: int = 0
     unclear: int = 0
     billed_runs: int = 0
+    silent_runs: int = 0
+    partial_runs: int = 0
+    unpriced_runs: int = 0
     own_prices: bool = True
+    mixed_runs: int = 0
     other_calls: int = 0
+    blended_calls: int = 0
 
     def __add__(self, other: SentSummary) -> SentSummary:
-        return SentSummary(
-            runs=self.runs + other.runs,
-            condensed_runs=self.condensed_runs + other.condensed_runs,
-            cuts=self.cuts + other.cuts,
-            inferred_cuts=self.inferred_cuts + other.inferred_cuts,
-            windowed_runs=self.windowed_runs + other.windowed_runs,
-            unclear=self.unclear + other.unclear,
-            billed_runs=self.billed_runs + other.billed_runs,
-            own_prices=self.own_prices and other.own_prices,
-            other_calls=self.other_calls + other.other_calls,
-        )
+        own_prices = self.own_prices and other.own_prices
+        names = (each.name for each in fields(self) if each.name != "own_prices")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return SentSummary(**counts, own_prices=own_prices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

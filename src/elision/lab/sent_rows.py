@@ -14,6 +14,7 @@ from elision.lab.sent_run import SentRun, describe_sent_run, make_bill
 from elision.lab.study_rows import build_row, build_series
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
+from elision.trajectory.price_lookup import is_same_model
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
@@ -66,18 +67,33 @@ def replay_as_sent(
     billed = _build_billed_row(run, sent, prices, is_own_model=is_own_model)
     if billed is not None:
         rows.insert(0, (replace(billed[0], recorded_usd=usd if is_own_model else None), billed[1]))
-    summary = SentSummary(
+    summary = _sum_up_sending(run, sent, is_billed=billed is not None, is_own_model=is_own_model)
+    return SentRows(sent, replayed, condensing, tuple(rows), summary)
+
+
+def _sum_up_sending(run: Trajectory, sent: SentRun, *, is_billed: bool, is_own_model: bool) -> SentSummary:
+    """Return what a study says of how `run` was sent."""
+    reported = sum(turn.usage is not None for turn in run.turns)
+    others = sum(bool(turn.model and run.model) and not is_same_model(turn.model, run.model) for turn in run.turns)
+    # The readers know no more of such a one than that it was.
+    unnamed = {each.before for each in run.compactions if not each.summary and each.kept_from is None}
+    return SentSummary(
         runs=1,
         condensed_runs=int(bool(sent.cuts)),
         cuts=len(sent.cuts),
         inferred_cuts=sum(cut.source == "inferred" for cut in sent.cuts.values()),
+        unnamed_cuts=len(unnamed & sent.cuts.keys()),
         windowed_runs=int(run.recorded_window is not None),
         unclear=len(sent.unclear),
-        billed_runs=int(billed is not None),
-        own_prices=billed is None or is_own_model,
+        billed_runs=int(is_billed),
+        silent_runs=int(not reported),
+        partial_runs=int(0 < reported < len(run.turns)),
+        unpriced_runs=int(not is_billed and reported == len(run.turns)),
+        own_prices=not is_billed or is_own_model,
+        mixed_runs=int(others > 0),
         other_calls=len(sent.others),
+        blended_calls=others - len(sent.others),
     )
-    return SentRows(sent, replayed, condensing, tuple(rows), summary)
 
 
 def _build_billed_row(

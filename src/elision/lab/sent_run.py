@@ -10,7 +10,7 @@ from elision.lab.calibrate import Calibration, calibrate_run, make_finding
 from elision.lab.context_cuts import ContextCut
 from elision.lab.recorded_sizer import RecordedSizer, is_recorded_on
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
-from elision.trajectory.price_lookup import find_tokenizer
+from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Compaction, Trajectory
@@ -61,7 +61,7 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
     others: dict[int, Bill] = {}
     calls = billed.calls if billed is not None else ()
     for call in calls:
-        if is_own_model and call.model != run.model and call.billed.usd is not None:
+        if is_own_model and not is_same_model(call.model, run.model) and call.billed.usd is not None:
             others[call.index] = make_bill(call.billed)
         if not is_own_model and call.cause != _OF_THE_AGENT and not call.restart:
             continue

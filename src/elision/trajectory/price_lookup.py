@@ -136,6 +136,11 @@ def find_tokenizer(name: str) -> Tokenizer:
     return table.find_tokenizer(bare)
 
 
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two names, as recordings and routers write them, are of one model: hosts and dates apart."""
+    return one == other or fold_model_name(_parse_name(one).undated) == fold_model_name(_parse_name(other).undated)
+
+
 def count_for_model(prices: Prices, model: str) -> Prices:
     """Return `prices` with the tokenizer of `model` where they stand for no model: calls at a set's or the user's own
     prices are counted as their model counts."""

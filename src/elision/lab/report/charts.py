@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from elision.lab.report import figures
 from elision.lab.report.columns import is_baseline
-from elision.lab.report.names import group_rows, is_hindsight, shorten_strategies
+from elision.lab.report.names import group_rows, is_hindsight
 from elision.lab.report.palette import Ink, assign_looks
+from elision.lab.report.sent_wording import name_rows
 from elision.lab.results import BILLED, Row, Study
 from elision.trajectory.prices import Prices
 
@@ -44,7 +45,7 @@ def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
 
     legend: draw what the colours mean too.
     """
-    names = shorten_strategies(study.strategies)
+    names = name_rows(study)
     rows = [row for _, members in group_rows(study.totals) for row in members]
     labels = {
         row.strategy: names[row.strategy] + (" (recommended)" if row.strategy == study.recommended else "")
@@ -122,7 +123,7 @@ def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
 
 def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
     """Cost against facts still visible, a labelled point per live strategy; None where there are no facts."""
-    names = shorten_strategies(study.strategies)
+    names = name_rows(study)
     looks = assign_looks(study.strategies)
     values = [
         {
@@ -169,7 +170,7 @@ def draw_context(study: Study, ink: Ink) -> Spec:
 
     Its data sets `calls` and `marks` are filled by the page, for the run that is chosen there.
     """
-    names = shorten_strategies(study.strategies)
+    names = name_rows(study)
     style = {names[label]: look for label, look in assign_looks(study.strategies).items()}
     colour = encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
     dash = encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})

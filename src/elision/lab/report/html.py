@@ -24,7 +24,6 @@ from elision.lab.report.names import (
     list_shortened,
     name_runs,
     neutralize_text,
-    shorten_strategies,
 )
 from elision.lab.report.page_shell import (
     build_row,
@@ -163,7 +162,7 @@ def _show_visible_facts(study: Study) -> str:
     if charts.draw_visible_facts(study, PAGE) is None:
         return ""
     text = "Further left is cheaper; further up keeps visible more of the facts that the agent used later."
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     style = assign_looks(study.strategies)
     keys = "".join(
         f"<li>{_draw_point(style[row.strategy])}{escape_text(names[row.strategy])}</li>"
@@ -179,7 +178,7 @@ def _show_visible_facts(study: Study) -> str:
 def _show_context(study: Study) -> str:
     if not study.series:
         return ""
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     style = assign_looks(study.strategies)
     first = wording.select_lines(study)
     keys = "".join(
@@ -223,7 +222,7 @@ def _draw_point(look: Look) -> str:
 
 
 def _show_totals(study: Study) -> str:
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     style = assign_looks(study.strategies)
     columns = keep_most_needed(select_columns(COLUMNS, study), MOST_COLUMNS)
     body = []
@@ -245,7 +244,7 @@ def _show_totals(study: Study) -> str:
     )
     notes = (
         wording.write_recommendation(study),
-        *sent_wording.describe_sent(study),
+        *sent_wording.describe_study_sent(study),
         wording.explain_missing_hindsight(study),
         wording.describe_turns(study),
     )
@@ -291,7 +290,7 @@ def _show_glossary(study: Study) -> str:
 
 def _collect_data(study: Study) -> dict[str, Any]:
     """What page.js works from."""
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     places = {label: place for place, label in enumerate(study.strategies)}
     rows = _choose_rows(study)
     series = _choose_series(study)
@@ -357,7 +356,7 @@ def _show_growth(study: Study) -> str:
     sizes = study.growth
     if not sizes and not composition:
         return ""
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     style = assign_looks(study.strategies)
     rows = [
         f"<tr><td>{_draw_swatch(style[label].slot)}{escape_text(names[label])}</td>"

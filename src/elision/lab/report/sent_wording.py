@@ -5,61 +5,123 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elision.lab.report import figures
-from elision.lab.results import BILLED, NEAR_COST, RECORDED, Row, Study
+from elision.lab.report.names import shorten_strategies
+from elision.lab.results import BILLED, NEAR_COST, RECORDED, SentSummary, Study
 
 
-def describe_sent(study: Study) -> Iterator[str]:
-    """Yield how the rows of what happened came about, and what they lack."""
-    sent = study.sent
+def name_rows(study: Study) -> dict[str, str]:
+    """Return a short and unique name for each row of `study`; those of what happened say what they lack."""
+    return {**shorten_strategies(study.strategies), **label_sent_rows(study.sent)}
+
+
+def label_sent_rows(sent: SentSummary) -> dict[str, str]:
+    """Return what the rows of what happened are called: with what is missing for them in the recordings."""
+    marks = [
+        mark
+        for mark, applies in (
+            ("no usage", sent.runs and sent.silent_runs == sent.runs),
+            ("no bill", not sent.billed_runs and sent.silent_runs < sent.runs),
+            ("mixed models", sent.mixed_runs),
+            ("at most", sent.unclear),
+            ("cuts by the bill", sent.unnamed_cuts and not sent.unclear),
+        )
+        if applies
+    ]
+    billed = BILLED
+    if 0 < sent.billed_runs < sent.runs:
+        billed = f"{BILLED} ({figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')})"
+    return {RECORDED: f"{RECORDED} ({', '.join(marks)})" if marks else RECORDED, BILLED: billed}
+
+
+def describe_study_sent(study: Study) -> Iterator[str]:
+    """Yield how the rows of what happened in `study` came about, and what they lack."""
+    costs = {row.strategy: row.usd for row in study.totals}
+    return describe_sent(study.sent, costs.get(BILLED), costs.get(RECORDED), study.prices.name, is_also_on_top=True)
+
+
+def describe_sent(
+    sent: SentSummary,
+    billed: float | None,
+    recorded: float | None,
+    priced_as: str,
+    *,
+    is_also_on_top: bool = False,
+) -> Iterator[str]:
+    """Yield how what was sent is known, and what the recordings lack.
+
+    billed, recorded: what the runs cost so, in USD; None where it is not known. priced_as: the name of the prices.
+    is_also_on_top: whether strategies are shown on top of the agents' own condensing too.
+    """
     if not sent.runs:
         return
     if sent.condensed_runs:
-        yield _describe_cuts(study)
+        yield f"{_describe_cuts(sent)}{', and “on top” after it' if is_also_on_top else ''}."
     if sent.windowed_runs:
         runs = figures.format_plural(sent.windowed_runs, "run")
         yield f"As recorded: {runs} with the agent's own window of newest results, masked at every turn."
+    if sent.unnamed_cuts:
+        times = figures.format_plural(sent.unnamed_cuts, "time")
+        yield (
+            f"An agent condensed its history {times} in a way that the recording does not describe: as recorded keeps"
+            " as many of the newest turns there as the billed prompt has room for."
+        )
     if sent.unclear:
         times = figures.format_plural(sent.unclear, "time")
         yield (
             f"An agent condensed its history {times} in a way of which the recording does not say what was left:"
             " as recorded goes on there as if nothing had happened, so it is too high."
         )
-    yield _describe_bill(study)
-    if sent.other_calls:
-        calls = figures.format_plural(sent.other_calls, "call")
-        yield f"Mixed models: {calls} of other models stand in every row as they were billed."
+    yield _describe_bill(sent, billed, recorded, priced_as)
+    yield from _describe_mixture(sent)
 
 
-def _describe_cuts(study: Study) -> str:
-    sent = study.sent
+def _describe_cuts(sent: SentSummary) -> str:
     inferred = (
         f", {figures.format_count(sent.inferred_cuts)} of them seen only in the bill" if sent.inferred_cuts else ""
     )
     runs = f"{figures.format_count(sent.condensed_runs)} of {figures.format_plural(sent.runs, 'run')}"
     return (
         f"As recorded: the agents of {runs} condensed their own history ({figures.format_plural(sent.cuts, 'time')}"
-        f"{inferred}), so sending everything is a hypothesis there. A strategy works instead of that condensing, and"
-        " “on top” after it."
+        f"{inferred}), so sending everything is a hypothesis there. A strategy works instead of that condensing"
     )
 
 
-def _describe_bill(study: Study) -> str:
-    sent = study.sent
-    billed, recorded = (_find_total(study, label) for label in (BILLED, RECORDED))
-    if billed is None or recorded is None:
-        return "As billed: no recording states a bill, so what was sent is priced by our count of tokens."
-    text = f"As billed: {figures.format_usd(billed.usd)} by the providers' own usage"
+def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | None, priced_as: str) -> str:
+    missing = "; ".join(_list_missing_bills(sent))
+    if not sent.billed_runs or billed is None or recorded is None:
+        if sent.silent_runs == sent.runs:
+            return "As billed: no recording holds usage, so what was sent is priced by our count of tokens."
+        return f"As billed: unknown ({missing}), so what was sent is priced by our count of tokens."
+    text = f"As billed: {figures.format_usd(billed)} by the providers' own usage"
     if sent.billed_runs < sent.runs:
         runs = f"{figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')}"
-        return f"{text}, in {runs}; the others state none, or no price is known for them."
+        return f"{text}, in {runs} ({missing})."
     if not sent.own_prices:
-        return f"{text}, at the prices of the recorded models; here all is priced as {study.prices.name}."
-    difference = recorded.usd / billed.usd - 1 if billed.usd else 0.0
+        return f"{text}, at the prices of the recorded models; here all is priced as {priced_as}."
+    difference = recorded / billed - 1 if billed else 0.0
     if abs(difference) < NEAR_COST:
         return f"{text}; as recorded, simulated as all other rows are, agrees within 0.1 %."
     sign = figures.MINUS if difference < 0 else "+"
     return f"{text}; as recorded, simulated as all other rows are, is {sign}{100 * abs(difference):.1f} % off."
 
 
-def _find_total(study: Study, label: str) -> Row | None:
-    return next((row for row in study.totals if row.strategy == label), None)
+def _list_missing_bills(sent: SentSummary) -> Iterator[str]:
+    for runs, what in (
+        (sent.silent_runs, "without usage"),
+        (sent.partial_runs, "with the usage of some calls only"),
+        (sent.unpriced_runs, "of a model without a known price"),
+    ):
+        if runs:
+            yield f"{figures.format_plural(runs, 'run')} {what}"
+
+
+def _describe_mixture(sent: SentSummary) -> Iterator[str]:
+    if not sent.mixed_runs:
+        return
+    runs = f"Mixed models in {figures.format_plural(sent.mixed_runs, 'run')}"
+    if sent.other_calls:
+        calls = figures.format_plural(sent.other_calls, "call")
+        yield f"{runs}: {calls} of other models stand in every row as they were billed."
+    if sent.blended_calls:
+        calls = figures.format_plural(sent.blended_calls, "call")
+        yield f"{runs}: {calls} of other models, of which no bill holds here, are priced as the others of their run."

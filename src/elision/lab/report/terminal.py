@@ -25,7 +25,7 @@ from elision.lab.report.columns import (
 )
 from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
-from elision.lab.report.names import group_rows, list_shortened, name_runs, shorten_strategies
+from elision.lab.report.names import group_rows, list_shortened, name_runs
 from elision.lab.results import Control, Row, Study
 from elision.trajectory.trajectory import Problem
 
@@ -69,7 +69,7 @@ def print_study(study: Study, console: Console) -> None:
         missing_hindsight = None
     for text in (
         wording.write_recommendation(study),
-        *sent_wording.describe_sent(study),
+        *sent_wording.describe_study_sent(study),
         _describe_hidden_columns(study, console),
         missing_hindsight,
         wording.describe_turns(study),
@@ -99,7 +99,7 @@ def print_next_steps(console: Console, page: Path | None) -> None:
 
 def build_totals_table(study: Study, width: int = WIDTH) -> Table:
     """Totals per strategy, in groups: as many columns as fit into `width` cells, no number ever broken or cut."""
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     groups = group_rows(study.totals)
     marked = len(groups) > 1 or bool(study.recommended)
     indent = {row.strategy: "" for row in study.totals}
@@ -127,7 +127,7 @@ def _print_growth(study: Study, console: Console) -> None:
     if not sizes:
         return
     shown = wording.select_lines(study)
-    names = shorten_strategies(study.strategies)
+    names = sent_wording.name_rows(study)
     columns = [list(each) for each in zip(*(format_growth(study, label) for label in study.strategies), strict=True)]
     titles = [title_growth(size, study) for size in sizes]
     heading = "context at turn"
@@ -152,7 +152,7 @@ def _print_runs(study: Study, console: Console) -> None:
     rows = wording.rank_runs(study, best.strategy) if best else []
     if not best or not rows:
         return
-    name = shorten_strategies(study.strategies)[best.strategy]
+    name = sent_wording.name_rows(study)[best.strategy]
     title = f"{wording.capitalize_word(name)}, run by run"
     if len(rows) > _LISTED:
         every = figures.format_count(len(rows))

@@ -21,6 +21,7 @@ from elision.lab.report.page_shell import (
 )
 from elision.lab.report.palette import PAGE
 from elision.lab.report.provenance import Provenance
+from elision.lab.report.sent_wording import label_sent_rows
 from elision.lab.report.settings_file import describe_fully, quote_toml
 from elision.lab.report.tuning_chart import describe_far_points, draw_frontier
 from elision.lab.results import Row
@@ -116,8 +117,9 @@ def _show_points(title: str, tuning: Tuning, points: Sequence[TunedPoint]) -> st
 def _show_sent(tuning: Tuning) -> str:
     """Show what happened in the runs, and what was paid."""
     body = []
+    names = label_sent_rows(tuning.sending)
     for each in tuning.sent:
-        cells = [each.name]
+        cells = [names[each.name]]
         for row in (each.fit, each.judge):
             cost = figures.NOTHING if row is None else figures.format_usd(row.usd)
             cells += [cost, *tuning_wording.format_cells(row)]

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from elision.lab.report import tuning_wording, wording
 from elision.lab.report.fitting import choose_columns, measure_column, print_paragraph, print_text
+from elision.lab.report.sent_wording import label_sent_rows
 from elision.lab.report.settings_file import describe_fully
 from elision.lab.report.terminal import (
     MARK,
@@ -72,20 +73,21 @@ def build_points_table(tuning: Tuning, width: int) -> Table:
     cells = [
         (*tuning_wording.format_cells(point.fit), *tuning_wording.format_cells(point.judge)) for _, point, _ in rows
     ]
+    happened_names = label_sent_rows(tuning.sending)
     labels = [(MARK if point.text == tuning.recommended else NO_MARK) + label for _, point, label in rows]
     happened = [
         (*tuning_wording.format_cells(each.fit), *tuning_wording.format_cells(each.judge)) for each in tuning.sent
     ]
     cells += happened
     columns = [[title, *(row[place] for row in cells)] for place, title in enumerate(TITLES)]
-    widest = measure_widest(labels)
+    widest = measure_widest([*labels, *(NO_MARK + happened_names[each.name] for each in tuning.sent)])
     shown = choose_columns(columns, _KEEP, width - min(widest, _SHORTEST))
     table = build_empty_table(["strategy"], [TITLES[place] for place in shown])
     # The names give way, never a figure.
     room = width - sum(measure_column(columns[place]) for place in shown)
     table.columns[0].max_width = max(_SHORTEST, min(widest, room))
     for each, figures_of in zip(tuning.sent, happened, strict=True):
-        table.add_row(Text(NO_MARK + each.name), *(Text(figures_of[place]) for place in shown))
+        table.add_row(Text(NO_MARK + happened_names[each.name]), *(Text(figures_of[place]) for place in shown))
     before = None
     for (heading, point, _), label, row in zip(rows, labels, cells[: len(rows)], strict=True):
         if heading != before:

@@ -9,6 +9,7 @@ from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
 from elision.lab.report.names import neutralize_text
+from elision.lab.report.sent_wording import describe_sent as describe_sending
 from elision.lab.report.wording import describe_openhands_turns
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row
 from elision.lab.tuning.references import OPENHANDS
@@ -70,21 +71,20 @@ def describe_choice(tuning: Tuning) -> str:
 
 
 def describe_sent(tuning: Tuning) -> str | None:
-    """Return what the runs cost as they were sent, and whether any point beats that; None where it is not known."""
-    paid = {each.name: figures.format_usd(each.fit.usd) for each in tuning.sent}
-    if RECORDED not in paid:
+    """Return what the runs cost as they were sent, what their recordings lack, and whether any point beats that; None
+    where it is not known."""
+    recorded = tuning.cost_sent(RECORDED)
+    if recorded is None:
         return None
-    text = f"As recorded the runs to fit cost {paid[RECORDED]}"
-    text += f", and {paid[BILLED]} as billed." if BILLED in paid else "; not all of them state a bill."
-    if tuning.condensed_runs:
-        runs = figures.format_plural(tuning.condensed_runs, "run")
-        text += (
-            f" The agents of {runs} condensed their own history: every point works instead of that, and sending"
-            " everything is a hypothesis there."
-        )
+    sentences = describe_sending(tuning.sending, tuning.cost_sent(BILLED), recorded, tuning.prices.name)
+    text = " ".join((f"As recorded all runs cost {figures.format_usd(recorded)}.", *sentences))
     best = tuning.best.fit.to_recorded
     if best is not None and best > LEAST_SAVING:
-        why = "these runs were condensed already" if tuning.condensed_runs else "too little can be hidden in these runs"
+        why = (
+            "these runs were condensed already"
+            if tuning.sending.condensed_runs
+            else "too little can be hidden in these runs"
+        )
         text += f" Change nothing: no point found costs at least 1 % less than that, because {why}."
     return text
 

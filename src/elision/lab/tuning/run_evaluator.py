@@ -125,13 +125,8 @@ class RunEvaluator:
         return replace(total(rows), strategy=describe_strategy(strategy)) if rows else None
 
     def sum_sent_runs(self, label: str, places: Iterable[int]) -> Row | None:
-        """Return the sum of what happened in the runs at `places`; None where one of them does not say."""
-        rows = []
-        for place in places:
-            found = [row for row, _ in self.prepared.sent[place].rows if row.strategy == label]
-            if not found:
-                return None
-            rows += found
+        """Return the sum of what happened in those of the runs at `places` that say; None where none does."""
+        rows = [row for place in places for row, _ in self.prepared.sent[place].rows if row.strategy == label]
         return total(rows) if rows else None
 
     def _replay(self, missing: Sequence[tuple[int, Strategy]]) -> Iterator[tuple[int, Strategy, Evaluation]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.errors import FormatError, SpecError
-from elision.lab.results import BILLED, RECORDED, Row
+from elision.lab.results import BILLED, RECORDED, Row, SentSummary
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import sum_up_prices
 from elision.lab.study_settings import StudySettings
@@ -315,7 +315,7 @@ class _TuningWork:
                 for label in (BILLED, RECORDED)
                 if (row := self.evaluator.sum_sent_runs(label, self.fit)) is not None
             ),
-            condensed_runs=sum(bool(each.sent.cuts) for each in self.prepared.sent),
+            sending=sum((self.prepared.sent[place].summary for place in (*self.fit, *self.judge)), SentSummary()),
         )
 
     def _name_runs(self, places: Sequence[int]) -> tuple[tuple[str, str], ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.lab.results import Row, encode_problems, prices_json
+from elision.lab.results import Row, SentSummary, encode_problems, prices_json
 from elision.lab.tuning.search_space import SearchSpace
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.strategies.schedules import SPENDING_CAP
@@ -60,7 +60,7 @@ def _encode_sum(row: Row) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SentTotal:
-    """What happened, or was paid, in the runs of both parts. judge: None where it is not known of all of them."""
+    """What happened, or was paid, in the runs of both parts, as far as it is known. judge: None where it is of none."""
 
     name: str
     fit: Row
@@ -77,7 +77,7 @@ class Tuning:
     published for the scaffold of these runs, "" if there is none.
     size: possible points. searched: of them evaluated. unfit: points left out, since a run does not fit their budget.
     reused, added, gone: see `Evaluations`. finished: False if it was interrupted. sent: the rows of what happened.
-    condensed_runs: those whose agents condensed their own history; points work instead of that.
+    sending: how the runs of both parts were sent; points work instead of what their agents condensed themselves.
     """
 
     prices: Prices
@@ -106,7 +106,12 @@ class Tuning:
     gone: int = 0
     finished: bool = True
     sent: tuple[SentTotal, ...] = ()
-    condensed_runs: int = 0
+    sending: SentSummary = field(default_factory=SentSummary)
+
+    def cost_sent(self, name: str) -> float | None:
+        """Return what the runs of both parts cost by the row `name` of what happened, in USD; None without it."""
+        rows = [row for each in self.sent if each.name == name for row in (each.fit, each.judge)]
+        return sum(row.usd for row in rows if row is not None) if rows else None
 
     def find_point(self, text: str) -> TunedPoint:
         """Return the point of the strategy `text`."""
@@ -170,7 +175,7 @@ class Tuning:
             "confirmed": self.is_confirmed(),
             "default": self.default,
             "rule_of_thumb": self.rule_of_thumb,
-            "condensed_runs": self.condensed_runs,
+            "sending": asdict(self.sending),
             "sent": [
                 {
                     "name": each.name,
