@@ -130,7 +130,8 @@ def test_without_usage(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     (tmp_path / "mute.json").write_text(json.dumps(messages))
     text = printed(tmp_path / "mute.json")
-    assert text == "No usage recorded, 1 run: mute\n"
+    assert text.startswith("No usage recorded, 1 run: mute\n")
+    assert text.endswith("  No bill to compare with: 1 run without usage.\n")
 
 
 def test_no_trajectory(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _describe_cuts(sent: SentSummary) -> str:
 
 
 def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | None, priced_as: str) -> str:
-    missing = "; ".join(_list_missing_bills(sent))
+    missing = "; ".join(list_missing_bills(sent))
     if not sent.billed_runs or billed is None or recorded is None:
         if sent.silent_runs == sent.runs:
             return "As billed: no recording holds usage, so what was sent is priced by our count of tokens."
@@ -105,7 +105,8 @@ def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | No
     return f"{text}; as recorded, simulated as all other rows are, is {sign}{100 * abs(difference):.1f} % off."
 
 
-def _list_missing_bills(sent: SentSummary) -> Iterator[str]:
+def list_missing_bills(sent: SentSummary) -> Iterator[str]:
+    """Yield how many runs have no bill, and why."""
     for runs, what in (
         (sent.silent_runs, "without usage"),
         (sent.partial_runs, "with the usage of some calls only"),
