@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
+from elision.formats.registry import read_runs
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import replay_run
 from elision.strategies.mask_candidates import MaskCandidate
@@ -26,7 +28,7 @@ from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.content import make_content
-from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -34,6 +36,7 @@ from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
 SIZER = Sizer(make_counter("estimate"))
+RUNS = Path(__file__).parents[2] / "examples/runs"
 
 
 def _turn(index: int, letters: list[int], at: float, said: bool) -> Turn:
@@ -385,3 +388,19 @@ def test_long_runs_have_hindsight_for_masking_only() -> None:
     prices = Prices(name="p", tiers=((0, Rates(input=1, output=5, cache_read=0.1)),))
     assert find_cheapest_plan(run, parse_strategy("hybrid(gist=0)"), prices, SIZER) is None
     assert find_cheapest_plan(run, parse_strategy("masking(gist=0)"), prices, SIZER) is not None
+
+
+def test_a_look_back_is_in_the_bill_of_the_plan() -> None:
+    """What a plan costs is what its replay costs, where entries are found at some places only; never less than if any
+    prefix were found, which is the cheapest that it could be."""
+    run = next(each for each in read_runs(RUNS / "swe-agent-sympy-20801.traj.gz") if isinstance(each, Trajectory))
+    prices = find_prices("gpt-5.6")
+    assert prices.cache.look_back
+    masking = parse_strategy("masking")
+    best = find_cheapest_plan(run, masking, prices, SIZER)
+    anywhere = find_cheapest_plan(run, masking, replace(prices, cache=replace(prices.cache, look_back=0)), SIZER)
+    assert best is not None
+    assert anywhere is not None
+    replayed = replay_run(run, replace(masking, schedule=best.schedule), prices, SIZER)
+    assert best.usd == pytest.approx(replayed.usd)
+    assert anywhere.usd < best.usd < 1.01 * anywhere.usd

@@ -322,7 +322,7 @@ class Study:
     hindsight: False if the cheapest schedules were not asked for. recommended: the label of the strategy that Elision
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
     were read, by format. summarizer: the model that wrote the summaries; None for the digest. sent: what is known of
-    how the runs were sent, and what they were billed.
+    how the runs were sent, and what they were billed. look_back: whether a cache finds entries only at some places.
     """
 
     prices: Prices
@@ -339,6 +339,7 @@ class Study:
     compositions: tuple[Composition, ...] = ()
     summarizer: SummarizerReport | None = None
     sent: SentSummary = field(default_factory=SentSummary)
+    look_back: bool = False
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]

@@ -97,6 +97,7 @@ def run_study(
         compositions=sum_compositions(result.composition for result in results),
         summarizer=_report_summarizer(settings, asked_at, results),
         sent=sent,
+        look_back=any(settings.find_prices(run).cache.look_back for run in runs),
     )
 
 

@@ -137,6 +137,14 @@ def test_notes_label_an_estimate() -> None:
     assert "o200k" in wording.describe_scope(study())
 
 
+def test_notes_say_how_a_plan_is_found_with_a_look_back() -> None:
+    """Where one is computed."""
+    assert any("look" in note for note in wording.list_notes(replace(study(), look_back=True)))
+    assert not any("look" in note for note in wording.list_notes(study()))
+    without = tuple(replace(each, hindsight_usd=None) for each in study().rows)
+    assert not any("look" in note for note in wording.list_notes(replace(study(), look_back=True, rows=without)))
+
+
 def test_notes_speak_of_what_is_there() -> None:
     """Summaries are mentioned where there are some, the split by rates where prices have tiers."""
     assert any("Summaries" in note for note in wording.list_notes(study()))

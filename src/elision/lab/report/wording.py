@@ -352,6 +352,11 @@ def list_notes(study: Study) -> list[str]:
             "Summaries are made without a model, and billed as the model call that they stand for."
             f" {_describe_summary_effects(study)}"
         )
+    if study.look_back and any(row.hindsight_usd is not None for row in study.rows):
+        listed.append(
+            "Hindsight: the cache looks for entries at the ends of few messages only. The cheapest plan is found as if"
+            " it read any prefix, and billed by that rule; a plan that is a little cheaper may exist."
+        )
     if study.counter == "estimate":
         listed.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")
     if len(study.prices.tiers) > 1:
