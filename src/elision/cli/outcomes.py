@@ -85,7 +85,14 @@ def outcomes(
         asked = [task for path in tasks or [] for task in load_tasks(path)]
         namer = InstanceNamer(found.instances, asked)
         loaded, problems = _load_runs(runs, namer, by, prices)
-    study = join_outcomes(loaded, found, baseline=baseline or "", seed=seed, problems=problems)
+    study = join_outcomes(
+        loaded,
+        found,
+        baseline=baseline or "",
+        seed=seed,
+        problems=problems,
+        priced_as=prices.name if prices else "",
+    )
     failure = write_reports(files, partial(_render_report, study))
     print_study(study, open_output(files))
     if failure is not None:

@@ -13,13 +13,10 @@ from statistics import median
 from typing import Any, Final
 
 from elision.lab.calibrate import CAUSES, FORESEEN, CalibratedCall, Calibration
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_zero
-from elision.lab.recorded_sizer import size_run
 from elision.lab.results import BILLED, SentSummary
 from elision.lab.run_prices import find_recorded_prices
-from elision.lab.sent_rows import replay_as_sent
+from elision.lab.sent_rows import replay_recording
 from elision.trajectory.content import has_sealed_reasoning
 from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Prices
@@ -137,9 +134,7 @@ class BillCheck:
 def check_bill(run: Trajectory, tokens: str) -> BillCheck:
     """Replay `run` as it was sent, at the prices of its own model, and compare. tokens: name of the counter."""
     prices = find_recorded_prices(run)
-    plain = sizer("openai", tokens)
-    told = add_recorded_head(run, size_run(run, prices, plain))
-    as_sent = replay_as_sent(told, prices, size_run(told, prices, plain))
+    as_sent = replay_recording(run, prices, tokens)
     billed = next((row.usd for row, _ in as_sent.rows if row.strategy == BILLED), None)
     calibration = as_sent.sent.billed
     if billed is None or calibration is None:

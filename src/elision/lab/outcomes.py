@@ -16,6 +16,8 @@ import msgspec
 
 from elision.errors import FormatError
 from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
+from elision.lab.ratios import divide_or_none
+from elision.lab.results import BILLED, RECORDED, SentSummary
 
 FORMAT: Final = "elision.outcomes/1"
 #: Instances that an error names.
@@ -29,13 +31,19 @@ class InstanceRun(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
-    rename={"place": "file", "source": "cost_source", "silent_calls": "calls_without_usage"},
+    rename={
+        "place": "file",
+        "source": "cost_source",
+        "silent_calls": "calls_without_usage",
+        "recorded_usd": "usd_as_recorded",
+    },
 ):
     """One run of an agent on one instance of a benchmark. Fields are in the order of the JSON.
 
     instance:    its id. name: what the recording or the store calls the run.
     place:       the file or store that it is from.
-    usd:         what it cost, summaries included; None if that is unknown. summary_usd: of that, the summaries.
+    usd:         what it cost as billed, summaries included; None if that is unknown. summary_usd: of that, summaries.
+    recorded_usd: what was sent, by our count, priced as replays are; None of what is no recording. sent: how it was.
     turns:       calls of the agent's model. silent_calls: of those, calls without a reported usage, which cost nothing
                  here.
     played:      whether a playback made the responses, so that nobody was billed.
@@ -49,6 +57,8 @@ class InstanceRun(
     turns: int
     usd: float | None = None
     summary_usd: float = 0.0
+    recorded_usd: float | None = None
+    sent: SentSummary = SentSummary()
     source: CostSource = "unknown"
     silent_calls: int = 0
     played: bool = False
@@ -127,6 +137,17 @@ class StrategyOutcome:
         return fmean(self.costs) if self.costs else None
 
     @property
+    def mean_recorded_usd(self) -> float | None:
+        """Return the mean cost as recorded, in USD; None unless all runs are recordings."""
+        costs = [each.run.recorded_usd for each in self.joined]
+        return None if None in costs else fmean(usd for usd in costs if usd is not None)
+
+    @property
+    def sending(self) -> SentSummary:
+        """Return how the runs were sent, as far as they are recordings."""
+        return sum((each.run.sent for each in self.joined), SentSummary())
+
+    @property
     def usd_per_solved(self) -> float | None:
         """Return the cost of all runs by the number of solved ones, in USD; None if a cost is unknown or none is
         solved."""
@@ -156,6 +177,7 @@ class PairedDifference(
     """A strategy less the baseline, on the same instances; intervals are 95 %, of a seeded bootstrap over instances.
 
     usd:   mean difference of cost in USD; None where a cost is unknown. usd_share: the same by the baseline's cost.
+    basis: which cost that is: as billed, or as recorded where not every bill is known; "" for none.
     rate:  difference of the solve rate, as a share.
     gained, lost: instances that only this strategy solves, and that only the baseline solves.
     """
@@ -166,6 +188,7 @@ class PairedDifference(
     usd: float | None = None
     usd_interval: Interval | None = None
     usd_share: float | None = None
+    basis: str = ""
     rate: float
     rate_interval: Interval
     gained: int
@@ -180,6 +203,7 @@ class OutcomeStudy:
     strategies: in the order in which they were given. shared: the same on the instances that all of them have; empty
     where they share none. differences: on those, less the first strategy called raw, else the first.
     no_outcome: runs without an outcome. no_run: outcomes without a run. problems: what could not be read.
+    priced_as: the prices that were asked for, instead of each model's own.
     """
 
     strategies: tuple[StrategyOutcome, ...]
@@ -188,6 +212,7 @@ class OutcomeStudy:
     no_outcome: tuple[InstanceRun, ...] = ()
     no_run: tuple[InstanceOutcome, ...] = ()
     problems: tuple[str, ...] = ()
+    priced_as: str = ""
 
     @property
     def is_same_set(self) -> bool:
@@ -221,6 +246,7 @@ def join_outcomes(
     baseline: str = "",
     seed: int = 0,
     problems: Iterable[str] = (),
+    priced_as: str = "",
 ) -> OutcomeStudy:
     """Join runs with their outcomes by strategy and instance id.
 
@@ -258,6 +284,7 @@ def join_outcomes(
         no_outcome=tuple(no_outcome),
         no_run=tuple(found.values()),
         problems=tuple(problems),
+        priced_as=priced_as,
     )
 
 
@@ -364,14 +391,18 @@ def _compare_pair(row: StrategyOutcome, base: StrategyOutcome, seed: int) -> Pai
     """Compare two strategies whose runs are in the order of the same instances."""
     pairs = list(zip(row.joined, base.joined, strict=True))
     solved = [float(one.solved) - float(other.solved) for one, other in pairs]
-    costs = [
-        one.run.usd - other.run.usd for one, other in pairs if one.run.usd is not None and other.run.usd is not None
-    ]
     usd = usd_share = interval = None
-    if len(costs) == len(pairs):
-        usd = fmean(costs)
-        interval = bootstrap_mean(costs, seed=seed)
-        usd_share = usd / base.mean_usd if base.mean_usd else None
+    basis = ""
+    as_billed = [(one.run.usd, other.run.usd) for one, other in pairs]
+    as_recorded = [(one.run.recorded_usd, other.run.recorded_usd) for one, other in pairs]
+    for name, found in ((BILLED, as_billed), (RECORDED, as_recorded)):
+        known = [(ours, theirs) for ours, theirs in found if ours is not None and theirs is not None]
+        if len(known) == len(pairs):
+            costs = [ours - theirs for ours, theirs in known]
+            usd, basis = fmean(costs), name
+            interval = bootstrap_mean(costs, seed=seed)
+            usd_share = divide_or_none(usd, fmean(theirs for _, theirs in known))
+            break
     return PairedDifference(
         strategy=row.strategy,
         baseline=base.strategy,
@@ -384,6 +415,7 @@ def _compare_pair(row: StrategyOutcome, base: StrategyOutcome, seed: int) -> Pai
         usd=usd,
         usd_interval=interval,
         usd_share=usd_share,
+        basis=basis,
     )
 
 
@@ -399,6 +431,7 @@ def _encode_strategy(row: StrategyOutcome) -> dict[str, Any]:
         "solve_rate_interval": msgspec.to_builtins(row.rate_interval),
         "mean_usd": row.mean_usd,
         "usd_known": len(row.costs),
+        "mean_usd_as_recorded": row.mean_recorded_usd,
         "usd_per_solved": row.usd_per_solved,
         "summary_share": row.summary_share,
         "mean_turns": row.mean_turns,

@@ -15,6 +15,7 @@ from elision.lab.outcomes_table import (
     format_cells,
     format_difference,
     list_notes,
+    name_strategies,
     write_headline,
 )
 from elision.lab.report.charts import FONT, SCHEMA, Spec, encode_quantity, encode_scaled, make_standalone
@@ -91,7 +92,7 @@ def _draw_points(rows: Sequence[StrategyOutcome], ink: Ink) -> Spec:
         if row.mean_usd is not None
     ]
     axis = {"labelColor": ink.text, "titleColor": ink.text, "gridColor": ink.faint, "domainColor": ink.faint}
-    x = encode_quantity("usd", "mean cost of a run, USD", scale={"zero": False, "padding": 40})
+    x = encode_quantity("usd", "mean cost of a run as billed, USD", scale={"zero": False, "padding": 40})
     x["axis"] = {"format": "$,.2f", "tickCount": 6, "grid": False}
     y = encode_quantity("rate", "instances solved", scale={"zero": False, "padding": 16})
     y["axis"] = {"format": ".0%", "tickCount": 6}
@@ -134,7 +135,7 @@ def _list_figures(row: StrategyOutcome) -> dict[str, float]:
 
 
 def _build_sections(study: OutcomeStudy) -> Iterator[str]:
-    names = shorten_strategies([row.strategy for row in study.strategies])
+    names = name_strategies(study)
     if any(row.mean_usd is not None for row in study.strategies):
         yield wrap_section("costs", "Cost against solve rate", f'<div class="picture">{_draw_svg(study)}</div>')
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]

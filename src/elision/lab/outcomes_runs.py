@@ -19,6 +19,9 @@ from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, 
 from elision.formats.registry import read_runs
 from elision.formats.source import read_documents
 from elision.lab.outcomes import CostSource, InstanceRun
+from elision.lab.results import SentSummary
+from elision.lab.run_prices import find_recorded_prices
+from elision.lab.sent_rows import replay_recording
 from elision.manager.session_history import shorten_strategy
 from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.stores.store import SessionInfo, Store
@@ -154,6 +157,7 @@ def load_recorded_runs(
         root = _find_root_run(found, runs)
         instance = namer.find_instance(root.id, root.file, _join_asked(root.head))
         usd, source, silent = _cost_trajectory(found, prices)
+        as_sent = replay_recording(found, prices or find_recorded_prices(found))
         part = InstanceRun(
             instance=instance,
             strategy=strategy,
@@ -161,6 +165,8 @@ def load_recorded_runs(
             name=root.id,
             turns=len(found.turns),
             usd=usd,
+            recorded_usd=as_sent.usd,
+            sent=as_sent.summary,
             source=source,
             silent_calls=silent,
         )
@@ -271,6 +277,7 @@ def _add_parts(parts: Sequence[InstanceRun]) -> InstanceRun:
     """Return runs that belong together as one: that of the first, with the turns and costs of all."""
     costs = [part.usd for part in parts if part.usd is not None]
     is_known = len(costs) == len(parts)
+    recorded = [part.recorded_usd for part in parts if part.recorded_usd is not None]
     sources = {part.source for part in parts}
     source: CostSource = "unknown"
     if is_known:
@@ -280,6 +287,8 @@ def _add_parts(parts: Sequence[InstanceRun]) -> InstanceRun:
         turns=sum(part.turns for part in parts),
         usd=sum(costs) if is_known else None,
         summary_usd=sum(part.summary_usd for part in parts) if is_known else 0.0,
+        recorded_usd=sum(recorded) if len(recorded) == len(parts) else None,
+        sent=sum((part.sent for part in parts), SentSummary()),
         source=source,
         silent_calls=sum(part.silent_calls for part in parts),
         played=any(part.played for part in parts),

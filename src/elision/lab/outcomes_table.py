@@ -23,6 +23,8 @@ from elision.lab.report.figures import (
 from elision.lab.report.fitting import choose_columns, open_table, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import neutralize_text, shorten_strategies
+from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
+from elision.lab.results import RECORDED, SentSummary
 
 #: Names that a line lists.
 _NAMED: Final = 5
@@ -34,7 +36,8 @@ COLUMNS: Final = {
     "solved": 9,
     "solve rate": 8,
     "95 % interval": 5,
-    "mean cost": 10,
+    "as billed": 10,
+    "as recorded": 7,
     "cost a solution": 6,
     "summaries": 1,
     "mean turns": 4,
@@ -55,7 +58,7 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
     """Print the whole of `study`."""
     print_text(console, write_headline(study), "bold")
     console.print()
-    names = shorten_strategies([row.strategy for row in study.strategies])
+    names = name_strategies(study)
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
     table, hidden = _build_table(COLUMNS, rows, console.width)
     console.print(table)
@@ -85,6 +88,13 @@ def print_study(study: OutcomeStudy, console: Console) -> None:
         print_text(console, note)
 
 
+def name_strategies(study: OutcomeStudy) -> dict[str, str]:
+    """Return a short name for each strategy, with what its recordings lack."""
+    names = shorten_strategies([row.strategy for row in study.strategies])
+    marks = {row.strategy: list_marks(row.sending) for row in study.strategies}
+    return {label: f"{name} ({', '.join(marks[label])})" if marks[label] else name for label, name in names.items()}
+
+
 def write_headline(study: OutcomeStudy) -> str:
     """Return the best and the cheapest strategy in a sentence or two; of different instances nothing is compared."""
     if len(study.strategies) > 1 and not study.shared:
@@ -95,7 +105,7 @@ def write_headline(study: OutcomeStudy) -> str:
     best = next(row for row in rows if row.rate == most)
     priced = [row for row in rows if row.mean_usd is not None]
     if not priced:
-        return f"{neutralize_text(best.strategy)} solves most: {_describe_solved(best)}. No cost is known."
+        return f"{neutralize_text(best.strategy)} solves most: {_describe_solved(best)}. {_describe_unbilled(rows)}"
     cheapest = min(priced, key=lambda row: row.mean_usd or 0.0)
     name = neutralize_text(cheapest.strategy)
     if cheapest.rate == most:
@@ -107,6 +117,18 @@ def write_headline(study: OutcomeStudy) -> str:
     )
 
 
+def _describe_unbilled(rows: Sequence[StrategyOutcome]) -> str:
+    """Return which strategy costs least by what was sent, where no bill is known."""
+    counted = [row for row in rows if row.mean_recorded_usd is not None]
+    if not counted:
+        return "No cost is known."
+    least = min(counted, key=lambda row: row.mean_recorded_usd or 0.0)
+    return (
+        f"No bill is known; as recorded {neutralize_text(least.strategy)} costs least, "
+        f"{format_usd(least.mean_recorded_usd)} a run."
+    )
+
+
 def _describe_solved(row: StrategyOutcome) -> str:
     return f"{format_count(row.solved)} of {format_count(len(row.joined))} ({format_share(row.rate)})"
 
@@ -115,7 +137,8 @@ def describe_pairs(study: OutcomeStudy) -> str:
     """Return the heading of the differences."""
     first = study.differences[0]
     instances = format_plural(first.instances, "instance")
-    return f"Differences from {neutralize_text(first.baseline)}, on the same {instances}"
+    basis = ", cost as recorded" if any(each.basis == RECORDED for each in study.differences) else ""
+    return f"Differences from {neutralize_text(first.baseline)}, on the same {instances}{basis}"
 
 
 def format_cells(row: StrategyOutcome) -> list[str]:
@@ -127,6 +150,7 @@ def format_cells(row: StrategyOutcome) -> list[str]:
         _format_percent(row.rate),
         f"{_format_percent(interval.low)} to {_format_percent(interval.high)}",
         format_usd(row.mean_usd) + ("*" if 0 < len(row.costs) < len(row.joined) else ""),
+        format_usd(row.mean_recorded_usd),
         format_usd(row.usd_per_solved),
         format_share(row.summary_share),
         format_turns(row.mean_turns),
@@ -150,6 +174,7 @@ def format_difference(each: PairedDifference) -> list[str]:
 def list_notes(study: OutcomeStudy) -> Iterator[str]:
     """Yield what a reader has to know: what has no partner, whose cost is not known, how runs ended."""
     yield from _list_cost_notes(study)
+    yield from _list_sent_notes(study)
     for row in study.strategies:
         if row.endings:
             words = ", ".join(f"{neutralize_text(word)} {format_count(count)}" for word, count in row.endings.items())
@@ -180,6 +205,32 @@ def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
     played = [run for run in runs if run.played]
     if played:
         yield f"{format_plural(len(played), 'run')} played by a recording: nobody was billed for them."
+
+
+def _list_sent_notes(study: OutcomeStudy) -> Iterator[str]:
+    """Yield what recordings lack, and where a strategy's runs are not what its name says."""
+    sent = sum((row.sending for row in study.strategies), SentSummary())
+    if not sent.runs:
+        return
+    yield (
+        "As billed: the stated cost, or the reported usage at list prices. As recorded: what was sent, simulated as"
+        " replays are."
+    )
+    if study.priced_as:
+        name = neutralize_text(study.priced_as)
+        yield f"Here both are at the prices of {name}, so as billed is the reported usage, and nobody's bill."
+    if sent.silent_runs:
+        runs = format_plural(sent.silent_runs, "run")
+        yield f"{runs} without usage: as billed is what they state as a whole, as recorded our count of what was sent."
+    for row in study.strategies:
+        if row.sending.condensed_runs:
+            runs = f"{format_count(row.sending.condensed_runs)} of {format_plural(row.sending.runs, 'run')}"
+            yield (
+                f"The agents of {runs} of {neutralize_text(row.strategy)} condensed their own history: its figures are"
+                " of what was sent, and sending everything never happened there."
+            )
+    yield from describe_uncertain_cuts(sent)
+    yield from describe_mixture(sent)
 
 
 def _list_names(names: Sequence[str]) -> str:

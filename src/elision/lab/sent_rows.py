@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 from elision.lab.calibrate import sum_usages
 from elision.lab.candidates import AS_IN_THE_PAPERS
+from elision.lab.dialect import sizer
 from elision.lab.evidence import Evidence, EvidenceTally
-from elision.lab.recorded_sizer import is_recorded_on
+from elision.lab.head_estimate import add_recorded_head
+from elision.lab.recorded_sizer import is_recorded_on, size_run
 from elision.lab.replay import Replay, replay_run
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary, Series
 from elision.lab.sent_run import SentRun, describe_sent_run, make_bill
@@ -47,6 +49,13 @@ def choose_sent_strategy(run: Trajectory) -> Strategy:
     if run.recorded_window is None:
         return parse_strategy("raw")
     return parse_strategy(f"masking(window={run.recorded_window}, {AS_IN_THE_PAPERS})")
+
+
+def replay_recording(run: Trajectory, prices: Prices, tokens: str = "o200k") -> SentRows:
+    """Replay `run`, as it was read, as its agent sent it. tokens: name of the counter. Raises SpecError for another."""
+    plain = sizer("openai", tokens)
+    told = add_recorded_head(run, size_run(run, prices, plain))
+    return replay_as_sent(told, prices, size_run(told, prices, plain))
 
 
 def replay_as_sent(

@@ -16,7 +16,16 @@ def name_rows(study: Study) -> dict[str, str]:
 
 def label_sent_rows(sent: SentSummary) -> dict[str, str]:
     """Return what the rows of what happened are called: with what is missing for them in the recordings."""
-    marks = [
+    marks = list_marks(sent)
+    billed = BILLED
+    if 0 < sent.billed_runs < sent.runs:
+        billed = f"{BILLED} ({figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')})"
+    return {RECORDED: f"{RECORDED} ({', '.join(marks)})" if marks else RECORDED, BILLED: billed}
+
+
+def list_marks(sent: SentSummary) -> list[str]:
+    """Return what the recordings lack, a word or two each, for the name of a row."""
+    return [
         mark
         for mark, applies in (
             ("no usage", sent.runs and sent.silent_runs == sent.runs),
@@ -27,10 +36,6 @@ def label_sent_rows(sent: SentSummary) -> dict[str, str]:
         )
         if applies
     ]
-    billed = BILLED
-    if 0 < sent.billed_runs < sent.runs:
-        billed = f"{BILLED} ({figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')})"
-    return {RECORDED: f"{RECORDED} ({', '.join(marks)})" if marks else RECORDED, BILLED: billed}
 
 
 def describe_study_sent(study: Study) -> Iterator[str]:
@@ -56,6 +61,13 @@ def describe_sent(
         return
     if sent.condensed_runs:
         yield f"{_describe_cuts(sent)}{', and “on top” after it' if is_also_on_top else ''}."
+    yield from describe_uncertain_cuts(sent)
+    yield _describe_bill(sent, billed, recorded, priced_as)
+    yield from describe_mixture(sent)
+
+
+def describe_uncertain_cuts(sent: SentSummary) -> Iterator[str]:
+    """Yield where an agent saw less than its history, and the recording does not say of what it was left."""
     if sent.windowed_runs:
         runs = figures.format_plural(sent.windowed_runs, "run")
         yield f"As recorded: {runs} with the agent's own window of newest results, masked at every turn."
@@ -71,8 +83,6 @@ def describe_sent(
             f"An agent condensed its history {times} in a way of which the recording does not say what was left:"
             " as recorded goes on there as if nothing had happened, so it is too high."
         )
-    yield _describe_bill(sent, billed, recorded, priced_as)
-    yield from _describe_mixture(sent)
 
 
 def _describe_cuts(sent: SentSummary) -> str:
@@ -116,7 +126,8 @@ def list_missing_bills(sent: SentSummary) -> Iterator[str]:
             yield f"{figures.format_plural(runs, 'run')} {what}"
 
 
-def _describe_mixture(sent: SentSummary) -> Iterator[str]:
+def describe_mixture(sent: SentSummary) -> Iterator[str]:
+    """Yield what became of the calls of other models than their run's."""
     if not sent.mixed_runs:
         return
     runs = f"Mixed models in {figures.format_plural(sent.mixed_runs, 'run')}"
