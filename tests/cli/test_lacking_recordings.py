@@ -119,3 +119,18 @@ def test_names_of_one_model_do_not_mix(tmp_path: Path) -> None:
             answer["message"]["model"] = "anthropic/claude-opus-4-5-20251101"
 
     assert "ixed models" not in _say("view", _write(tmp_path / "run.jsonl", date))
+
+
+@pytest.mark.parametrize("case", ["no usage", "mixed models", "cuts by the bill", "at most"])
+def test_outcomes_say_what_is_lacking(tmp_path: Path, case: str) -> None:
+    """The strategy's name has the mark, and the cost as recorded is there without a bill too."""
+    edit, row, _ = CASES[case]
+    run = _write(tmp_path / "run.jsonl", edit)
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"resolved_ids": ["run"], "unresolved_ids": []}))
+    tasks = tmp_path / "tasks.json"
+    tasks.write_text(json.dumps([{"instance_id": "run", "problem_statement": "x" * 40}]))
+    text = _say("outcomes", f"raw={run}", f"--outcomes={report}", f"--tasks={tasks}")
+    assert row.replace("as recorded", "raw") in text
+    assert "as recorded" in text
+    assert ("No bill is known; as recorded raw costs least" in text) == ("no usage" in row)
