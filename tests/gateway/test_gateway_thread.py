@@ -33,15 +33,15 @@ def test_a_recorded_run_through_a_gateway(path: str, off: bool) -> None:
         HTTPConnection(gateway.url.removeprefix("http://")).connect()
 
 
-def test_a_websocket_is_refused_at_once() -> None:
-    """Codex asks for one before each plain request of its built-in provider; the upstream never sees it."""
+def test_a_websocket_of_another_api_is_refused_at_once() -> None:
+    """A client that tries one first sends plain requests as soon as it has the answer; the upstream never sees it."""
     upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
     with Playback(RUN) as provider, GatewayThread(make_settings(provider.url)) as gateway:
         connection = HTTPConnection(gateway.url.removeprefix("http://"))
-        connection.request("GET", "/v1/responses", headers=upgrade)
+        connection.request("GET", "/v1/chat/completions", headers=upgrade)
         answer = connection.getresponse()
         assert answer.status == 426
-        assert b"WebSockets are not served" in answer.read()
+        assert b"WebSockets are served at /v1/responses only" in answer.read()
         connection.close()
         assert provider.requests == []
 

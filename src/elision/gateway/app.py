@@ -22,6 +22,7 @@ from elision.gateway.request_body_reader import ClientDisconnected, Receive, Req
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.routes import find_route
 from elision.gateway.settings import GatewaySettings
+from elision.gateway.websocket_relay import WebSocketRelays
 from elision.gateway.wire import ClientReply, ClientRequest, Send
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
@@ -44,7 +45,7 @@ class GatewayApp:
     """The ASGI application; see the module.
 
     service: serves requests for providers. make_admin: makes the gateway's own pages, when one is asked for.
-    listener: gets records of requests that did not reach `service`.
+    listener: gets records of requests that did not reach `service`. sockets: serves WebSockets.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class GatewayApp:
         service: Proxy,
         make_admin: Callable[[], Asgi],
         listener: RequestListener,
+        sockets: WebSocketRelays,
     ) -> None:
         self.limits = AdmissionLimits(settings)
         #: Set when the server begins to stop: readiness says so.
@@ -60,12 +62,15 @@ class GatewayApp:
         self._service = service
         self._make_admin = make_admin
         self._listener = listener
+        self._sockets = sockets
         self._exchanges: set[_ClientExchange] = set()
         self._idle = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _handle_lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await self._sockets.serve(scope, receive, send)
         elif scope["path"] in OWN_PATHS or scope["path"].startswith(OWN_FOLDER):
             await self.admin(scope, receive, send)
         else:
@@ -83,6 +88,10 @@ class GatewayApp:
 
     async def drain(self, seconds: float) -> int:
         """Wait at most so many seconds for open responses; cut the others with an error, and return their count."""
+        cut_sockets, cut_responses = await asyncio.gather(self._sockets.drain(seconds), self._drain_responses(seconds))
+        return cut_sockets + cut_responses
+
+    async def _drain_responses(self, seconds: float) -> int:
         if self._exchanges:
             self._idle.clear()
             try:

@@ -17,6 +17,7 @@ from elision.gateway.proxy import Proxy
 from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
+from elision.gateway.websocket_relay import WebSocketRelays
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
 from elision.providers.provider import Api
@@ -68,6 +69,7 @@ class Gateway:
     proxy: Proxy
     sessions: SessionRegistry
     upstream: Upstream
+    sockets: WebSocketRelays
 
     async def close(self) -> None:
         """Write pending events, and close the connections."""
@@ -98,7 +100,8 @@ def build_gateway(
     budgets = Budgets(settings, store, on_store_error=_log_unreadable_store, on_lease_failure=on_lease_failure)
     secret = load_gateway_secret(settings, store)
     proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
-    return Gateway(proxy, sessions, upstream)
+    sockets = WebSocketRelays(settings, secret, upstream, budgets, listener)
+    return Gateway(proxy, sessions, upstream, sockets)
 
 
 def _log_unreadable_store(error: ElisionError) -> None:

@@ -1,7 +1,8 @@
-"""One client's connection: uvicorn's HTTP/1.1 with bounded heads, without upgrades, strict about where a body ends.
+"""One client's connection: uvicorn's HTTP/1.1 with bounded heads, strict about where a body ends.
 
-A request with `Connection: Upgrade` is served as HTTP/1.1, as RFC 9110 allows: httptools alone would take its body for
-another protocol, and lose it or read it as the next request.
+Only a WebSocket of the Responses API is an upgrade. Any other request with `Connection: Upgrade` is served as HTTP/1.1,
+as RFC 9110 allows: httptools alone would take its body for another protocol, and lose it, or read it as the next
+request.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import asyncio
 from asyncio.events import TimerHandle
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from elision.errors import MissingExtra
+from elision.gateway.websocket_relay import find_socket_route
 
 try:
     import httptools
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
@@ -28,12 +32,25 @@ HEAD_BYTES: Final = 256 * 1024
 _VERSIONS: Final = ("1.0", "1.1")
 
 
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """Serves one connection that has become a WebSocket. on_close: called when it is closed."""
+
+    def __init__(self, *arguments: Any, on_close: Callable[[], None], **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._on_close = on_close
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._on_close()
+
+
 class HttpProtocol(HttpToolsProtocol):
     """Serves one connection. on_close: called when it is closed."""
 
     def __init__(self, *arguments: Any, on_close: Callable[[], None] = lambda: None, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._on_close = on_close
+        self.ws_protocol_class = partial(WebSocketProtocol, on_close=on_close)  # type: ignore[assignment]
         self._in_head = False
         self._head_bytes = 0
         self._head_timer: TimerHandle | None = None
@@ -73,7 +90,27 @@ class HttpProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as upgrade:
                 # It stopped after the head. A view: many small requests in one piece are not copied for each other.
                 data = memoryview(data)[upgrade.args[0] :]
+                if self._is_socket():
+                    self._become_socket(bytes(data))
+                    return
                 self._parse_head_again()
+
+    def _is_socket(self) -> bool:
+        """Return whether the newest head asks for a WebSocket that is served. Raises HttpParserError."""
+        names = {name for name, _ in self.headers}
+        is_alone = self.cycle is None or self.cycle.response_complete
+        if self.parser.get_method() != b"GET" or not is_alone or not self._should_upgrade():
+            return False
+        if b"sec-websocket-key" not in names or names & {b"content-length", b"transfer-encoding"}:
+            return False
+        url = httptools.parse_url(self.url)
+        return find_socket_route(url.path, url.query or b"") is not None
+
+    def _become_socket(self, rest: bytes) -> None:
+        self.scope["method"] = "GET"
+        self.handle_websocket_upgrade()
+        if rest:
+            self.transport.get_protocol().data_received(rest)  # type: ignore[attr-defined]
 
     def _parse_head_again(self) -> None:
         """Parse the newest head without its `Upgrade`, so that the body after it is read. Raises HttpParserError.

@@ -131,7 +131,7 @@ class Proxy:
             return
         if headers.get("upgrade", "").lower() == "websocket":
             # Clients that try WebSockets first use plain requests as soon as they have this answer.
-            await _refuse(writer, record, 426, "WebSockets are not served here; send plain HTTP requests")
+            await _refuse(writer, record, 426, "WebSockets are served at /v1/responses only; send plain HTTP requests")
             return
         record.api = api
         base = self.settings.upstreams.get(route.upstream)

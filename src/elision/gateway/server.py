@@ -99,6 +99,10 @@ class GatewayServer(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
+                # A client that waits for its own tools does not read, and so does not answer pings.
+                ws_ping_interval=None,
+                ws_per_message_deflate=False,
+                ws_max_size=settings.max_body_bytes,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 backlog=BACKLOG,
             )
@@ -184,7 +188,9 @@ class GatewayServer(uvicorn.Server):
         for each in sockets or []:
             each.close()
         for connection in list(self.server_state.connections):
-            connection.shutdown()
+            # A WebSocket ends with the response that is under way in it.
+            if isinstance(connection, HttpProtocol):
+                connection.shutdown()
         if app.in_flight:
             given = self._settings.drain_seconds
             _log.info(

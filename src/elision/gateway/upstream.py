@@ -14,6 +14,7 @@ import errno
 import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
@@ -44,6 +45,8 @@ REUSE_SECONDS: Final = 0.5
 _SLICE_BYTES: Final = 256 * 1024
 #: Bytes that one header field of an answer may have.
 MAX_FIELD_BYTES: Final = 65_536
+#: Where the answer to a handshake is put: aiohttp keeps its fields to itself.
+_HANDSHAKES: Final[ContextVar[list[aiohttp.ClientResponse]]] = ContextVar("handshakes")
 #: Fields that aiohttp would add of its own.
 _AUTOMATIC_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -51,9 +54,11 @@ _AUTOMATIC_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content
 class UpstreamError(ElisionError):
     """The provider was not reached, or its response broke off. The text names no credential and no body."""
 
-    def __init__(self, kind: FailureKind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str, status: int = 0) -> None:
+        """status: of the provider's answer to a handshake that it refused; 0 where there was none."""
         super().__init__(message)
         self.kind: FailureKind = kind
+        self.status = status
 
 
 class UpstreamResponse:
@@ -113,6 +118,7 @@ class Upstream:
         self.is_reached: bool | None = None
         self._pooled_session: aiohttp.ClientSession | None = None
         self._fresh_session: aiohttp.ClientSession | None = None
+        self._socket_session: aiohttp.ClientSession | None = None
 
     async def open(
         self,
@@ -171,12 +177,49 @@ class Upstream:
             )
         return UpstreamResponse(response, place)
 
+    async def connect_websocket(
+        self, url: str, headers: Headers, protocols: Iterable[str], *, max_bytes: int
+    ) -> tuple[aiohttp.ClientWebSocketResponse, Headers]:
+        """Open a WebSocket; return it, and the fields of the answer. Raises UpstreamError.
+
+        protocols: that the client offers. max_bytes: of a message that the provider sends.
+        """
+        target = URL(url, encoded=True)
+        answered: list[aiohttp.ClientResponse] = []
+        _HANDSHAKES.set(answered)
+        try:
+            opened = await self._get_socket_session().ws_connect(
+                target,
+                headers=_decode_fields(headers, measured=True),
+                protocols=protocols,
+                proxy=_find_proxy(target) if self._proxy_env else None,
+                max_msg_size=max_bytes,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            self.is_reached = True
+            why = f"{_describe_host(url)} refused the WebSocket with status {error.status}"
+            raise UpstreamError("malformed", why, error.status if error.status >= 400 else 0) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure = _translate_error(error, _describe_host(url), begun=False)
+            self.is_reached = failure.kind not in _UNREACHED_KINDS
+            raise failure from error
+        self.is_reached = True
+        return opened, list(answered[-1].raw_headers)
+
     async def close(self) -> None:
-        """Close the pool; open responses are cut."""
-        for session in (self._pooled_session, self._fresh_session):
+        """Close the pool; open responses and WebSockets are cut."""
+        for session in (self._pooled_session, self._fresh_session, self._socket_session):
             if session is not None:
                 await session.close()
-        self._pooled_session = self._fresh_session = None
+        self._pooled_session = self._fresh_session = self._socket_session = None
+
+    def _get_socket_session(self) -> aiohttp.ClientSession:
+        if self._socket_session is None:
+            traced = aiohttp.TraceConfig()
+            traced.on_request_end.append(_note_response)
+            kept = aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60)
+            self._socket_session = self._make_session(kept, traced)
+        return self._socket_session
 
     def _get_pooled_session(self) -> aiohttp.ClientSession:
         if self._pooled_session is None:
@@ -228,6 +271,10 @@ async def _note_reuse(
     session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams
 ) -> None:
     context.trace_request_ctx.reused_at = time.monotonic()
+
+
+async def _note_response(session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceRequestEndParams) -> None:
+    _HANDSHAKES.get().append(told.response)
 
 
 def _find_proxy(target: URL) -> URL | None:

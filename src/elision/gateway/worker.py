@@ -64,7 +64,13 @@ class Worker:
             lambda: self._is_warm,
             self.gateway.proxy.budgets.leases,
         )
-        self.app = GatewayApp(settings, self.gateway.proxy, partial(self._make_admin_app, settings, health), listeners)
+        self.app = GatewayApp(
+            settings,
+            self.gateway.proxy,
+            partial(self._make_admin_app, settings, health),
+            listeners,
+            self.gateway.sockets,
+        )
 
     def warm_up(self) -> None:
         """Load all that requests need: a vocabulary, lists of prices, the own pages, and what sample requests load.
