@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -46,15 +45,14 @@ class RecordedClients:
     sessions: dict[int, list[str]] = field(default_factory=dict)
 
     async def run_all(self, trials: Iterable[RecordedAgent], together: int) -> None:
-        """Have all of them work to their end, at most `together` at once."""
-        waiting = deque(trials)
+        """Have all of them work to their end, at most `together` at once. trials: asked for one when it begins."""
+        waiting = iter(trials)
         connector = aiohttp.TCPConnector(limit=4 * together, force_close=not self.keep_connections)
         limit, traces = aiohttp.ClientTimeout(300), [_trace_reuse()]
         async with aiohttp.ClientSession(connector=connector, timeout=limit, trace_configs=traces) as http:
 
             async def one() -> None:
-                while waiting:
-                    trial = waiting.popleft()
+                for trial in waiting:
                     try:
                         await self._run_trial(http, trial)
                     except Exception as error:  # noqa: BLE001 - told at the end, with whose it was
