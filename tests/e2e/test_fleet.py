@@ -1,5 +1,5 @@
-"""A fleet on one PostgreSQL behind pgbouncer: gateways are killed and replaced, the server is restarted, and agents work
-on. What they said is in the store, all of it once."""
+"""A fleet on one PostgreSQL behind pgbouncer: gateways are killed and replaced, the server is restarted, agents work on.
+What they said is in the store, all of it once."""
 
 from __future__ import annotations
 
