@@ -1,5 +1,7 @@
-"""A fleet on one PostgreSQL behind pgbouncer: gateways are killed and replaced, the server is restarted, agents work on.
-What they said is in the store, all of it once."""
+"""A fleet on one PostgreSQL behind pgbouncer: gateways are killed and replaced, the server is restarted, agents work.
+
+What they said is in the store, all of it once.
+"""
 
 from __future__ import annotations
 
