@@ -8,6 +8,7 @@ import stat
 import time
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,6 +20,7 @@ from elision.stores.store import SessionInfo
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event
 from elision.trajectory.trajectory import Trajectory
+from tests.stores.postgres_server import make_fresh_url, shared_server
 from tests.stores.session_logs import add_turn, begin_session, list_every_event, new_session
 
 SECRET = "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"
@@ -131,6 +133,39 @@ def test_gc_deletes_what_is_too_much(url: str) -> None:
     """Down to nothing, if nothing may be left."""
     printed("gc", "--max-bytes", "0")
     assert keys(url) == []
+
+
+def test_gc_ends_what_lives_shortly(url: str) -> None:
+    """The first pattern that fits a session's family says how long it lives; others are as they were."""
+    with closing(open_store(url)) as opened:
+        for name in ("k1/ci-7", "k1/run", "k2/ci-8"):
+            begin_session(opened, name, family=name, at=time.time() - 10 * 86_400)
+    others = [key for key in keys(url) if not key.startswith("k")]
+    lives = ("--ttl", "k2/*=30d", "--ttl", "*/ci-*=7d")
+    text = printed("gc", *lives, "--dry-run")
+    assert [line.split()[0] for line in text.splitlines()[2:3]] == ["k1/ci-7"]
+    assert "1 session would be deleted" in text
+    assert printed("gc", *lives).startswith("1 session deleted")
+    assert keys(url) == sorted([*others, "k1/run", "k2/ci-8"])
+    assert "as in 'k*/ci-*=7d'" in failed(SettingError, "gc", "--ttl", "7d")
+    assert "--ttl '7 years'" in failed(SettingError, "gc", "--ttl", "x=7 years")
+
+
+def test_gc_lets_postgresql_keep_its_space() -> None:
+    """With a limit, nothing is rewritten that others write to; deleted rows make room."""
+    address = make_fresh_url()
+    with closing(open_store(address)) as opened:
+        begin_session(opened, "old", add_turn(1, "x" * 5_000), at=1.0)
+        begin_session(opened, "new", add_turn(1, "x" * 5_000), at=time.time())
+    with shared_server().connect_as_admin() as admin:
+        schema = parse_qs(urlsplit(address).query)["schema"][0]
+        place = "select pg_relation_filepath(%s)"
+        before = admin.execute(place, [f"{schema}.agent_context_log"]).fetchone()
+        assert printed("gc", "--store", address, "--older-than", "30d").startswith("1 session deleted, ")
+        assert admin.execute(place, [f"{schema}.agent_context_log"]).fetchone() == before
+        printed("gc", "--store", address)
+        assert admin.execute(place, [f"{schema}.agent_context_log"]).fetchone() != before
+    assert keys(address) == ["new"]
 
 
 def test_gc_without_a_limit_deletes_nothing(url: str) -> None:

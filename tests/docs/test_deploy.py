@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from elision.telemetry.metric_table import LABELS, METRICS
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PORT = GATEWAY_KEYS["gateway_port"].default
 #: Files that set something of the gateway.
-FILES = ("Containerfile", "compose.yaml", "elision.service", "kubernetes.yaml")
+FILES = ("Containerfile", "compose.yaml", "elision.service", "kubernetes/base/gateway.yaml")
 #: What the container has: the gateway and what it may be watched, stored and read by.
 EXTRAS = ("gateway", "prometheus", "postgres", "mcp")
 
@@ -61,7 +62,7 @@ def compose() -> dict[str, Any]:
 
 
 def _container() -> dict[str, Any]:
-    deployment, _ = yaml.safe_load_all(text("kubernetes.yaml"))
+    deployment, _ = yaml.safe_load_all(text("kubernetes/base/gateway.yaml"))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     found: dict[str, Any] = container
     return found
@@ -112,17 +113,99 @@ def test_systemd_takes_it(tmp_path: Path) -> None:
 
 def test_kubernetes() -> None:
     """Options, port and probes are the gateway's own, and a pod is given longer than its answers."""
-    deployment, service = yaml.safe_load_all(text("kubernetes.yaml"))
+    deployment, service = yaml.safe_load_all(text("kubernetes/base/gateway.yaml"))
     pod, container = deployment["spec"]["template"]["spec"], _container()
     taken(container["args"])
     assert container["ports"] == [{"name": "http", "containerPort": PORT}]
     probes = [container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
     assert {probe["path"] for probe in probes} == set(OPEN_PATHS)
-    drain = float(variables("kubernetes.yaml")[f"{PREFIX}GATEWAY_DRAIN_SECONDS"])
+    drain = float(variables("kubernetes/base/gateway.yaml")[f"{PREFIX}GATEWAY_DRAIN_SECONDS"])
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
     assert pod["terminationGracePeriodSeconds"] > drain + pause
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == labels
+
+
+def render_kustomization(folder: Path) -> Iterator[dict[str, Any]]:
+    """What `kubectl kustomize` makes of a folder, as far as ours use it: resources, images, ConfigMaps of files."""
+    found = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert set(found) <= {"apiVersion", "kind", "resources", "images", "configMapGenerator"}
+    tags = {each["name"]: f"{each['name']}:{each['newTag']}" for each in found.get("images", ())}
+    for name in found.get("resources", ()):
+        place = (folder / name).resolve()
+        made = render_kustomization(place) if place.is_dir() else yaml.safe_load_all(place.read_text(encoding="utf-8"))
+        for each in made:
+            for container in list_containers(each):
+                container["image"] = tags.get(container["image"], container["image"])
+            yield each
+    for each in found.get("configMapGenerator", ()):
+        metadata = {"name": each["name"], "labels": each["options"]["labels"]}
+        data = {name: (folder / name).read_text(encoding="utf-8") for name in each["files"]}
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def list_containers(resource: dict[str, Any]) -> list[dict[str, Any]]:
+    """The containers of a Deployment's or a CronJob's pods."""
+    spec = resource.get("spec", {})
+    spec = spec.get("jobTemplate", {}).get("spec", spec)
+    containers: list[dict[str, Any]] = spec.get("template", {}).get("spec", {}).get("containers", [])
+    return containers
+
+
+@pytest.fixture
+def cluster() -> dict[str, dict[str, Any]]:
+    """Every resource of the fleet, by its kind."""
+    return {each["kind"]: each for each in render_kustomization(DEPLOY / "kubernetes" / "monitoring")}
+
+
+def test_the_cluster_has_what_a_fleet_needs(cluster: dict[str, dict[str, Any]]) -> None:
+    """Each resource is about the pods of the one Deployment, and names what there is."""
+    assert set(cluster) == {
+        *("Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy", "CronJob"),
+        *("ServiceMonitor", "ConfigMap"),
+    }
+    pods = cluster["Deployment"]["spec"]["selector"]
+    assert cluster["PodDisruptionBudget"]["spec"]["selector"] == pods
+    assert cluster["NetworkPolicy"]["spec"]["podSelector"] == pods
+    assert cluster["ServiceMonitor"]["spec"]["selector"]["matchLabels"] == cluster["Service"]["metadata"]["labels"]
+    assert cluster["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == cluster["Service"]["spec"]["ports"][0]["name"]
+    spread = cluster["Deployment"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["labelSelector"] for each in spread] == [pods, pods]
+    scaled = cluster["HorizontalPodAutoscaler"]["spec"]
+    assert scaled["scaleTargetRef"]["name"] == cluster["Deployment"]["metadata"]["name"]
+    assert scaled["metrics"][0]["pods"]["metric"]["name"] in SERIES
+    assert int(scaled["metrics"][0]["pods"]["target"]["averageValue"]) < GATEWAY_KEYS["gateway_max_concurrent"].default
+    # No gateway fewer while one is replaced.
+    assert cluster["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    images = {each["image"] for name in ("Deployment", "CronJob") for each in list_containers(cluster[name])}
+    assert images == {"elision:latest"}
+    json.loads(cluster["ConfigMap"]["data"]["dashboard.json"])
+
+
+def test_the_retention_is_a_command(cluster: dict[str, dict[str, Any]]) -> None:
+    """The CronJob's command is one that `elision` takes."""
+    (container,) = list_containers(cluster["CronJob"])
+    program, *arguments = container["command"]
+    assert program == "elision"
+    group: Any = typer.main.get_command(app)
+    store_group = group.commands[arguments[0]]
+    context = store_group.commands[arguments[1]].make_context(arguments[1], arguments[2:])
+    assert context.params["ttl"] == ["*/ci-*=7d"]
+    assert context.params["older_than"] == "90d"
+
+
+def test_the_cluster_fits_kubernetes_schema(cluster: dict[str, dict[str, Any]]) -> None:
+    """Strictly: an unknown field is an error. The ServiceMonitor, a custom resource, has no schema there."""
+    validator = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed: Kubernetes's schema is NOT asked"
+    )
+    version = validator.latest_version()
+    for kind, resource in cluster.items():
+        if kind != "ServiceMonitor":
+            assert validator.validate(resource, version, strict=True) is not None
+    cluster["Deployment"]["spec"]["replica"] = 2
+    with pytest.raises(validator.ValidationError, match="replica"):
+        validator.validate(cluster["Deployment"], version, strict=True)
 
 
 def test_the_container() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,12 +17,12 @@ from elision.cli.console import open_console
 from elision.cli.options import StoreUrl
 from elision.cli.store_files import export_log, export_run, write_lines
 from elision.config import load_settings
-from elision.errors import CorruptError, SettingError, StoreError
+from elision.errors import CorruptError, SettingError, StoreError, UnknownHandle
 from elision.lab.report.figures import format_plural
 from elision.stores.linear_hash.repair import repair
 from elision.stores.log_file import LogFile
 from elision.stores.session_copy import CopyResult, copy_all
-from elision.stores.store import Store
+from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_existing, open_store, parse_path
 
 store = typer.Typer(
@@ -57,13 +58,22 @@ def gc(
     max_bytes: Annotated[
         str | None, typer.Option("--max-bytes", help="Then delete the oldest until so much is left: 2GB, 500MB.")
     ] = None,
+    ttl: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ttl",
+            help="First, delete those of families like this after so long: 'k*/ci-*=7d'; the first that fits counts.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
 ) -> None:
     """Delete old sessions, then give back the space that nothing uses.
 
-    Without a limit nothing is deleted. Forks keep what they share with a session that goes.
+    Without a limit nothing is deleted. Forks keep what they share with a session that goes. With a limit, PostgreSQL
+    keeps the space for new sessions, since to give it back would stop all that write.
     """
     now = time.time()
+    lives = [_parse_ttl(each) for each in ttl or ()]
     oldest = None if older_than is None else now - parse_duration(older_than, "--older-than")
     limit = None if max_bytes is None else parse_size(max_bytes, "--max-bytes")
     console = open_console()
@@ -71,15 +81,46 @@ def gc(
         if dry_run:
             footprint = opened.footprint()
             sessions = opened.sessions()
-            console.print(tables.render_deletions(footprint, sessions, oldest=oldest, limit=limit, now=now))
+            expired = {info.key for info in _list_expired(sessions, lives, now)}
+            console.print(tables.render_deletions(footprint, sessions, expired, oldest=oldest, limit=limit, now=now))
             return
         before = opened.footprint().stored_bytes
-        purged = opened.purge(older_than=oldest, max_bytes=limit)
-        opened.compact()
+        deleted = sum(_delete_unchanged(opened, info) for info in _list_expired(opened.sessions(), lives, now))
+        deleted += len(opened.purge(older_than=oldest, max_bytes=limit).sessions)
+        is_limited = bool(lives) or oldest is not None or limit is not None
+        if not (is_limited and (url or load_settings().store).startswith("postgres")):
+            opened.compact()
         after = opened.footprint().stored_bytes
-    console.print(
-        f"{format_plural(len(purged.sessions), 'session')} deleted, {format_size(max(0, before - after))} freed"
-    )
+    console.print(f"{format_plural(deleted, 'session')} deleted, {format_size(max(0, before - after))} freed")
+
+
+def _parse_ttl(text: str) -> tuple[str, float]:
+    """Return a pattern of families, and seconds. Raises SettingError."""
+    pattern, _, age = text.rpartition("=")
+    if not pattern:
+        raise SettingError(f"--ttl {text!r}: give families and an age, as in 'k*/ci-*=7d'")
+    return pattern, parse_duration(age, "--ttl")
+
+
+def _list_expired(
+    sessions: Iterable[SessionInfo], lives: Sequence[tuple[str, float]], now: float
+) -> Iterator[SessionInfo]:
+    """Yield the sessions that have not changed for as long as the first pattern that fits their family allows."""
+    for info in sessions:
+        life = next((seconds for pattern, seconds in lives if fnmatchcase(info.family, pattern)), None)
+        if life is not None and info.changed < now - life:
+            yield info
+
+
+def _delete_unchanged(opened: Store, info: SessionInfo) -> bool:
+    """Delete a session, and return that; not one that was continued, or deleted, since it was listed."""
+    try:
+        if opened.length(info.key) != info.records:
+            return False
+        opened.delete(info.key)
+    except UnknownHandle:
+        return False
+    return True
 
 
 @store.command("fsck")

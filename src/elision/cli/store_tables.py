@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -67,14 +67,24 @@ def _list_left_out(number: int) -> Iterator[RenderableType]:
 
 
 def render_deletions(
-    footprint: Footprint, sessions: Sequence[SessionInfo], *, oldest: float | None, limit: int | None, now: float
+    footprint: Footprint,
+    sessions: Sequence[SessionInfo],
+    expired: Collection[str],
+    *,
+    oldest: float | None,
+    limit: int | None,
+    now: float,
 ) -> RenderableType:
-    """What a purge would delete. Which sessions are too much is an estimate: each is taken to pack as all do."""
+    """What a purge would delete. Which sessions are too much is an estimate: each is taken to pack as all do.
+
+    expired: names of those that a time to live of their family ends.
+    """
     table = _new_table("session", "size", "turns", "changed", "why")
     left = float(footprint.stored_bytes)
     packed = divide_or_zero(footprint.stored_bytes, footprint.raw_bytes)
-    for info in reversed(sessions):
-        old = oldest is not None and info.changed < oldest
+    oldest_first = sessions[::-1]
+    for info in sorted(oldest_first, key=lambda info: info.key not in expired):
+        old = info.key in expired or (oldest is not None and info.changed < oldest)
         if not old and (limit is None or left <= limit):
             break
         left -= info.raw_bytes * packed
