@@ -100,7 +100,7 @@ def test_usage_says_it_where_the_request_does_not() -> None:
     client = Client(None, None)
     client.work(Usage(input=10, cache_write=4_000, cache_write_1h=4_000, output=5))
     assert client.reasons[-1] != "cold cache"
-    assert client.account.calls[-1].bills.ours.cache_read > 0
+    assert client.account.calls[-1].expected_bills.ours.cache_read > 0
 
 
 def test_a_report_prices_the_first_call_too() -> None:
@@ -109,7 +109,7 @@ def test_a_report_prices_the_first_call_too() -> None:
     client.work(Usage(input=10, cache_write=4_000, cache_write_1h=4_000, output=5), steps=2)
     first = client.account.calls[0].bills.ours
     assert first.cache_write_1h == first.cache_write > 0
-    assert first.usd == pytest.approx(first.cache_write * 6.0 / 1e6)
+    assert first.usd == pytest.approx((10 * 3.0 + 4_000 * 6.0) / 1e6)
 
 
 def test_the_log_has_the_same_bills() -> None:

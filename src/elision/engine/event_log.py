@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from elision.engine.cache_marks import mark_view, writes_for_an_hour
 from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
+from elision.engine.plain_history import PlainHistory, has_only_recalls
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, read_terms
 from elision.errors import BudgetError, SpecError
@@ -99,6 +100,9 @@ class Log:
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         self.client_trims = ClientTrims()
+        self._plain_history = PlainHistory(self.sizer)
+        #: Tokens of the answer to the newest call, as the provider reported them; 0 before that.
+        self._reported_output = 0
         #: Records of a pass whose request is not in the log yet.
         self._open_pass: list[SummaryFailed | PassDecided] = []
 
@@ -239,7 +243,10 @@ class Log:
         self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
-        self.bill.record_answer(count_output_tokens(turn, self.sizer), *self.costs.count_newest())
+        output = self._reported_output or count_output_tokens(turn, self.sizer)
+        self._reported_output = 0
+        plain = self._plain_history.count_answer(turn, output) if self._can_recall else output
+        self.bill.record_answer(output, plain, *self.costs.count_newest())
         if turn.usage is not None:
             self._fold_cache_writes(turn.usage, self.newest_call)
 
@@ -254,7 +261,12 @@ class Log:
             return
         if self.prices.window is not None and prompt > self.prices.window:
             return
-        self._correct_count(newest, prompt)
+        usage = event.usage
+        if not usage.others:
+            self._reported_output = usage.output
+        is_used = self._correct_count(newest, prompt)
+        is_of_prompt = is_used and not (usage.others or usage.first_prompt or usage.played)
+        self.costs.confirm_newest(usage if is_of_prompt else None)
         self._fold_cache_writes(event.usage, newest)
 
     def _fold_cache_writes(self, usage: Usage, newest: CallResult) -> None:
@@ -274,13 +286,17 @@ class Log:
             # The provider refused the request, but counted it.
             self._correct_count(newest, event.tokens)
 
-    def _correct_count(self, newest: CallResult, prompt: int) -> None:
-        """Correct our count by the provider's, and bill the newest prompt again on its scale."""
+    def _correct_count(self, newest: CallResult, prompt: int) -> bool:
+        """Correct our count by the provider's, and bill the newest prompt again on its scale.
+
+        Return whether the provider's count can be.
+        """
         # In shadow mode requests are sent unchanged, and reports are about the whole prompt.
         view = newest.raw_view if self.state.shadow else newest.view
         costs = self.costs
-        self.reports.add_prompt(view, newest.model, prompt)
+        is_used = self.reports.add_prompt(view, newest.model, prompt)
         costs.rebill_newest()
+        return is_used
 
     def _fold_call(self, sent: RequestSent) -> None:
         """Fold a pass that was recorded: the schedule's clock sees what it saw then, and the decision is adopted."""
@@ -305,6 +321,7 @@ class Log:
     ) -> CallResult:
         """Fold a pass."""
         self.bills.settle()
+        self._reported_output = 0
         self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
         state = self.state
         tokens_before = state.track.tokens
@@ -325,11 +342,13 @@ class Log:
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
         view = state.make_view(self.policy.find_stable_length(state))
+        raw_view = mark_view(state.make_raw_view(), terms, state, self.reports)
         newest = CallResult(
             decided,
             terms,
             mark_view(view, terms, state, self.reports),
-            mark_view(state.make_raw_view(), terms, state, self.reports),
+            raw_view,
+            self._make_plain_view(raw_view),
             tokens_before,
             covered_before,
             begins_anew,
@@ -337,8 +356,23 @@ class Log:
             budget_error,
             summary_obstacle,
         )
-        self.bills.add_call(newest)
+        self.bills.add_call(newest, is_shadow=state.shadow, is_extra=self._is_extra)
         return newest
+
+    @property
+    def _can_recall(self) -> bool:
+        """Whether recalls are caused by what we hide: in a live session, whose requests show it."""
+        return bool(self.state.recall_offer) and not self.state.shadow
+
+    @property
+    def _is_extra(self) -> bool:
+        """Whether the next request does nothing but return what was recalled."""
+        turns = self.state.turns
+        return self._can_recall and bool(turns) and has_only_recalls(turns[-1]) and not turns[-1].interjections
+
+    def _make_plain_view(self, raw_view: View) -> View:
+        """Return the newest view if there were no Elision. raw_view: if nothing had ever been hidden."""
+        return self._plain_history.follow(raw_view, self.state.head) if self._can_recall else raw_view
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
@@ -352,9 +386,10 @@ class Log:
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
         self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
-        raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports)
-        raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
-        raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
+        raw_usd = self.bill.raw_spent_usd
+        if not self._is_extra:
+            raw_view = self._make_plain_view(mark_view(self.state.make_raw_view(), terms, self.state, self.reports))
+            raw_usd += self.bill.count_raw_prompt(raw_view, terms.now, terms.model).bill_at(self.prices).usd
         view_limit = self.view_limit
         if view_limit is not None:
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError
 from elision.strategies.billing import SessionBill
-from elision.strategies.session_costs import SessionCosts
+from elision.strategies.session_costs import BookedCall, CountedPrompt, SessionCosts
 from elision.trajectory.events import PassDecided
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
@@ -22,6 +22,7 @@ class CallResult:
 
     terms:           of the call.
     raw_view:        the view if nothing had ever been hidden.
+    plain_view:      the same without what only recalls caused: what is billed as everything.
     tokens_before:   of the view if this pass had hidden nothing.
     covered_before:  the newest turn that a summary covered before this pass.
     begins_anew:     whether the request begins like no earlier one.
@@ -34,6 +35,7 @@ class CallResult:
     terms: CallTerms
     view: View
     raw_view: View
+    plain_view: View
     tokens_before: int
     covered_before: int
     begins_anew: bool
@@ -57,6 +59,9 @@ class LogBills:
         self._bill = SessionBill(prices, warm_tokens)
         self._costs = SessionCosts(prices, scale)
         self._unbilled: CallResult | None = None
+        self._is_shadow = self._is_extra = False
+        #: The call that was billed before the newest.
+        self._before: CallResult | None = None
 
     @property
     def bill(self) -> SessionBill:
@@ -70,9 +75,14 @@ class LogBills:
         self.settle()
         return self._costs
 
-    def add_call(self, call: CallResult) -> None:
-        """Have `call`, the newest one, billed later. The one before must be settled."""
+    def add_call(self, call: CallResult, *, is_shadow: bool, is_extra: bool) -> None:
+        """Have `call`, the newest one, billed later. The one before must be settled.
+
+        is_shadow: whether the request is sent unchanged. is_extra: whether there is such a call only with us.
+        """
         self._unbilled = call
+        self._is_shadow = is_shadow
+        self._is_extra = is_extra
 
     def lengthen_lifetime(self, model: str) -> None:
         """Take note that the cache entries of the newest request live an hour, by the provider's report."""
@@ -86,11 +96,25 @@ class LogBills:
             return
         self._unbilled = None
         terms = newest.terms
-        raw = self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model, terms.finding)
+        if self._is_extra:
+            self._bill.skip_raw_prompt()
+            raw = CountedPrompt(tokens=newest.plain_view.tokens, cached_tokens=0)
+        else:
+            raw = self._bill.record_raw_prompt(newest.plain_view, terms.now, terms.model, terms.finding)
         ours = self._bill.record_prompt(
             newest.view, terms.now, terms.model, anew=newest.begins_anew, finding=terms.finding
         )
-        self._costs.record_call(ours, raw, client_marks=not terms.no_cache_marks)
+        before, self._before = self._before, newest
+        call = BookedCall(
+            number=newest.decided.call,
+            ours=ours,
+            raw=raw,
+            has_client_marks=not terms.no_cache_marks,
+            is_shadow=self._is_shadow,
+            is_extra=self._is_extra,
+            extends=before is not None and before.model == newest.model and before.view.epoch == newest.view.epoch,
+        )
+        self._costs.record_call(call)
 
 
 def count_output_tokens(turn: Turn, sizer: Sizer) -> int:

@@ -40,14 +40,19 @@ class ProviderReports:
         turns = [turn for turn in (asked, self.hour_turn) if turn is not None]
         return max(turns, default=None)
 
-    def add_prompt(self, view: View, model: str, tokens: int) -> None:
-        """Correct our count: the provider counted `tokens` for the prompt of `view`. What cannot be is not used."""
+    def add_prompt(self, view: View, model: str, tokens: int) -> bool:
+        """Correct our count: the provider counted `tokens` for the prompt of `view`. Return whether that can be.
+
+        What cannot is not used.
+        """
         before, reported_model = self._newest or (None, "")
         extends = before is not None and reported_model == model and view.count_common(before) == before.length
-        if self.scale.add_report(view.tokens, tokens, extends=extends):
+        is_used = self.scale.add_report(view.tokens, tokens, extends=extends)
+        if is_used:
             self._newest = view, model
         elif self.odd_report is None:
             self.odd_report = view.tokens, tokens
+        return is_used
 
     def add_cache_writes(self, usage: Usage) -> bool:
         """Take note how long the cache entries of the newest request live; the requests to come write the same.

@@ -52,7 +52,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         turns=len(state.turns),
         before=log.reports.scale.convert_to_billed(newest.tokens_before),
         after=log.reports.scale.convert_to_billed(newest.view.tokens),
-        raw=log.reports.scale.convert_to_billed(state.raw_track.tokens),
+        raw=log.costs.count_newest()[1],
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
@@ -164,13 +164,11 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     ledger.fold_new(log.events)
     books = log.bill
     prompts = log.costs.total
-    recalls = ledger.recall_usd * log.reports.scale.rate
     return Costs(
         ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
-        # Without us nothing would have been recalled: what that added is no part of the other bill.
-        raw=max(0.0, prompts.raw.usd + books.raw_answers.usd - recalls),
+        raw=prompts.raw.usd + books.raw_answers.usd,
         summarizer=books.summaries.usd,
-        recalls=recalls,
+        recalls=ledger.recall_usd * log.reports.scale.rate,
         caching=prompts.caching_usd,
         billed=ledger.billed_usd,
     )

@@ -52,6 +52,11 @@ class SessionBill:
         self.raw_prompts += self.newest_raw_prompt
         return prompt
 
+    def skip_raw_prompt(self) -> None:
+        """Record that the next call is made only with us: sending everything, there is none."""
+        self._newest_raw = CountedPrompt(tokens=0, cached_tokens=0)
+        self.newest_raw_prompt = Bill()
+
     def record_prompt(
         self, view: View, now: float | None, model: str, *, anew: bool = False, finding: CacheFinding = AS_FORESEEN
     ) -> CountedPrompt:
@@ -76,12 +81,12 @@ class SessionBill:
         self.newest_prompt = ours
         self.newest_raw_prompt = raw
 
-    def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
-        """Record an answer of `tokens` to our prompt and to the raw one; they may be in different price tiers."""
+    def record_answer(self, tokens: int, raw_tokens: int, prompt: int, raw_prompt: int) -> None:
+        """Record an answer to our prompt and to the raw one; the prompts may be in different price tiers."""
         usd = tokens * self.prices.find_rates(prompt).output / 1e6
-        raw_usd = tokens * self.prices.find_rates(raw_prompt).output / 1e6
+        raw_usd = raw_tokens * self.prices.find_rates(raw_prompt).output / 1e6
         self.answers += Bill(output=tokens, usd=usd)
-        self.raw_answers += Bill(output=tokens, usd=raw_usd)
+        self.raw_answers += Bill(output=raw_tokens, usd=raw_usd)
 
     def record_summary(self, bill: Bill) -> None:
         """Record a summarizer call."""

@@ -62,7 +62,8 @@ class Fault:
 class Costs:
     """The run so far, in USD, in tokens as the provider counts them.
 
-    ours: prompts, answers and summarizer. raw: had everything been sent as the client sends it.
+    ours: prompts, as reported or else at the simulated cache, answers and summarizer. raw: of the same agent without
+    Elision: everything is sent as the client sends it, and there are no recalls, nor tools and calls for them.
     summarizer, recalls: what they cost, part of `ours`. billed: as the provider reported, None where it did not.
     caching: of what was saved, what cache breakpoints of ours saved where the client sets none.
     """
@@ -129,7 +130,8 @@ class Diagnostics:
 
     session, branch:  whose log it is; they differ after a fork. call, turns: of the run so far.
     before, after:    tokens of the prompt, had this pass hidden nothing, and as it is sent. raw: had nothing ever been
-                      hidden. anchor: of them, tokens by which the provider's last usage corrects our count.
+                      hidden, and nothing recalled. anchor: of them, tokens by which the provider's last usage corrects
+                      our count.
     estimated:        whether our counts are character estimates.
     masked, clipped, summarized: what this pass hid. folded: results whose repeated lines it folded, or had name another
                       place; unfolded: handles of those it shows whole again.

@@ -283,7 +283,7 @@ export class Details {
       ["tokens sent", tokens(call.tokens.after)],
       ["tokens, nothing hidden", tokens(call.tokens.raw)],
       ["cache rewrites so far", count(call.epoch - 1)],
-      ["prompt, simulated", usd(call.bill.usd)],
+      ["prompt", usd(call.bill.usd)],
       ["same, nothing hidden", usd(call.raw_bill.usd)],
       ["cache hits, as reported", usage ? percent(call.hit) : NOTHING],
       usage && usage.played ? ["played, a real bill would be", usd(call.billed_usd)] : ["billed, as reported", usd(call.billed_usd)],

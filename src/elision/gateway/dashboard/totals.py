@@ -30,21 +30,12 @@ class CostParts:
     def total(self) -> float:
         return self.input + self.cache_write + self.cache_read + self.output + self.summarizer
 
-    def without_prompt_cost(self, usd: float) -> CostParts:
-        """Return the bill without `usd` of prompts: recalled text is read from cache first, then written to it."""
-        left = usd
-        taken = {}
-        for name in ("cache_read", "cache_write", "input"):
-            taken[name] = max(0.0, getattr(self, name) - left)
-            left -= getattr(self, name) - taken[name]
-        return replace(self, **taken)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingsTotals:
     """Sums over calls. Tokens of prompts, as the provider counts them; USD.
 
-    ours, raw:     what was sent, and what would have been; both priced by the same simulated cache.
+    ours, raw:     what was sent, as reported or else at the simulated cache; and what would have been, at that cache.
     cached_tokens: tokens of our prompts that the simulated cache would serve.
     recalls_usd:   the part of `ours` that recalls added.
     caching_usd:   the part of the saving by our cache breakpoints, where the client sets none.
@@ -97,7 +88,6 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
     if end is None or not passes:
         return SavingsTotals()
     before = _read_booked_before(account, after)
-    recalls = end.costs.recalls - before.recalls
     ours = _sum_prompts([each.bills.ours for each in passes], account.prices)
     raw = _sum_prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
@@ -109,11 +99,10 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
         calls=len(passes),
         sent_tokens=sum(each.sent_tokens for each in passes),
         raw_tokens=sum(each.raw_tokens for each in passes),
-        cached_tokens=sum(each.bills.ours.cache_read for each in passes),
+        cached_tokens=sum(each.expected_bills.ours.cache_read for each in passes),
         ours=replace(ours, output=max(0.0, spent - ours.total - summarizer), summarizer=summarizer),
-        # What reading again added is part of the raw prompts as they were booked, and no part of the raw bill.
-        raw=replace(raw, output=max(0.0, spared + recalls - raw.total)).without_prompt_cost(recalls),
-        recalls_usd=recalls,
+        raw=replace(raw, output=max(0.0, spared - raw.total)),
+        recalls_usd=end.costs.recalls - before.recalls,
         caching_usd=sum(each.bills.caching_usd for each in passes),
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
@@ -160,7 +149,7 @@ def _read_booked_before(account: SessionReport, place: int) -> _BookedCosts:
     recalls = earlier.costs.recalls
     return _BookedCosts(
         ours=told.costs.ours - expected.ours.usd - (told.costs.summarizer - summarizer),
-        raw=told.costs.raw - expected.raw.usd + (told.costs.recalls - recalls),
+        raw=told.costs.raw - expected.raw.usd,
         summarizer=summarizer,
         recalls=recalls,
         epoch=earlier.epoch,
