@@ -246,7 +246,9 @@ class Log:
         output = self._reported_output or count_output_tokens(turn, self.sizer)
         self._reported_output = 0
         plain = self._plain_history.count_answer(turn, output) if self._can_recall else output
-        self.bill.record_answer(output, plain, *self.costs.count_newest())
+        prompt, raw_prompt = self.costs.count_newest()
+        self.bill.record_answer(output, prompt, raw_prompt)
+        self.costs.record_plain_answer(plain, raw_prompt)
         if turn.usage is not None:
             self._fold_cache_writes(turn.usage, self.newest_call)
 
@@ -386,10 +388,9 @@ class Log:
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
         self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
-        raw_usd = self.bill.raw_spent_usd
-        if not self._is_extra:
-            raw_view = self._make_plain_view(mark_view(self.state.make_raw_view(), terms, self.state, self.reports))
-            raw_usd += self.bill.count_raw_prompt(raw_view, terms.now, terms.model).bill_at(self.prices).usd
+        raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports)
+        raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
+        raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
         view_limit = self.view_limit
         if view_limit is not None:
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError
-from elision.strategies.billing import SessionBill
-from elision.strategies.session_costs import BookedCall, CountedPrompt, SessionCosts
+from elision.strategies.billing import SessionBill, count_prompt
+from elision.strategies.session_costs import BookedCall, SessionCosts
+from elision.trajectory.cache import PromptCache
 from elision.trajectory.events import PassDecided
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
@@ -22,7 +23,7 @@ class CallResult:
 
     terms:           of the call.
     raw_view:        the view if nothing had ever been hidden.
-    plain_view:      the same without what only recalls caused: what is billed as everything.
+    plain_view:      the same without what only recalls caused: what people are shown as the bill without us.
     tokens_before:   of the view if this pass had hidden nothing.
     covered_before:  the newest turn that a summary covered before this pass.
     begins_anew:     whether the request begins like no earlier one.
@@ -58,6 +59,7 @@ class LogBills:
         self._prices = prices
         self._bill = SessionBill(prices, warm_tokens)
         self._costs = SessionCosts(prices, scale)
+        self._plain_cache = PromptCache(prices.cache, warm_tokens)
         self._unbilled: CallResult | None = None
         self._is_shadow = self._is_extra = False
         #: The call that was billed before the newest.
@@ -87,6 +89,7 @@ class LogBills:
     def lengthen_lifetime(self, model: str) -> None:
         """Take note that the cache entries of the newest request live an hour, by the provider's report."""
         self.bill.lengthen_lifetime(model)
+        self._plain_cache.lengthen_lifetime(model)
         self.costs.lengthen_lifetime()
 
     def settle(self) -> None:
@@ -96,11 +99,11 @@ class LogBills:
             return
         self._unbilled = None
         terms = newest.terms
-        if self._is_extra:
-            self._bill.skip_raw_prompt()
-            raw = CountedPrompt(tokens=newest.plain_view.tokens, cached_tokens=0)
-        else:
-            raw = self._bill.record_raw_prompt(newest.plain_view, terms.now, terms.model, terms.finding)
+        self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model, terms.finding)
+        plain = newest.plain_view
+        cached = 0
+        if not self._is_extra:
+            cached = self._plain_cache.record_request(plain, terms.now, terms.model, finding=terms.finding)
         ours = self._bill.record_prompt(
             newest.view, terms.now, terms.model, anew=newest.begins_anew, finding=terms.finding
         )
@@ -108,7 +111,7 @@ class LogBills:
         call = BookedCall(
             number=newest.decided.call,
             ours=ours,
-            raw=raw,
+            raw=count_prompt(plain, cached),
             has_client_marks=not terms.no_cache_marks,
             is_shadow=self._is_shadow,
             is_extra=self._is_extra,

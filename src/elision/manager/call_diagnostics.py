@@ -166,7 +166,7 @@ def compute_costs(log: Log, ledger: Ledger) -> Costs:
     prompts = log.costs.total
     return Costs(
         ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
-        raw=prompts.raw.usd + books.raw_answers.usd,
+        raw=prompts.raw.usd + log.costs.plain_answers_usd,
         summarizer=books.summaries.usd,
         recalls=ledger.recall_usd * log.reports.scale.rate,
         caching=prompts.caching_usd,

@@ -40,28 +40,23 @@ class SessionBill:
 
     def count_raw_prompt(self, view: View, now: float | None, model: str) -> CountedPrompt:
         """Return the prompt of a call that sends everything now, without recording it."""
-        return _count_prompt(view, self._raw_cache.count_cached(view, now, model))
+        return count_prompt(view, self._raw_cache.count_cached(view, now, model))
 
     def record_raw_prompt(
         self, view: View, now: float | None, model: str, finding: CacheFinding = AS_FORESEEN
     ) -> CountedPrompt:
         """Record a call that sends everything. finding: what is known of the cache at this call."""
-        prompt = _count_prompt(view, self._raw_cache.record_request(view, now, model, finding=finding))
+        prompt = count_prompt(view, self._raw_cache.record_request(view, now, model, finding=finding))
         self._newest_raw = prompt
         self.newest_raw_prompt = prompt.bill_at(self.prices)
         self.raw_prompts += self.newest_raw_prompt
         return prompt
 
-    def skip_raw_prompt(self) -> None:
-        """Record that the next call is made only with us: sending everything, there is none."""
-        self._newest_raw = CountedPrompt(tokens=0, cached_tokens=0)
-        self.newest_raw_prompt = Bill()
-
     def record_prompt(
         self, view: View, now: float | None, model: str, *, anew: bool = False, finding: CacheFinding = AS_FORESEEN
     ) -> CountedPrompt:
         """Record a call that sends `view`. anew: it begins like no earlier request. finding: as of a raw prompt."""
-        prompt = _count_prompt(view, self.cache.record_request(view, now, model, anew=anew, finding=finding))
+        prompt = count_prompt(view, self.cache.record_request(view, now, model, anew=anew, finding=finding))
         self._newest = prompt
         self.newest_prompt = prompt.bill_at(self.prices)
         self.prompts += self.newest_prompt
@@ -81,19 +76,19 @@ class SessionBill:
         self.newest_prompt = ours
         self.newest_raw_prompt = raw
 
-    def record_answer(self, tokens: int, raw_tokens: int, prompt: int, raw_prompt: int) -> None:
-        """Record an answer to our prompt and to the raw one; the prompts may be in different price tiers."""
+    def record_answer(self, tokens: int, prompt: int, raw_prompt: int) -> None:
+        """Record an answer of `tokens` to our prompt and to the raw one; they may be in different price tiers."""
         usd = tokens * self.prices.find_rates(prompt).output / 1e6
-        raw_usd = raw_tokens * self.prices.find_rates(raw_prompt).output / 1e6
+        raw_usd = tokens * self.prices.find_rates(raw_prompt).output / 1e6
         self.answers += Bill(output=tokens, usd=usd)
-        self.raw_answers += Bill(output=raw_tokens, usd=raw_usd)
+        self.raw_answers += Bill(output=tokens, usd=raw_usd)
 
     def record_summary(self, bill: Bill) -> None:
         """Record a summarizer call."""
         self.summaries += bill
 
 
-def _count_prompt(view: View, cached: int) -> CountedPrompt:
+def count_prompt(view: View, cached: int) -> CountedPrompt:
     """Return the prompt of `view`. cached: tokens of it that are read from the cache."""
     return CountedPrompt(
         tokens=view.tokens, cached_tokens=cached, has_breakpoints=bool(view.marks), hour_tokens=view.hour_tokens

@@ -125,6 +125,8 @@ class SessionCosts:
         self._usage: Usage | None = None
         self._newest: CallBills | None = None
         self.previous = CallBills()
+        #: USD of the answers that there would be without us.
+        self.plain_answers_usd = 0.0
 
     @property
     def newest(self) -> CallBills:
@@ -171,6 +173,10 @@ class SessionCosts:
         if self._call is not None and not self._call.is_shadow:
             self._usage = usage
         self._newest = None
+
+    def record_plain_answer(self, tokens: int, prompt: int) -> None:
+        """Book what of an answer there would be without us, to a prompt of `prompt` tokens."""
+        self.plain_answers_usd += tokens * self._prices.find_rates(prompt).output / 1e6
 
     def count_newest(self) -> tuple[int, int]:
         """Return the tokens of our newest prompt and of the raw one, as the provider counts them."""
