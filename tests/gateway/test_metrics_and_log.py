@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import re
 import sys
 from dataclasses import replace
 from typing import Any, get_args
@@ -14,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from elision.gateway import request_metrics
-from elision.gateway.metrics_page import MetricsPage
+from elision.gateway.metrics_page import MAX_TENANTS, MetricsPage
 from elision.gateway.request_log import LOGGER_NAME, RequestLog, choose_form, collect_facts, log_to_stderr
 from elision.gateway.request_record import Disposition, RequestRecord
 from elision.telemetry.diagnostics import Diagnostics
@@ -132,6 +133,18 @@ def test_a_long_name_of_a_model(caplog: pytest.LogCaptureFixture) -> None:
     assert max(len(found) for found in models(scrape.render())) <= 128
     assert len(models(scrape.render())) == 3
     assert max(len(each.getMessage()) for each in caplog.records) < 2_000
+
+
+def test_tenants_are_few() -> None:
+    """The first hundred keys that were answered have a label of their own; whoever is refused has none."""
+    page = MetricsPage()
+    for number in range(MAX_TENANTS + 20):
+        status = 401 if number == 3 else 200
+        page.add_request(RequestRecord(api="openai", namespace=f"k{number:08x}{0:024x}", status=status))
+    text = page.render().decode()
+    labels = re.findall(r'tenant_requests_total\{tenant="([^"]*)"\} (\d+)\.0', text)
+    assert len(labels) == MAX_TENANTS + 1
+    assert ("other", "19") in labels
 
 
 def test_names_and_labels() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
-from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.trace import SpanKind
 
 from elision.errors import MissingExtra
@@ -68,7 +68,9 @@ def test_metrics(reader: InMemoryMetricReader, meters: MeterProvider) -> None:
     for told in (FULL, QUIET, make_later(QUIET)):
         report(told)
     found = collected(reader)
-    assert set(found) == {metric.name for metric in METRICS} | {ours.TOKEN_USAGE, ours.DURATION}
+    assert set(found) == {metric.name for metric in METRICS} | {
+        *(ours.USED_INPUT, ours.USED_OUTPUT, ours.USED_CACHED, ours.DURATION)
+    }
     assert set(found) >= PROMISED
     assert points(found["agent_context_tokens_out"])["claude-sonnet-4-5",].value == 12_400
     assert points(found["agent_context_passes_total"])["no", "cap-on-raw"].value == 2
@@ -89,10 +91,12 @@ def test_the_summarizer_as_a_client(reader: InMemoryMetricReader, meters: MeterP
     """The summarizer's calls are generative AI calls of ours: usage and duration under the conventions' names."""
     OpenTelemetry(meters)(FULL)
     found = collected(reader)
-    usage = points(found[ours.TOKEN_USAGE])
-    assert usage["chat", "claude-haiku-4-5", "input"].sum == 8_500
-    assert usage["chat", "claude-haiku-4-5", "output"].sum == 580
-    assert points(found[ours.DURATION])["chat", "claude-haiku-4-5"].sum == 2.5
+    call = ("chat", "anthropic", "claude-haiku-4-5")
+    used = {name: points(found[name])[*call, "text"].value for name in (ours.USED_INPUT, ours.USED_OUTPUT)}
+    assert used == {ours.USED_INPUT: 8_500, ours.USED_OUTPUT: 580}
+    assert points(found[ours.USED_CACHED])[*call, "text"].value == 500
+    assert found[ours.USED_INPUT].data.is_monotonic
+    assert points(found[ours.DURATION])[call].sum == 2.5
 
 
 def test_the_names_are_the_conventions() -> None:
@@ -103,9 +107,20 @@ def test_the_names_are_the_conventions() -> None:
     assert names.GEN_AI_USAGE_INPUT_TOKENS == ours.INPUT
     assert names.GEN_AI_USAGE_OUTPUT_TOKENS == ours.OUTPUT
     assert names.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS == ours.CACHED
-    assert names.GEN_AI_TOKEN_TYPE == ours.TOKEN_TYPE
-    assert gen_ai_metrics.GEN_AI_CLIENT_TOKEN_USAGE == ours.TOKEN_USAGE
-    assert gen_ai_metrics.GEN_AI_CLIENT_OPERATION_DURATION == ours.DURATION
+    assert names.GEN_AI_PROVIDER_NAME == ours.PROVIDER
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [("gpt-5.2", "openai"), ("gemini-3-pro", "gcp.gemini"), ("kimi-k3", "moonshot_ai"), ("a-model", "unknown")],
+)
+def test_who_serves_the_summarizer(
+    reader: InMemoryMetricReader, meters: MeterProvider, model: str, provider: str
+) -> None:
+    """The provider has the conventions' name, whatever our price table calls it."""
+    assert FULL.summarized is not None
+    OpenTelemetry(meters)(replace(FULL, summarized=replace(FULL.summarized, model=model)))
+    assert {point[1] for point in points(collected(reader)[ours.DURATION])} == {provider}
 
 
 def test_no_spans_unless_asked(meters: MeterProvider, tracers: TracerProvider, exporter: InMemorySpanExporter) -> None:
@@ -125,6 +140,7 @@ def test_spans(meters: MeterProvider, tracers: TracerProvider, exporter: InMemor
     assert outer.end_time - outer.start_time == 2_750_000_000
     assert inner.end_time - inner.start_time == 2_500_000_000
     assert outer.attributes["gen_ai.conversation.id"] == "task-42"
+    assert outer.attributes["gen_ai.conversation.compacted"] is True
     assert outer.attributes["agent_context.tokens_out"] == 12_000
     assert not any(name.startswith("gen_ai.usage") for name in outer.attributes)
     assert inner.attributes["gen_ai.usage.input_tokens"] == 8_500

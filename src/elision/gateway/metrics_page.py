@@ -26,6 +26,10 @@ except ImportError as error:
 
 #: The folder; prometheus_client reads it when it is imported, so a worker has it before it starts.
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+#: Tenants with a label of their own in one worker; later ones are `other`.
+MAX_TENANTS: Final = 100
+#: Characters of a key's hash that are the label.
+TENANT_CHARS: Final = 9
 
 
 class MetricsPage:
@@ -37,6 +41,7 @@ class MetricsPage:
         self._registry = CollectorRegistry()
         self._library = Prometheus(self._registry)
         self._models = {""}
+        self._tenants: set[str] = set()
         self._instruments: dict[str, Instrument] = {
             each.name: create_instrument(each, self._registry, is_current_amount=each in request_metrics.GAUGES)
             for each in (*request_metrics.METRICS, *request_metrics.GAUGES)
@@ -46,6 +51,9 @@ class MetricsPage:
         """Add what one request counts."""
         for sample in request_metrics.make_samples(record):
             self._record_sample(sample)
+        if record.namespace and 200 <= record.status < 300:
+            for sample in request_metrics.make_tenant_samples(record, self._limit_tenant(record.namespace)):
+                self._record_sample(sample)
         for each in record.step_diagnostics:
             self._library(self._limit_model(each, answered=200 <= record.status < 300))
 
@@ -86,6 +94,15 @@ class MetricsPage:
             if len(self._models) < MAX_MODELS:
                 self._models.add(name)
         return diagnostics
+
+    def _limit_tenant(self, namespace: str) -> str:
+        """Return the label of a key that a provider answered: the beginning of its hash, or `other` behind the cap."""
+        label = namespace[:TENANT_CHARS]
+        if label not in self._tenants:
+            if len(self._tenants) >= MAX_TENANTS:
+                return OTHER_LABEL
+            self._tenants.add(label)
+        return label
 
     def _record_sample(self, sample: Sample) -> None:
         self._instruments[sample.metric.name].record(sample.value, sample.labels)

@@ -256,7 +256,7 @@ class Proxy:
         if route.api is None or route.kind != "complete" or raw is None or self._is_off(request):
             return None
         try:
-            namespace = derive_namespace(headers, request.query, self._secret)
+            namespace = record.namespace = derive_namespace(headers, request.query, self._secret)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
                 raw,

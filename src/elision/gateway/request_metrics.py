@@ -63,6 +63,13 @@ STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the stor
 LEASE_FAILURES: Final = _make_counter(
     "lease_failures_total", "times that the counter of what keys spend could be reached no more"
 )
+TENANT_REQUESTS: Final = _make_counter("tenant_requests_total", "requests to models, by whose key they have", "tenant")
+TENANT_RAW: Final = _make_counter(
+    "tenant_raw_tokens_total", "prompt tokens of a tenant, had nothing been hidden", "tenant", unit="tokens"
+)
+TENANT_SENT: Final = _make_counter(
+    "tenant_sent_tokens_total", "prompt tokens of a tenant, as sent", "tenant", unit="tokens"
+)
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
 )
@@ -93,6 +100,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     THINKING_DROPPED,
     STORE_OUTAGES,
     LEASE_FAILURES,
+    TENANT_REQUESTS,
+    TENANT_RAW,
+    TENANT_SENT,
 )
 #: As it stands at this moment, in each worker.
 GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)
@@ -159,6 +169,8 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "status": ("2xx", "3xx", "4xx", "5xx", "none"),
     "cause": _CAUSES,
     "reason": _REASONS,
+    # Bounded by number: `MAX_TENANTS`.
+    "tenant": (),
     "part": ("input", "cache_write", "cache_read", "output"),
 }
 
@@ -201,6 +213,15 @@ def make_samples(record: RequestRecord) -> Iterator[Sample]:
         yield Sample(ADDED_SECONDS, record.added_seconds, api)
         yield Sample(ROUNDS, record.rounds, api)
     yield from _make_response_samples(record, api)
+
+
+def make_tenant_samples(record: RequestRecord, tenant: str) -> Iterator[Sample]:
+    """Yield what one request adds to its tenant's metrics."""
+    labels = {"tenant": tenant}
+    yield Sample(TENANT_REQUESTS, 1, labels)
+    for step in record.step_diagnostics:
+        yield Sample(TENANT_RAW, step.raw, labels)
+        yield Sample(TENANT_SENT, step.raw if step.shadow else step.after, labels)
 
 
 def _make_response_samples(record: RequestRecord, api: dict[str, str]) -> Iterator[Sample]:

@@ -28,7 +28,7 @@ class RequestRecord:
     is_complete:        whether the response reached its end.
     reached_limit:      the limit that the session or its key has reached, "" for none; the response's headers name it.
     hint:               that the agent makes no progress, as known before the response, whose headers have it.
-    namespace:          whose API key it has, where that was asked for. taken_usd: what was taken of its dollars for it.
+    namespace:          whose API key it has, as a hash. taken_usd: what was taken of its dollars for it.
     recalls:            recall calls that the gateway answered. rounds: requests to the provider.
     step_diagnostics:   one entry a step: a recall needs one more, and so does a prompt that was too long.
     """

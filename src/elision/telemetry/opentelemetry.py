@@ -1,8 +1,9 @@
 """Report metrics and spans to OpenTelemetry: `on_event=OpenTelemetry()`. Needs the extra `otel`.
 
-Names follow the semantic conventions for generative AI where they have one. Elision is the client of one kind of call
-only, the summarizer's: that is reported as `gen_ai.client.*`. The agent's own calls are its client's to report, and
-would be counted twice here.
+Names follow the semantic conventions for generative AI where they have one, as of November 2026: a repository of their
+own, open-telemetry/semantic-conventions-genai, docs/gen-ai/client-inference.md. Elision is the client of one kind of
+call only, the summarizer's: that is reported as `gen_ai.client.inference.*`. The agent's own calls are its client's to
+report, and would be counted twice here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics, Summarized
 from elision.telemetry.metric_table import METRICS, Metric
 from elision.telemetry.samples import PassCollector, Sampler
+from elision.trajectory.price_lookup import find_maker
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
@@ -25,15 +27,20 @@ SCOPE: Final = "elision"
 _UNITS: Final = {"tokens": "{token}", "turns": "{turn}", "USD": "{USD}", "seconds": "s", "bytes": "By", "1": "1"}
 MODEL: Final = "gen_ai.request.model"
 OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
 CONVERSATION: Final = "gen_ai.conversation.id"
+COMPACTED: Final = "gen_ai.conversation.compacted"
 INPUT: Final = "gen_ai.usage.input_tokens"
 OUTPUT: Final = "gen_ai.usage.output_tokens"
 CACHED: Final = "gen_ai.usage.cache_read.input_tokens"
-TOKEN_TYPE: Final = "gen_ai.token.type"
-TOKEN_USAGE: Final = "gen_ai.client.token.usage"
-DURATION: Final = "gen_ai.client.operation.duration"
+MODALITY: Final = "gen_ai.token.modality"
+USED_INPUT: Final = "gen_ai.client.inference.usage.input_tokens"
+USED_OUTPUT: Final = "gen_ai.client.inference.usage.output_tokens"
+USED_CACHED: Final = "gen_ai.client.inference.usage.cache_read.input_tokens"
+DURATION: Final = "gen_ai.client.inference.duration"
+#: Makers in our price table -> what the conventions call them; others have one name in both.
+_PROVIDERS: Final = {"google": "gcp.gemini", "moonshotai": "moonshot_ai"}
 #: Buckets as the conventions advise.
-_USAGE_BUCKETS: Final = tuple(4.0**power for power in range(14))
 _DURATION_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
 
 
@@ -56,12 +63,10 @@ class OpenTelemetry(PassCollector):
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._readings = Sampler()
         self._by_name = {metric.name: _create_instrument(metric, meter) for metric in METRICS}
-        self._usage = meter.create_histogram(
-            TOKEN_USAGE,
-            unit="{token}",
-            description="tokens of the summarizer's calls",
-            explicit_bucket_boundaries_advisory=_USAGE_BUCKETS,
-        )
+        self._usage = {
+            name: meter.create_counter(name, unit="{token}", description="tokens of the summarizer's calls")
+            for name in (USED_INPUT, USED_OUTPUT, USED_CACHED)
+        }
         self._duration = meter.create_histogram(
             DURATION,
             unit="s",
@@ -84,13 +89,24 @@ class OpenTelemetry(PassCollector):
         """Report a summarizer call. The digest asks no model, and is none."""
         if not summarized.input and not summarized.output:
             return
-        call = {OPERATION: "chat"}
-        if summarized.model:
-            call[MODEL] = summarized.model
-        self._usage.record(summarized.input, {**call, TOKEN_TYPE: "input"})
-        self._usage.record(summarized.output, {**call, TOKEN_TYPE: "output"})
+        call = _describe_call(summarized)
+        for name, tokens in (
+            (USED_INPUT, summarized.input),
+            (USED_OUTPUT, summarized.output),
+            (USED_CACHED, summarized.cached),
+        ):
+            self._usage[name].add(tokens, {**call, MODALITY: "text"})
         if summarized.seconds > 0:
             self._duration.record(summarized.seconds, call)
+
+
+def _describe_call(summarized: Summarized) -> dict[str, str]:
+    """Return what all signals of a summarizer call say of it."""
+    maker = find_maker(summarized.model) or "unknown"
+    call = {OPERATION: "chat", PROVIDER: _PROVIDERS.get(maker, maker)}
+    if summarized.model:
+        call[MODEL] = summarized.model
+    return call
 
 
 def _create_instrument(metric: Metric, meter: Meter) -> Any:
@@ -149,6 +165,7 @@ def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float
     return {
         CONVERSATION: diagnostics.session,
         MODEL: diagnostics.model,
+        COMPACTED: diagnostics.after < diagnostics.raw,
         "agent_context.call": diagnostics.call,
         "agent_context.turns": diagnostics.turns,
         "agent_context.phase": diagnostics.phase,
@@ -168,13 +185,10 @@ def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float
 
 
 def _collect_call_attributes(summarized: Summarized) -> dict[str, str | int]:
-    facts: dict[str, str | int] = {
-        OPERATION: "chat",
+    return {
+        **_describe_call(summarized),
         INPUT: summarized.input,
         CACHED: summarized.cached,
         OUTPUT: summarized.output,
         "agent_context.route": summarized.route,
     }
-    if summarized.model:
-        return {**facts, MODEL: summarized.model}
-    return facts

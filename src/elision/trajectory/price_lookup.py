@@ -286,19 +286,19 @@ def _list_spellings(name: str, parted: _ModelName) -> Iterator[tuple[str | None,
         yield host, path[-1]
         yield host, parted.model
         return
-    for maker in (_find_maker(parted.model), None, *_map_genai_providers()):
+    for maker in (find_maker(parted.model), None, *_map_genai_providers()):
         yield maker, path[-1]
         yield maker, parted.model
 
 
-def _find_maker(model: str) -> str | None:
+def find_maker(model: str) -> str | None:
     return next((maker for mark, maker in _MAKERS if mark in model.lower()), None)
 
 
 def find_flagship_prices(name: str) -> Prices:
     """Return the prices of the newest flagship of the family that `name` tells, or else of Anthropic's."""
     providers = load_price_table().providers
-    maker = _find_maker(name)
+    maker = find_maker(name)
     return find_prices((providers[maker].flagship if maker else "") or providers["anthropic"].flagship)
 
 
@@ -363,7 +363,7 @@ def _choose_cache_rules(provider: str, model: str, tiers: tuple[tuple[int, Rates
     if any(mark in model.lower() for mark in _OPEN_WEIGHTS):
         hosted = None
     else:
-        hosted = _find_maker(model)
+        hosted = find_maker(model)
     maker = _map_genai_providers().get(provider, hosted)
     if maker:
         return load_price_table().providers[maker].cache_rules(tiers[0][1])
