@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elision.errors import SpecError
-from elision.lab.hindsight import has_hindsight
 from elision.lab.replay_summarizer import (
     has_summaries,
 )
@@ -72,6 +71,9 @@ def parse_candidates(
             raise SpecError(
                 f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
             )
+        # Brings numpy, which is slow to import, and which a view or a bill does not need.
+        from elision.lab.hindsight import has_hindsight
+
         if not has_hindsight(strategy):
             raise SpecError(f"{spec}: a strategy that triggers on tokens has no hindsight schedule")
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
