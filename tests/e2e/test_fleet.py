@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
@@ -104,10 +105,12 @@ class PersistentClients(RecordedClients):
                 tries += 1
 
 
-def find_turns(store_url: str, agents: list[RecordedAgent]) -> tuple[int, int, int]:
+def find_turns(server: Server, store_url: str, agents: list[RecordedAgent]) -> tuple[int, int, int]:
     """How many turns of `agents` there are, how many of them are in no session, and in more than one."""
     found: Counter[tuple[str, ...]] = Counter()
-    with closing(open_store(store_url)) as store:
+    # Past the pooler, whose short patience is for gateways.
+    (schema,) = parse_qs(urlsplit(store_url).query)["schema"]
+    with closing(open_store(server.build_url(schema=schema))) as store:
         for info in store.sessions():
             # A turn is known by all that it saw, and each says whose it is; one that saw nothing is not counted.
             for turn in store.turns(info.key):
@@ -178,7 +181,7 @@ def test_a_fleet_in_trouble(tmp_path: Path, server: Server, store_url: str, repo
         assert crowd.errors == []
         assert provider.violations == []
         codes = [each.end_process() for each in fleet.processes]
-    turns, lost, doubled = find_turns(store_url, begun)
+    turns, lost, doubled = find_turns(server, store_url, begun)
     waits = sorted(crowd.seconds)
     report_figures(
         f"fleet: {crowd.count:,} requests of {len(begun)} agents, {KILLS} gateways killed, PostgreSQL restarted "
@@ -189,7 +192,9 @@ def test_a_fleet_in_trouble(tmp_path: Path, server: Server, store_url: str, repo
     assert (lost, doubled, set(codes)) == (0, 0, {0})
 
 
-def test_a_rolling_update_fails_no_request(tmp_path: Path, store_url: str, report_figures: ReportFigures) -> None:
+def test_a_rolling_update_fails_no_request(
+    tmp_path: Path, server: Server, store_url: str, report_figures: ReportFigures
+) -> None:
     """Two gateways are replaced one after the other while 32 clients work: each request has its answer, at once."""
     replaced: list[asyncio.Future[None]] = []
 
@@ -211,7 +216,7 @@ def test_a_rolling_update_fails_no_request(tmp_path: Path, store_url: str, repor
         assert crowd.errors == []
         assert len(replaced) == 2
         assert [each.end_process() for each in fleet.processes] == [0, 0]
-    turns, lost, doubled = find_turns(store_url, agents)
+    turns, lost, doubled = find_turns(server, store_url, agents)
     report_figures(
         f"rolling update: {crowd.count:,} requests of {CLIENTS} clients at once, two gateways replaced: "
         f"{len(crowd.errors)} failed, {turns:,} turns, {lost} lost, {doubled} doubled"
