@@ -41,13 +41,14 @@ ALLOWED: dict[str, set[str]] = {
     "gateway": _LIBRARY | {"config"},
     "lab": _LIBRARY,
     "audit": _LIBRARY | {"lab"},
+    "study": _LIBRARY | {"lab", "audit"},
     "turns": _LIBRARY,
     # One call as it was sent is built as the lab builds it.
     "mcp": _LIBRARY | {"lab"},
     "testing": _DOORS,
     "wrap": {"config", "gateway", "providers", "stores"},
     "auto": {"config", "gateway", "wrap"},
-    "cli": _DOORS | {"audit", "testing", "config", "wrap"},
+    "cli": _DOORS | {"audit", "study", "testing", "config", "wrap"},
     "__main__": {"cli"},
 }
 #: The core: what an agent needs that never prints a report.
@@ -87,6 +88,10 @@ EXTRAS = (
     "anthropic",
     "mcp",
     "mcp_types",
+    "pyarrow",
+    "duckdb",
+    "fsspec",
+    "ray",
 )
 #: Source that makes every extra impossible to import.
 BLOCKED = f"import sys\nfor name in {EXTRAS!r}: sys.modules[name] = None\n"

@@ -9,7 +9,7 @@ import pytest
 
 from elision.lab.candidates import Candidate
 from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import describe_unpriced, find_recorded_prices, sum_up_prices
+from elision.lab.run_prices import describe_unpriced, find_recorded_prices, list_model_uses, sum_up_prices
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
@@ -42,11 +42,11 @@ def test_what_is_unknown_is_billed_as_the_newest_flagship() -> None:
     runs += [make_run(""), make_run("")]
     names = [find_recorded_prices(run).name for run in runs]
     assert names == ["claude-opus-4-5", "claude-opus-5-5", "gpt-6.1-sol", *["claude-opus-5-5"] * 3]
-    assert describe_unpriced(runs) == (
+    assert describe_unpriced(list_model_uses(runs)) == (
         "1 run of 'claude-opus-9', 1 run of 'nobody-knows-1', 2 runs without a model's name as claude-opus-5-5, the "
         "newest flagship; 1 run of 'gpt-9' as gpt-6.1-sol, the newest flagship"
     )
-    assert describe_unpriced(runs[:1]) == ""
+    assert describe_unpriced(list_model_uses(runs[:1])) == ""
 
 
 def test_flagships_are_in_the_table() -> None:
@@ -64,12 +64,12 @@ def test_flagships_are_in_the_table() -> None:
 def test_heading_of_one_model() -> None:
     """Runs of one model have its list as their heading."""
     runs = [make_run("claude-opus-4-5"), make_run("anthropic/claude-opus-4-5-20251101")]
-    assert sum_up_prices(runs).name == "claude-opus-4-5"
+    assert sum_up_prices(list_model_uses(runs)).name == "claude-opus-4-5"
 
 
 def test_heading_of_several_models() -> None:
     """Of several models the heading names all, and shows the rates of the one with the most calls."""
-    found = sum_up_prices([make_run("gpt-5"), make_run("claude-opus-4-5", calls=9)])
+    found = sum_up_prices(list_model_uses([make_run("gpt-5"), make_run("claude-opus-4-5", calls=9)]))
     assert found.name == "the recorded models"
     assert found.source.startswith(
         "claude-opus-4-5, gpt-5, each run at its own model's; the rates of claude-opus-4-5: "

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from elision.errors import PriceError
+from elision.errors import MissingExtra, PriceError, SpecError
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices, parse_prices
 
 Paths = Annotated[
     list[Path], typer.Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.", show_default=False)
+]
+RunPaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Recorded runs: files (also .gz, .tar.gz) or folders. With --out also patterns, Parquet data sets, and "
+        "s3://, gs:// and the like.",
+        show_default=False,
+    ),
+]
+StudyUrl = Annotated[
+    str | None,
+    typer.Option("--out", help="Keep the results in this folder or object store; run again to continue. Any number."),
+]
+StudyWorkers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        help="Of a study: how many processes (default: one a core), 0 to only prepare it, ray for a Ray cluster, or "
+        "ray://HOST:PORT.",
+    ),
+]
+StudyShard = Annotated[
+    str | None, typer.Option("--shard", help="Of a study: part I of N only, such as 17/400, for array jobs.")
+]
+StudyReport = Annotated[
+    str | None, typer.Option("--report", help="Report the study in this folder, finished or not; no runs are given.")
+]
+SqlText = Annotated[
+    str | None,
+    typer.Option("--sql", help="With --report: a query of the tables rows, problems, manifest; piped as CSV."),
 ]
 Model = Annotated[
     str | None, typer.Option("--model", help="Price the runs as this model; `elision prices` lists them.")
@@ -50,6 +82,20 @@ StoreUrl = Annotated[
     str | None,
     typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision config` says."),
 ]
+
+
+def check_study_extra(option: str) -> None:
+    """Raise MissingExtra where what a study needs is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("pyarrow", "duckdb", "fsspec")):
+        raise MissingExtra(option, "study")
+
+
+def check_memory_paths(paths: Sequence[str]) -> list[Path]:
+    """Return paths of runs that are replayed in memory. Raises SpecError for those that only a study reads."""
+    for path in paths:
+        if "://" in path:
+            raise SpecError(f"{path}: runs in an object store are read into a study; add --out FOLDER")
+    return [Path(path) for path in paths]
 
 
 def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:

@@ -19,11 +19,18 @@ from elision.cli.options import (
     HtmlFile,
     Jobs,
     JsonFile,
-    Paths,
     Price,
     PriceSet,
     RunModel,
+    RunPaths,
+    SqlText,
+    StudyReport,
+    StudyShard,
+    StudyUrl,
+    StudyWorkers,
     Tokens,
+    check_memory_paths,
+    check_study_extra,
     choose_prices,
 )
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
@@ -37,7 +44,7 @@ from elision.lab.report import html, png, terminal
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
-from elision.lab.run_prices import describe_prices_of, list_recorded_models
+from elision.lab.run_prices import describe_models, describe_prices_of, list_model_uses, list_recorded_models
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.providers.provider_table import find_provider
@@ -86,7 +93,7 @@ SummarizerCache = Annotated[
 
 
 def replay(
-    paths: Paths,
+    paths: RunPaths = None,
     strategy: Strategies = None,
     model: RunModel = None,
     price: Price = None,
@@ -110,12 +117,28 @@ def replay(
     base_url: SummarizerUrl = None,
     summarizer_prices: SummarizerPrices = None,
     summarizer_cache: SummarizerCache = None,
+    out: StudyUrl = None,
+    workers: StudyWorkers = None,
+    shard: StudyShard = None,
+    calls: Annotated[
+        bool,
+        typer.Option("--calls", help="Keep every run call by call in the study, for the page's chart of contexts."),
+    ] = False,
+    report: StudyReport = None,
+    sql: SqlText = None,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed.
 
     The digest writes the summaries, without a model. With --summarizer a model does: prompt, temperature and time limit
-    are those of the settings, its key is in the environment.
+    are those of the settings, its key is in the environment. With --out the runs become a study in a folder or object
+    store, of any number: run the command again to continue it, and --report it at any time.
     """
+    files = {"json": json_file, "html": html_file, "png": png_file}
+    if report is not None or sql is not None:
+        _report_stored_study(paths, report, sql, files)
+        return
+    if not paths:
+        raise SpecError("give the recorded runs: files or folders; or --report STUDY")
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     candidates = parse_candidates(
         strategy or [],
@@ -131,18 +154,34 @@ def replay(
         elongation=elongation or "",
         summarizer=writer,
     )
-    files = {"json": json_file, "html": html_file, "png": png_file}
-    check_outputs(files, paths)
-    windows = dict(map(_parse_window, recorded_window or []))
     errors = open_console(stderr=True)
+    if out is not None:
+        refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
+        if named := [name for name, value in refused.items() if value]:
+            raise SpecError(f"{named[0]} is not for a study (--out); --workers says how many processes work on one")
+        check_study_extra("--out")
+        from elision.cli import studies
+
+        check_outputs(files, studies.list_paths(paths))
+        request = studies.StudyRequest(out, workers or "", shard or "")
+        given = {"model": model, "price": price, "price_set": price_set}
+        if studies.run_replay_study(paths, settings, given, request, calls=calls, errors=errors):
+            _report_stored_study(None, out, None, files)
+        return
+    given_options = {"--workers": workers, "--shard": shard, "--calls": calls}
+    if named := [name for name, value in given_options.items() if value]:
+        raise SpecError(f"{named[0]} is for a study; give --out FOLDER as well")
+    places = check_memory_paths(paths)
+    check_outputs(files, places)
+    windows = dict(map(_parse_window, recorded_window or []))
     with errors.status("reading"):
-        loaded = set_recorded_windows(load_runs(paths), windows)
+        loaded = set_recorded_windows(load_runs(places), windows)
     if writer is not None:
         errors.print(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
-    priced = describe_prices_of(loaded.runs, settings.prices) if result.rows else ""
+    priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
     failure = _report_study(result, files, list_recorded_models(loaded.runs), priced, errors)
     if failure is not None:
         raise failure
@@ -151,6 +190,28 @@ def replay(
     exit_on_reader_bug(result.problems)
     if not result.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
+
+
+def _report_stored_study(
+    paths: list[str] | None, url: str | None, sql: str | None, files: Mapping[str, Path | None]
+) -> None:
+    """Report a study, or print what a query finds in it."""
+    if paths or url is None:
+        raise SpecError("--report STUDY takes no paths, and --sql asks that study: give --report STUDY [--sql QUERY]")
+    check_study_extra("--report")
+    from elision.cli import studies
+
+    if sql is not None:
+        studies.print_query(url, "replay", sql)
+        return
+    check_outputs(files)
+    found = studies.load_replay_study(url)
+    failure = _report_study(
+        found.study, files, describe_models(found.recorded), found.priced, open_console(stderr=True)
+    )
+    if failure is not None:
+        raise failure
+    exit_on_reader_bug(found.study.problems)
 
 
 def _report_study(

@@ -35,7 +35,7 @@ from elision.lab.report.tuning_chart import draw_tuning
 from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.report.tuning_table import print_tuning
 from elision.lab.run_loading import Loaded, load_runs
-from elision.lab.run_prices import describe_prices_of, list_recorded_models
+from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import (
     JUDGE_SHARE,
@@ -132,7 +132,7 @@ def tune(
     recorded = list_recorded_models(loaded.runs)
     failure = write_reports(files, partial(_render_report, result, make_provenance(recorded)))
     print_tuning(result, open_output(files))
-    priced = describe_prices_of(loaded.runs, settings.prices)
+    priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices)
     errors.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
     if failure is not None:
         raise failure

@@ -87,7 +87,7 @@ def read_runs(path: Path) -> Iterator[RunOrProblem]:
         # The very file that was asked for, not one that was found in it.
         is_named = isinstance(document, Document) and document.path == str(path)
         is_whole = is_whole or is_named
-        for found in _read_document(document, named=is_named):
+        for found in read_document(document, named=is_named):
             if isinstance(found, Problem):
                 reasons.append(str(found))
             else:
@@ -118,7 +118,8 @@ def _choose_reader(document: Document) -> tuple[FormatReader | None, list[Proble
     return None, bugs
 
 
-def _read_document(document: Document | Problem, *, named: bool) -> Iterator[RunOrProblem]:
+def read_document(document: Document | Problem, *, named: bool) -> Iterator[RunOrProblem]:
+    """Yield what one document holds. named: the user named it, so that FormatError is raised for an unknown format."""
     if isinstance(document, Problem):
         yield document
         return
@@ -126,7 +127,7 @@ def _read_document(document: Document | Problem, *, named: bool) -> Iterator[Run
     yield from bugs
     if reader is None and document.members:
         for name, data in document.members.items():
-            yield from _read_document(Document(path=f"{document.path.rstrip('/')}/{name}", data=data), named=False)
+            yield from read_document(Document(path=f"{document.path.rstrip('/')}/{name}", data=data), named=False)
         return
     if reader is None:
         yield from _report_unknown(document, named=named and not bugs)

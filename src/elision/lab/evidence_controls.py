@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from elision.lab.evidence import Evidence, common_items, measure_noise
+from elision.lab.evidence import Evidence, EvidenceTally, common_items, measure_noise
 from elision.lab.ratios import divide_or_none
 from elision.lab.replay import replay_run
 from elision.lab.results import Control
@@ -63,13 +63,20 @@ def _measure_floor(
     items = found = 0
     windows = set()
     for run, own in zip(runs, known, strict=True):
-        if run.recorded_window:
+        tally = replay_floor(run, own, settings)
+        if tally is not None:
             windows.add(run.recorded_window)
-            plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
-            tally = replay_run(run, plain, settings.find_prices(run), settings.size_run(run), known=own).evidence
             items += tally.items
             found += tally.found
-    return divide_or_none(found, items), min(windows, default=None)
+    return divide_or_none(found, items), min(filter(None, windows), default=None)
+
+
+def replay_floor(run: Trajectory, known: Evidence, settings: StudySettings) -> EvidenceTally | None:
+    """Return what plain masking hides at the window under which `run` was recorded; None if it saw everything."""
+    if not run.recorded_window:
+        return None
+    plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
+    return replay_run(run, plain, settings.find_prices(run), settings.size_run(run), known=known).evidence
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:

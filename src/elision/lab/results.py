@@ -314,6 +314,32 @@ class SentSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTable:
+    """What a study of many runs says in groups. headings: the first is of words. links: of the rows, to their runs."""
+
+    title: str
+    text: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySums:
+    """What is known of all runs where a study lists only some.
+
+    totals: by strategy. growth: the size of the context by turn. tables: medians, the best strategy by run, groups.
+    missing: what is not finished yet; "" for nothing.
+    """
+
+    runs: int
+    totals: tuple[Row, ...]
+    growth: tuple[ContextSize, ...]
+    tables: tuple[SummaryTable, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """Everything a replay found.
 
@@ -323,6 +349,7 @@ class Study:
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
     were read, by format. summarizer: the model that wrote the summaries; None for the digest. sent: what is known of
     how the runs were sent, and what they were billed. look_back: whether a cache finds entries only at some places.
+    how the runs were sent, and what they were billed. sums: of all runs, where `rows` and `series` have the worst only.
     """
 
     prices: Prices
@@ -340,17 +367,27 @@ class Study:
     summarizer: SummarizerReport | None = None
     sent: SentSummary = field(default_factory=SentSummary)
     look_back: bool = False
+    sums: StudySums | None = None
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]
 
     @property
+    def run_count(self) -> int:
+        """Return how many runs were replayed."""
+        return self.sums.runs if self.sums else len({(row.file, row.trajectory) for row in self.rows})
+
+    @property
     def totals(self) -> tuple[Row, ...]:
+        if self.sums is not None:
+            return self.sums.totals
         return tuple(total(self.of(strategy)) for strategy in self.strategies if self.of(strategy))
 
     @property
     def growth(self) -> tuple[ContextSize, ...]:
         """The size of the context at the turns of `GROWTH_TURNS` that at least one run reaches under every strategy."""
+        if self.sums is not None:
+            return self.sums.growth
         sizes = []
         for turn in GROWTH_TURNS:
             reached: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
@@ -382,6 +419,8 @@ class Study:
             },
             "composition": msgspec.to_builtins(self.compositions),
             "growth": msgspec.to_builtins(self.growth),
+            "tables": [asdict(table) for table in self.sums.tables] if self.sums else [],
+            "run_count": self.run_count,
             "problems": encode_problems(self.problems),
         }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -19,18 +19,44 @@ SEVERAL: Final = "the recorded models"
 NAMED: Final = 4
 
 
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Runs of one model that began on one day, and their calls together. day: None where no run says it."""
+
+    model: str
+    day: date | None
+    runs: int
+    calls: int
+
+    def has_known_price(self) -> bool:
+        try:
+            find_prices(self.model, on=self.day)
+        except PriceError:
+            return False
+        return True
+
+    def find_prices(self) -> Prices:
+        """Return the prices of the model on the day; of the newest flagship where none is known."""
+        try:
+            return find_prices(self.model, on=self.day)
+        except PriceError:
+            return find_flagship_prices(self.model)
+
+
+def list_model_uses(runs: Iterable[Trajectory]) -> list[ModelUse]:
+    """Return what models `runs` used, a run each."""
+    return [ModelUse(run.model, find_day(run), 1, len(run.turns)) for run in runs]
+
+
 def find_recorded_prices(run: Trajectory) -> Prices:
     """Return the prices of the recorded model on the day of the run; of the newest flagship where none is known."""
-    try:
-        return find_prices(run.model, on=_find_day(run))
-    except PriceError:
-        return find_flagship_prices(run.model)
+    return ModelUse(run.model, find_day(run), 1, 0).find_prices()
 
 
-def describe_prices_of(runs: Sequence[Trajectory], prices: Prices | None) -> str:
+def describe_prices_of(uses: Sequence[ModelUse], prices: Prices | None) -> str:
     """Return as which model the runs are priced, where it is not their own. prices: that were asked for, if any."""
-    name = (prices or sum_up_prices(runs)).name
-    unpriced = describe_unpriced(runs) if prices is None else ""
+    name = (prices or sum_up_prices(uses)).name
+    unpriced = describe_unpriced(uses) if prices is None else ""
     return f"{name} ({unpriced})" if unpriced else name
 
 
@@ -40,22 +66,29 @@ def list_recorded_models(runs: Sequence[Trajectory]) -> str:
     for run in runs:
         stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
         bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
+    return describe_models(
+        (model, len(usd), sum(filter(None, usd)) if all(usd) else None)
+        for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
+    )
+
+
+def describe_models(found: Iterable[tuple[str, int, float | None]]) -> str:
+    """Return models with their runs and their bill in USD, where every run states one."""
     models = []
-    for model, usd in sorted(bills.items(), key=lambda item: -len(item[1])):
-        known = [value for value in usd if value]
-        billed = f", billed ${sum(known):,.2f}" if len(known) == len(usd) else ""
-        models.append(f"{model} ({_count_runs(len(usd))}{billed})")
+    for model, runs, usd in found:
+        billed = "" if usd is None else f", billed ${usd:,.2f}"
+        models.append(f"{model or 'an unknown model'} ({_count_runs(runs)}{billed})")
     more = f" and {len(models) - NAMED} more" if len(models) > NAMED else ""
     return f"{', '.join(models[:NAMED])}{more}"
 
 
-def describe_unpriced(runs: Sequence[Trajectory]) -> str:
+def describe_unpriced(uses: Iterable[ModelUse]) -> str:
     """Return which runs are billed as a flagship, since the price of their own model is not known; "" for none."""
     found: dict[str, dict[str, int]] = {}
-    for run in runs:
-        if not _has_known_price(run):
-            models = found.setdefault(find_recorded_prices(run).name, {})
-            models[run.model] = models.get(run.model, 0) + 1
+    for use in uses:
+        if not use.has_known_price():
+            models = found.setdefault(use.find_prices().name, {})
+            models[use.model] = models.get(use.model, 0) + use.runs
     return "; ".join(
         f"{', '.join(_describe_model(*each) for each in models.items())} as {flagship}, the newest flagship"
         for flagship, models in found.items()
@@ -70,27 +103,20 @@ def _count_runs(runs: int) -> str:
     return f"{runs:,} run{'s' if runs > 1 else ''}"
 
 
-def _has_known_price(run: Trajectory) -> bool:
-    try:
-        find_prices(run.model, on=_find_day(run))
-    except PriceError:
-        return False
-    return True
-
-
-def _find_day(run: Trajectory) -> date | None:
+def find_day(run: Trajectory) -> date | None:
+    """Return the UTC date of the first turn with a time; None without any."""
     first = next((turn.at for turn in run.turns if turn.at is not None), None)
     return None if first is None else datetime.fromtimestamp(first, UTC).date()
 
 
-def sum_up_prices(runs: Sequence[Trajectory]) -> Prices:
+def sum_up_prices(uses: Sequence[ModelUse]) -> Prices:
     """Return a list for headings: that of all runs, or of the model with the most calls, under the names of all."""
     found: dict[str, Prices] = {}
     calls: dict[str, int] = {}
-    for run in runs:
-        prices = find_recorded_prices(run)
+    for use in uses:
+        prices = use.find_prices()
         found.setdefault(prices.name, prices)
-        calls[prices.name] = calls.get(prices.name, 0) + len(run.turns)
+        calls[prices.name] = calls.get(prices.name, 0) + use.calls
     names = sorted(found, key=lambda name: (-calls[name], name))
     first = found[names[0]]
     if len(names) == 1:

@@ -33,7 +33,7 @@ from elision.lab.replay_summarizer import (
 )
 from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Series, Study, is_on_top
 from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import sum_up_prices
+from elision.lab.run_prices import list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
@@ -79,9 +79,9 @@ def run_study(
     recommended = parse_strategy(RECOMMENDED)
     sent = sum((result.sent for result in results), SentSummary())
     return Study(
-        prices=settings.prices or sum_up_prices(runs),
+        prices=settings.prices or sum_up_prices(list_model_uses(runs)),
         counter=settings.tokens,
-        strategies=_list_labels(settings, sent),
+        strategies=list_labels(settings, sent),
         rows=tuple(outcome.row for outcome in listed if sent.condensed_runs or not is_on_top(outcome.row.strategy)),
         controls=measure_controls(runs, known, common, settings if finished else None),
         problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
@@ -101,7 +101,7 @@ def run_study(
     )
 
 
-def _list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
+def list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
     """Return the labels of all rows: what happened, every candidate, and what they do on top of agents' condensing."""
     happened = (BILLED, RECORDED) if sent.billed_runs else (RECORDED,)
     tops = [f"{label}, {ON_TOP}" for label in settings.on_top_labels if sent.condensed_runs]

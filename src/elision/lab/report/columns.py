@@ -95,9 +95,9 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     hidden = [] if study.hindsight else [HINDSIGHT]
     if all(row.is_as_sent for row in study.totals if row.raw_usd):
         hidden.append(VS_RAW)
-    if not any(row.folded for row in study.rows):
+    if not any(row.folded for row in study.totals):
         hidden.append(FOLDED)
-    if not any(row.summaries for row in study.rows):
+    if not any(row.summaries for row in study.totals):
         hidden.append(OWN_WORDS)
     selected = [column for column in columns if column.heading not in hidden]
     if study.turns.factors:
@@ -155,10 +155,10 @@ def format_control(control: Control) -> tuple[str, str, str, str, str]:
 
 def title_growth(size: ContextSize, study: Study) -> str:
     """`100`, or `100 (2 of 4 runs)` on two lines where some runs are shorter."""
-    runs = len({(row.file, row.trajectory) for row in study.rows})
-    if size.runs == runs:
+    if size.runs == study.run_count:
         return figures.format_count(size.turn)
-    return f"{figures.format_count(size.turn)}\n({size.runs} of {figures.format_plural(runs, 'run')})"
+    every = figures.format_plural(study.run_count, "run")
+    return f"{figures.format_count(size.turn)}\n({figures.format_count(size.runs)} of {every})"
 
 
 def format_growth(study: Study, strategy: str) -> list[str]:

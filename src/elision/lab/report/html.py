@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from html import escape as html_escape
 from typing import Any
 
 from elision.lab.report import charts, figures, page_shell, sent_wording, wording
@@ -95,6 +96,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_growth(study),
         _show_totals(study),
         _show_runs(study),
+        *_show_summary_tables(study),
         _show_controls(study),
         list_problems(study.problems),
         _show_glossary(study),
@@ -256,7 +258,10 @@ def _show_totals(study: Study) -> str:
 def _show_runs(study: Study) -> str:
     text = "Click a heading to sort, a run to see its context."
     kept = len(_choose_rows(study))
-    if kept < len(study.rows):
+    if study.sums is not None:
+        text += f" The {figures.format_plural(len({(row.file, row.trajectory) for row in study.rows}), 'run')} with the"
+        text += f" highest cost vs recorded, of {figures.format_count(study.run_count)}."
+    elif kept < len(study.rows):
         every = figures.format_count(len(study.rows))
         text += f" The {figures.format_count(kept)} rows of the most expensive runs, of {every}."
     return wrap_section(
@@ -267,6 +272,24 @@ def _show_runs(study: Study) -> str:
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div>',
         '<p><button type="button" id="more" hidden></button></p>',
     )
+
+
+def _show_summary_tables(study: Study) -> list[str]:
+    """Show what a study of many runs says in groups."""
+    sections = []
+    for found in study.sums.tables if study.sums else ():
+        rows = [build_row(row) for row in found.rows]
+        if found.links:
+            rows = [_build_linked_row(row, link) for row, link in zip(found.rows, found.links, strict=True)]
+        table = build_table(map(escape_text, found.headings), rows)
+        sections.append(wrap_section("long" if found.links else "", found.title, wrap_subtitle(found.text), table))
+    return sections
+
+
+def _build_linked_row(row: Sequence[str], link: str) -> str:
+    name, *cells = map(escape_text, row)
+    anchor = f'<a href="{html_escape(link)}">{name}</a>' if link else name
+    return f"<tr><td>{anchor}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _show_controls(study: Study) -> str:

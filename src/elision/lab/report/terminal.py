@@ -79,6 +79,7 @@ def print_study(study: Study, console: Console) -> None:
         print_paragraph(console, f"{name}: {label}", style="dim")
     _print_growth(study, console)
     _print_runs(study, console)
+    _print_summary_tables(study, console)
     _print_controls(study, console)
     print_problems(study.problems, console)
     _print_glossary(study, console)
@@ -155,7 +156,7 @@ def _print_runs(study: Study, console: Console) -> None:
     name = sent_wording.name_rows(study)[best.strategy]
     title = f"{wording.capitalize_word(name)}, run by run"
     if len(rows) > _LISTED:
-        every = figures.format_count(len(rows))
+        every = figures.format_count(study.run_count)
         title = f"{wording.capitalize_word(name)}: {_LISTED} of {every} runs, highest cost vs recorded first"
     print_section(console, title, _build_run_table(study, rows[:_LISTED], console.width))
 
@@ -186,6 +187,21 @@ def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[Column]:
             Column("at every\nturn", 92, lambda row: figures.format_change(beside.get((row.file, row.trajectory))))
         )
     return [*columns, *kept[2:]]
+
+
+def _print_summary_tables(study: Study, console: Console) -> None:
+    """Print what a study of many runs says in groups; of the worst runs the table above has the first."""
+    for found in study.sums.tables if study.sums else ():
+        if found.links:
+            continue
+        columns = list(zip(found.headings, *found.rows, strict=True))
+        room = console.width - width_of(columns[0]) + GAP
+        kept = choose_columns(columns[1:], [-place for place in range(1, len(columns))], room)
+        table = build_empty_table([found.headings[0]], [found.headings[place + 1] for place in kept])
+        for row in found.rows:
+            table.add_row(Text(row[0]), *(Text(row[place + 1]) for place in kept))
+        print_section(console, found.title, table)
+        print_paragraph(console, found.text)
 
 
 def _print_controls(study: Study, console: Console) -> None:

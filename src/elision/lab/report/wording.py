@@ -177,11 +177,9 @@ def _explain_no_saving(study: Study, lowest: Row) -> str:
 
 def describe_scope(study: Study) -> str:
     """What was replayed, and how tokens were counted."""
-    runs = {(row.file, row.trajectory) for row in study.rows}
     calls = max((row.calls for row in study.totals), default=0)
-    return (
-        f"{figures.format_plural(len(runs), 'run')}, {figures.format_plural(calls, 'call')}, {describe_tokens(study)}"
-    )
+    runs = figures.format_plural(study.run_count, "run")
+    return f"{runs}, {figures.format_plural(calls, 'call')}, {describe_tokens(study)}"
 
 
 def describe_prices(prices: Prices) -> str:
@@ -217,6 +215,8 @@ def describe_interruption(study: Study) -> str | None:
     """What is missing from a study that was broken off; None if it is whole."""
     if study.finished:
         return None
+    if study.sums is not None:
+        return study.sums.missing
     runs = {(row.file, row.trajectory) for row in study.rows}
     if not runs:
         return "Interrupted before the first run was finished."
@@ -347,7 +347,7 @@ def list_notes(study: Study) -> list[str]:
         listed.append(warning)
     if study.summarizer is not None:
         listed.append(_describe_summary_effects(study))
-    elif any(row.summaries for row in study.rows):
+    elif any(row.summaries for row in study.totals):
         listed.append(
             "Summaries are made without a model, and billed as the model call that they stand for."
             f" {_describe_summary_effects(study)}"
@@ -418,9 +418,9 @@ _WITHOUT_HINDSIGHT = (
 def select_words(study: Study) -> list[tuple[str, str]]:
     """Return the words of the tables with their meanings: those that apply to this study."""
     absent = set()
-    if not any(row.evidence_items for row in study.rows):
+    if not any(row.evidence_items for row in study.totals):
         absent |= {FACTS, MISSING}
-    if not any(row.repeats for row in study.rows):
+    if not any(row.repeats for row in study.totals):
         absent.add(REPEATED)
     known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
     if not known or not study.hindsight:

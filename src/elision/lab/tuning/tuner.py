@@ -13,7 +13,7 @@ from typing import Final
 from elision.errors import FormatError, SpecError
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary
 from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import sum_up_prices
+from elision.lab.run_prices import list_model_uses, sum_up_prices
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluations, open_evaluations
 from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
@@ -285,7 +285,7 @@ class _TuningWork:
         settings = self.settings
         searched = self._list_searched()
         return Tuning(
-            prices=settings.prices or sum_up_prices(self.prepared.runs),
+            prices=settings.prices or sum_up_prices(list_model_uses(self.prepared.runs)),
             counter=settings.tokens,
             dialect=settings.dialect,
             objective=settings.objective,

@@ -1,0 +1,213 @@
+"""Studies on disk as commands run them: begin or continue one, show how far it is, report it."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from elision.cli.console import open_console
+from elision.cli.options import choose_prices
+from elision.errors import SpecError
+from elision.lab.report.figures import format_count, format_plural
+from elision.lab.report.fitting import open_table
+from elision.lab.report.names import neutralize_text
+from elision.lab.results import Study
+from elision.lab.run_prices import describe_prices_of
+from elision.lab.study_settings import StudySettings
+from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
+from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
+from elision.study.study_folder import StudyFolder
+from elision.study.study_report import StudyTables, build_study, list_billed_models, list_uses, open_study
+from elision.study.study_setup import describe_settings, prepare_study, restore_settings
+
+#: Exit code where shards failed three times.
+INCOMPLETE = 3
+#: Seconds between two lines of progress where no terminal is.
+LINE_SECONDS = 30.0
+#: Rows of the user's query that a terminal shows.
+SHOWN_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRequest:
+    """What the options of a study ask for. shard: I/N of an array job, "" for all."""
+
+    out: str
+    workers: str = ""
+    shard: str = ""
+
+
+def run_replay_study(
+    paths: Sequence[str],
+    settings: StudySettings,
+    given: Mapping[str, str | None],
+    request: StudyRequest,
+    *,
+    calls: bool,
+    errors: Console,
+) -> bool:
+    """Replay `paths` into a study, or go on with it; whether it is to be reported now. given: price options."""
+    options = describe_settings(settings, given, calls=calls)
+    return run_study_shards(paths, "replay", settings, options, ReplayWork(settings, calls), request, errors)
+
+
+def run_study_shards(
+    paths: Sequence[str],
+    kind: str,
+    settings: StudySettings,
+    options: Mapping[str, object],
+    work: ShardWork,
+    request: StudyRequest,
+    errors: Console,
+) -> bool:
+    """Begin or continue a study; whether it is whole now. Exits with 3 for shards that failed, with 130 for Ctrl-C."""
+    place, count = parse_shard(request.shard)
+    only_prepares = request.workers == "0"
+    cores = 1 if request.shard else os.cpu_count() or 1
+    engine = None if only_prepares else make_engine(request.workers, cores)
+    folder = StudyFolder(request.out.rstrip("/"))
+    with _show_stage(errors) as stage:
+        plan, shards = prepare_study(folder, paths, kind, settings, options, stage)
+    own = [shard for shard in shards if shard.number % count == place % count]
+    missing = find_missing_shards(folder, own, plan.digest)
+    name = f"shard {request.shard}" if request.shard else "study"
+    units = sum(len(shard.units) for shard in own)
+    print_line(
+        errors, f"{name}: {format_plural(units, 'file')} in {format_plural(len(own), 'shard')}, {len(missing)} to do"
+    )
+    if engine is None:
+        return False
+    try:
+        with _show_progress(errors) as report:
+            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, report)
+    except KeyboardInterrupt:
+        left = len(find_missing_shards(folder, own, plan.digest))
+        print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
+        raise typer.Exit(130) from None
+    for number, reason in sorted(progress.failed.items()):
+        print_line(errors, f"shard {number} failed three times: {reason}")
+    if progress.failed:
+        raise typer.Exit(INCOMPLETE)
+    left = len(find_missing_shards(folder, shards, plan.digest))
+    if not left:
+        folder.remove_leftovers(("", "rows", "problems", "calls"))
+    elif request.shard:
+        print_line(errors, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
+    return not left and not request.shard
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the part and the number of parts; both countings of array jobs, from 0 and from 1, reach every part."""
+    if not text:
+        return 0, 1
+    place, _, count = text.partition("/")
+    if not (place.isdecimal() and count.isdecimal() and 0 <= int(place) <= int(count) and int(count) >= 1):
+        raise SpecError(f"--shard {text}: give I/N, such as 17/400; I counts from 0 or from 1")
+    return int(place), int(count)
+
+
+def print_line(errors: Console, text: str) -> None:
+    errors.print(neutralize_text(text), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _show_stage(errors: Console) -> Iterator[Callable[[str], None]]:
+    if not errors.is_terminal:
+        yield lambda what: None
+        return
+    with errors.status("opening the study") as status:
+        yield status.update
+
+
+@contextmanager
+def _show_progress(errors: Console) -> Iterator[Callable[[RunnerProgress], None]]:
+    """Give what shows progress: one line that changes; in a log, a line for the first shard and every 30 seconds."""
+    if errors.is_terminal:
+        with errors.status("replaying") as status:
+            yield lambda progress: status.update(describe_progress(progress))
+        return
+    printed = time.monotonic()
+    is_first = True
+
+    def log(progress: RunnerProgress) -> None:
+        nonlocal printed, is_first
+        if time.monotonic() - printed >= LINE_SECONDS or (is_first and progress.done):
+            printed = time.monotonic()
+            is_first = not progress.done
+            print_line(errors, describe_progress(progress))
+
+    yield log
+
+
+def describe_progress(progress: RunnerProgress) -> str:
+    """Return how far the shards are, in one line."""
+    left = progress.seconds_left
+    time_left = "" if left is None else f", {_format_duration(left)} left"
+    return (
+        f"{progress.done} of {progress.every} shards, {format_count(progress.runs)} runs,"
+        f" {progress.runs_per_second:.1f} runs/s{time_left},"
+        f" {format_plural(progress.problems + len(progress.failed), 'problem')}"
+    )
+
+
+def _format_duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedStudy:
+    """A study's report. recorded: models and bills of its runs. priced: as what they are priced."""
+
+    study: Study
+    recorded: list[tuple[str, int, float | None]]
+    priced: str
+
+
+def load_replay_study(url: str) -> LoadedStudy:
+    """Return what the study at `url` has found so far. Raises FormatError where none is."""
+    with open_study(url, "replay") as tables:
+        settings = restore_settings(tables.plan, choose_prices(*tables.plan.options["price_options"].values()))
+        study = build_study(tables, settings)
+        uses = list_uses(tables)
+        priced = describe_prices_of(uses, settings.prices) if uses else ""
+        return LoadedStudy(study, list_billed_models(tables), priced)
+
+
+def print_query(url: str, kind: str, sql: str) -> None:
+    """Print what a query of the user's finds in a study: a table on a terminal, else CSV."""
+    with open_study(url, kind) as tables:
+        _print_rows(tables, sql)
+
+
+def _print_rows(tables: StudyTables, sql: str) -> None:
+    names, rows = tables.run_query(sql)
+    console = open_console()
+    if not console.is_terminal:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(rows)
+        return
+    table = open_table()
+    for name in names:
+        table.add_column(Text(neutralize_text(name)))
+    for row in islice(rows, SHOWN_ROWS):
+        table.add_row(*(Text(neutralize_text("" if value is None else str(value))) for value in row))
+    console.print(table)
+
+
+def list_paths(paths: Sequence[str]) -> list[Path]:
+    """Return those of `paths` that are on this machine."""
+    return [Path(path) for path in paths if "://" not in path]

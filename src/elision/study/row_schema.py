@@ -1,0 +1,221 @@
+"""The columns of a study's tables: what a run becomes, and what a row of the lab is made from again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from elision.lab.evidence import EvidenceTally
+from elision.lab.results import GROWTH_TURNS, ON_TOP, Row, Series
+from elision.lab.run_prices import find_day
+from elision.lab.study import RunOutcome
+from elision.lab.study_settings import StudySettings
+from elision.study.manifest import RunFacts, clean_text
+from elision.study.run_sample import hash_item
+from elision.trajectory.prices import Bill
+from elision.trajectory.trajectory import Trajectory
+
+_WORD: Final = pa.dictionary(pa.int32(), pa.string())
+_TYPES: Final = {
+    "hash": pa.uint64(),
+    "text": pa.string(),
+    "word": _WORD,
+    "count": pa.int64(),
+    "counts": pa.list_(pa.int64()),
+    "usd": pa.float64(),
+    "share": pa.float64(),
+}
+
+#: Name, kind and meaning of each column of `rows`; the page on studies lists them.
+COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("run", "hash", "hash of file and trajectory: what to group by"),
+    ("file", "text", "where the run was read from"),
+    ("trajectory", "text", "its name in that file"),
+    ("reader", "word", "format of the recording"),
+    ("strategy", "word", "label of the strategy, or what happened: as billed, as recorded"),
+    ("model", "word", "model that was recorded"),
+    ("priced_as", "word", "price list at which the run is billed"),
+    ("day", "word", "UTC date of the first turn; else the `day=` of its path, or the column of its data set"),
+    ("tag", "word", "the `tag=` of its path, or the column of its data set"),
+    ("turns", "count", "turns of the run"),
+    ("tool_turns", "count", "turns with an answered call"),
+    ("calls", "count", "calls of the replay"),
+    ("input", "count", "tokens billed at the input rate"),
+    ("cache_write", "count", "tokens written to the cache"),
+    ("cache_write_1h", "count", "of these, for an hour"),
+    ("cache_read", "count", "tokens read from the cache"),
+    ("output", "count", "tokens of answers"),
+    ("prompt_usd", "usd", "all of these"),
+    ("summary_input", "count", "tokens that the writer of summaries read"),
+    ("summary_cache_write", "count", "of its prompts, written to the cache"),
+    ("summary_cache_write_1h", "count", "of these, for an hour"),
+    ("summary_cache_read", "count", "of its prompts, read from the cache"),
+    ("summary_output", "count", "tokens that it wrote"),
+    ("summary_usd", "usd", "all of these"),
+    ("usd", "usd", "the run under the strategy: `prompt_usd` and `summary_usd`"),
+    ("raw_usd", "usd", "sending everything"),
+    ("recorded_usd", "usd", "the run as it was sent; null where nothing says how"),
+    ("hindsight_usd", "usd", "the strategy's cheapest schedule; null where none was computed"),
+    ("late_usd", "usd", "one more turn, by the run's last ten"),
+    ("least_turns_usd", "usd", "with the fewest turns that are assumed; null where none are"),
+    ("most_turns_usd", "usd", "with the most turns that are assumed"),
+    ("peak", "count", "tokens of the largest view"),
+    ("worst_ratio", "share", "highest bill so far against sending everything, at any call"),
+    ("epochs", "count", "1, and one for each rewrite of the cache"),
+    ("summaries", "count", "summaries made"),
+    ("masked", "count", "results masked"),
+    ("folded", "count", "results folded"),
+    ("folded_tokens", "count", "what folding left out"),
+    ("evidence_items", "count", "facts used that only tool results hold"),
+    ("evidence_found", "count", "of these, still visible"),
+    ("evidence_found_plain", "count", "of these, without the text of summaries"),
+    ("evidence_items_filtered", "count", "facts used, common property of the format left out"),
+    ("evidence_found_filtered", "count", "of these, still visible"),
+    ("regret_turns", "count", "turns that missed a fact"),
+    ("regret_turns_filtered", "count", "the same without common property"),
+    ("own_items", "count", "the agent's own earlier words that it used again"),
+    ("own_found", "count", "of these, still visible"),
+    ("own_missing_turns", "count", "turns missing one of them and no fact"),
+    ("repeats", "count", "calls made before with the same arguments"),
+    ("repeats_hidden", "count", "of these, with the earlier result hidden"),
+    ("growth", "counts", f"tokens of the context at turns {', '.join(map(str, GROWTH_TURNS))}; null beyond the last"),
+    ("cuts", "count", "times that the agent condensed its own history"),
+    ("inferred_cuts", "count", "of these, seen only in the bill"),
+    ("windowed", "count", "1 if the agent saw its newest results only"),
+    ("unclear", "count", "times of which nothing says what was left"),
+    ("billed", "count", "1 if the recording states a bill"),
+    ("own_prices", "count", "1 if it is priced as the model that was billed"),
+    ("other_calls", "count", "calls of other models"),
+    ("tokens_observations", "count", "tokens of tool results, each message counted once"),
+    ("tokens_reasoning", "count", "of reasoning and text"),
+    ("tokens_actions", "count", "of tool calls"),
+    ("tokens_user", "count", "of user messages between turns"),
+    ("tokens_head", "count", "of system prompt, tools and task"),
+    ("noise", "share", "facts that a run of the sample holds as well, as a share of those used"),
+    ("noise_filtered", "share", "the same without common property"),
+    ("floor_window", "count", "window under which the run was recorded; null without one"),
+    ("floor_items", "count", "facts used, under plain masking at that window"),
+    ("floor_found", "count", "of these, still visible"),
+)
+ROWS: Final = pa.schema([(name, _TYPES[kind]) for name, kind, _ in COLUMNS])
+#: Call by call, with `--calls`: one row per run and strategy.
+CALLS: Final = pa.schema(
+    [
+        ("run", pa.uint64()),
+        ("strategy", _WORD),
+        ("tokens", pa.list_(pa.int32())),
+        ("rewrites", pa.list_(pa.int32())),
+        ("summaries", pa.list_(pa.int32())),
+    ]
+)
+PROBLEMS: Final = pa.schema(
+    [("shard", pa.int32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("kind", pa.string())]
+)
+
+#: Fields of a lab's row that are columns under their own names.
+SAME: Final = (
+    *("turns", "tool_turns", "calls", "raw_usd", "recorded_usd", "hindsight_usd", "late_usd", "peak", "worst_ratio"),
+    *("epochs", "summaries", "masked", "folded", "folded_tokens"),
+    *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
+    *("regret_turns", "regret_turns_filtered", "own_items", "own_found", "own_missing_turns"),
+    *("repeats", "repeats_hidden"),
+)
+_BILL: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeasures:
+    """What a run's rows share beside its outcome.
+
+    noise: as it is, and without common property. floor: plain masking at the window of the recording, if it has one.
+    """
+
+    facts: RunFacts
+    noise: float | None
+    noise_filtered: float | None
+    floor: EvidenceTally | None
+
+
+def build_run_rows(
+    run: Trajectory, outcome: RunOutcome, measures: RunMeasures, settings: StudySettings
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of one run, and its calls.
+
+    What a strategy does on top of the agent's own condensing is left out where the agent condensed nothing: there it is
+    the row of the strategy itself, which a report adds if any other run was condensed.
+    """
+    identity = hash_item(f"{run.file}\0{run.id}")
+    shared: dict[str, Any] = {
+        "run": identity,
+        "model": clean_text(run.model),
+        "priced_as": settings.find_prices(run).name,
+        "day": str(find_day(run) or measures.facts.day),
+        "tag": clean_text(measures.facts.tag),
+        "noise": measures.noise,
+        "noise_filtered": measures.noise_filtered,
+    }
+    if measures.floor is not None:
+        shared |= {
+            "floor_window": run.recorded_window,
+            "floor_items": measures.floor.items,
+            "floor_found": measures.floor.found,
+        }
+    sent = outcome.sent
+    shared |= {
+        "cuts": sent.cuts,
+        "inferred_cuts": sent.inferred_cuts,
+        "windowed": sent.windowed_runs,
+        "unclear": sent.unclear,
+        "billed": sent.billed_runs,
+        "own_prices": int(sent.own_prices),
+        "other_calls": sent.other_calls,
+    }
+    if (whole := outcome.composition) is not None:
+        names = ("observations", "reasoning", "actions", "user", "head")
+        shared |= {f"tokens_{name}": getattr(whole, name) for name in names}
+    kept = [each for each in outcome.outcomes if sent.cuts or not each.row.strategy.endswith(f", {ON_TOP}")]
+    rows = [shared | _encode_row(each.row, each.series) for each in kept]
+    calls = [
+        {
+            "run": identity,
+            "strategy": each.row.strategy,
+            "tokens": each.series.tokens,
+            "rewrites": each.series.rewrites,
+            "summaries": each.series.summaries,
+        }
+        for each in kept
+    ]
+    return rows, calls
+
+
+def _encode_row(row: Row, series: Series) -> dict[str, Any]:
+    low, high = row.extended_usd or (None, None)
+    length = len(series.tokens)
+    return {
+        **{name: clean_text(getattr(row, name)) for name in ("file", "trajectory", "reader", "strategy")},
+        **{name: getattr(row, name) for name in (*SAME, "usd")},
+        **{name: getattr(row.bill, name) for name in _BILL},
+        **{f"summary_{name}": getattr(row.summarizer, name) for name in (*_BILL, "usd")},
+        "prompt_usd": row.bill.usd,
+        "least_turns_usd": low,
+        "most_turns_usd": high,
+        "growth": [series.tokens[turn - 1] if turn <= length else None for turn in GROWTH_TURNS],
+    }
+
+
+def decode_row(values: Mapping[str, Any]) -> Row:
+    """Return a row of the lab. values: columns of `rows`, or sums of them with the number of `runs`."""
+    texts = {name: values[name] for name in ("file", "trajectory", "reader") if name in values}
+    low, high = values["least_turns_usd"], values["most_turns_usd"]
+    return Row(
+        **texts,
+        **{name: values[name] for name in SAME},
+        strategy=values["strategy"],
+        runs=values.get("runs", 1),
+        bill=Bill(**{name: values[name] for name in _BILL}, usd=values["prompt_usd"]),
+        summarizer=Bill(**{name: values[f"summary_{name}"] for name in (*_BILL, "usd")}),
+        extended_usd=None if low is None or high is None else (low, high),
+    )

@@ -1,0 +1,235 @@
+"""Shards on many processes: of this machine, or of a Ray cluster. What is finished stays finished, whoever is killed.
+
+Each local worker is a pool of one process, so a process that dies takes only its own shard along, and it is known whose
+fault it was. Work is handed out as workers get free: memory does not grow with the manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import active_children, get_context, parent_process
+from typing import Any, Final, TypeAlias
+
+from elision.errors import MissingExtra, OutputError, SpecError, describe_error
+from elision.lab.study import ignore_interrupts
+from elision.study.manifest import Shard
+from elision.study.shard_work import (
+    FAILED,
+    ROWS_FOLDER,
+    ShardResult,
+    ShardTask,
+    encode_problem,
+    write_problems,
+)
+from elision.study.study_folder import StudyFolder
+from elision.trajectory.trajectory import Problem
+
+#: Attempts at a shard before it is left out.
+ATTEMPTS: Final = 3
+#: How often Ray tries a task again whose worker or node was lost, before that counts as one attempt.
+RAY_RETRIES: Final = 3
+#: Seconds after which progress is looked at although no shard was finished.
+_TICK_SECONDS: Final = 0.5
+
+#: A shard with its result, or with the reason why there is none; None now and then while all are at work.
+_Event: TypeAlias = tuple[Shard, ShardResult | None, str] | None
+#: Takes what is to do, which may grow while it runs, and yields what becomes of it.
+Engine: TypeAlias = Callable[[deque[Shard], ShardTask], Iterator[_Event]]
+
+
+@dataclass(slots=True)
+class RunnerProgress:
+    """Of the shards of this run. every: to do when it began. failed: left out after three attempts, with the reason."""
+
+    every: int
+    done: int = 0
+    runs: int = 0
+    problems: int = 0
+    seconds: float = 0.0
+    failed: dict[int, str] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def runs_per_second(self) -> float:
+        return self.runs / max(time.monotonic() - self.began, 1e-9)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return how long the rest takes at the rate so far; None before the first shard."""
+        if not self.done:
+            return None
+        return (time.monotonic() - self.began) / self.done * (self.every - self.done - len(self.failed))
+
+
+def find_missing_shards(folder: StudyFolder, shards: Sequence[Shard], plan: str) -> list[Shard]:
+    """Return the shards that are not finished."""
+    done = folder.list_names(ROWS_FOLDER)
+    return [shard for shard in shards if shard.name_part(plan) not in done]
+
+
+def run_shards(
+    shards: Sequence[Shard], task: ShardTask, engine: Engine, report: Callable[[RunnerProgress], None]
+) -> RunnerProgress:
+    """Do the work of `shards`; a shard that fails three times becomes a problem of the study.
+
+    report: called as the work goes on. Raises OutputError where the study cannot be written: what is finished stays.
+    """
+    progress = RunnerProgress(len(shards))
+    attempts: Counter[int] = Counter()
+    queue = deque(shards)
+    report(progress)
+    for event in engine(queue, task):
+        if event is not None:
+            shard, result, reason = event
+            if result is not None:
+                progress.done += 1
+                progress.runs += result.runs
+                progress.problems += result.problems
+                progress.seconds += result.seconds
+            else:
+                attempts[shard.number] += 1
+                if attempts[shard.number] < ATTEMPTS:
+                    queue.append(shard)
+                else:
+                    progress.failed[shard.number] = reason
+                    _report_failure(shard, reason, task)
+        report(progress)
+    return progress
+
+
+def _report_failure(shard: Shard, reason: str, task: ShardTask) -> None:
+    text = f"shard {shard.number} of {len(shard.units)} files failed {ATTEMPTS} times: {reason}; run the command again"
+    problem = Problem(file=shard.units[0].url, line=None, reason=text)
+    row = {**encode_problem(shard.number, problem), "kind": FAILED}
+    write_problems(StudyFolder(task.folder), shard.name_part(task.plan), [row], task.plan)
+
+
+def make_engine(workers: str, cores: int) -> Engine:
+    """Return what `--workers` names: a number of processes, `ray`, or a Ray cluster's address. Raises SpecError."""
+    if workers == "ray" or workers.startswith("ray://"):
+        _load_ray()
+        address = workers if workers.startswith("ray://") else None
+        return lambda queue, task: run_on_ray(queue, task, address)
+    if workers and not (workers.isdecimal() and int(workers) >= 1):
+        raise SpecError(f"--workers {workers}: give a number of processes, ray, or ray://HOST:PORT")
+    count = int(workers or cores)
+    return lambda queue, task: run_locally(queue, task, count)
+
+
+def run_locally(queue: deque[Shard], task: ShardTask, workers: int) -> Iterator[_Event]:
+    """Do the work in processes of this machine."""
+    context = get_context("spawn")
+    others = set(active_children())
+    running: dict[Future[ShardResult], tuple[ProcessPoolExecutor, Shard]] = {}
+    idle: list[ProcessPoolExecutor] = []
+    try:
+        while queue or running:
+            while queue and len(running) < workers:
+                pool = idle.pop() if idle else ProcessPoolExecutor(1, context, initializer=_set_up_worker)
+                shard = queue.popleft()
+                running[pool.submit(task, shard)] = pool, shard
+            ended, _ = wait(running, _TICK_SECONDS, FIRST_COMPLETED)
+            for future in ended:
+                pool, shard = running.pop(future)
+                try:
+                    result = future.result()
+                except OutputError:
+                    raise
+                except BrokenProcessPool:
+                    pool.shutdown(wait=False)
+                    yield shard, None, "its process was killed (out of memory?)"
+                except Exception as error:  # noqa: BLE001 - whatever a shard runs into is its own
+                    idle.append(pool)
+                    yield shard, None, describe_error(error)
+                else:
+                    idle.append(pool)
+                    yield shard, result, ""
+            if not ended:
+                yield None
+        for pool in idle:
+            pool.shutdown()
+    except BaseException:
+        for worker in set(active_children()) - others:
+            worker.terminate()
+        for pool in [*idle, *(pool for pool, _ in running.values())]:
+            pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+def _set_up_worker() -> None:
+    """Leave Ctrl-C to the head, and end with it: a killed head must not leave processes behind."""
+    ignore_interrupts()
+    # A terminated worker is the head's doing; it has nothing to clean up.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def run_on_ray(queue: deque[Shard], task: ShardTask, address: str | None) -> Iterator[_Event]:
+    """Do the work on a Ray cluster: the one at `address`, else the one that is running here, else one of this machine.
+
+    Nodes may come and go. The study must be where every node can write it.
+    """
+    ray = _load_ray()
+    started = not ray.is_initialized()
+    if started:
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise SpecError(f"--workers {address or 'ray'}: the cluster does not answer ({error})") from error
+    remote = ray.remote(num_cpus=1, max_retries=RAY_RETRIES)(_run_task)
+    kept = ray.put(task)
+    running: dict[Any, Shard] = {}
+    try:
+        while queue or running:
+            # A few more than there are cores, so that none waits for us.
+            most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while queue and len(running) < most:
+                shard = queue.popleft()
+                running[remote.remote(kept, shard)] = shard
+            ended, _ = ray.wait(list(running), num_returns=1, timeout=_TICK_SECONDS)
+            for reference in ended:
+                shard = running.pop(reference)
+                try:
+                    result = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, OutputError):
+                        raise error.cause from error
+                    yield shard, None, describe_error(error.cause)
+                except ray.exceptions.RayError as error:
+                    yield shard, None, f"its worker was lost: {str(error).strip().partition(chr(10))[0]}"
+                else:
+                    yield shard, result, ""
+            if not ended:
+                yield None
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+        if started:
+            ray.shutdown()
+
+
+def _run_task(task: ShardTask, shard: Shard) -> ShardResult:
+    return task(shard)
+
+
+def _load_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("--workers ray", "ray") from None
+    return ray
