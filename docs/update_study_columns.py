@@ -23,7 +23,6 @@ _TYPES = {
     "text": "text",
     "word": "text",
     "count": "integer",
-    "counts": "integers",
     "usd": "USD",
     "share": "number",
 }

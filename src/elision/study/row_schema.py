@@ -24,7 +24,6 @@ _TYPES: Final = {
     "text": pa.string(),
     "word": _WORD,
     "count": pa.int64(),
-    "counts": pa.list_(pa.int64()),
     "usd": pa.float64(),
     "share": pa.float64(),
 }
@@ -81,7 +80,10 @@ COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("own_missing_turns", "count", "turns missing one of them and no fact"),
     ("repeats", "count", "calls made before with the same arguments"),
     ("repeats_hidden", "count", "of these, with the earlier result hidden"),
-    ("growth", "counts", f"tokens of the context at turns {', '.join(map(str, GROWTH_TURNS))}; null beyond the last"),
+    *(
+        (f"context_{turn}", "count", f"tokens of the context at turn {turn}; null in a shorter run")
+        for turn in GROWTH_TURNS
+    ),
     ("cuts", "count", "times that the agent condensed its own history"),
     ("inferred_cuts", "count", "of these, seen only in the bill"),
     ("windowed", "count", "1 if the agent saw its newest results only"),
@@ -202,7 +204,7 @@ def _encode_row(row: Row, series: Series) -> dict[str, Any]:
         "prompt_usd": row.bill.usd,
         "least_turns_usd": low,
         "most_turns_usd": high,
-        "growth": [series.tokens[turn - 1] if turn <= length else None for turn in GROWTH_TURNS],
+        **{f"context_{turn}": series.tokens[turn - 1] for turn in GROWTH_TURNS if turn <= length},
     }
 
 

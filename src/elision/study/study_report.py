@@ -79,21 +79,26 @@ class StudyTables:
                 "temp_directory": self._spill.name,
                 "autoinstall_known_extensions": "false",
                 "preserve_insertion_order": "false",
+                # The footers of thousands of parts are read once, not for every query.
+                "parquet_metadata_cache": "true",
                 "threads": str(min(4, os.cpu_count() or 1)),
             }
         )
         if not folder.is_local:
             self._database.register_filesystem(folder.file_system)
         self.finished = 0
+        self._parts: list[str] = []
 
     def __enter__(self) -> StudyTables:
         done = self.folder.list_names(ROWS_FOLDER)
         # Named by the manifest: what another plan or an older content left behind is not counted.
         parts = [part for shard in self.shards if (part := shard.name_part(self.plan.digest)) in done]
         self.finished = len(parts)
-        schemas = {ROWS_FOLDER: ROWS, "calls": CALLS}
-        for name in (ROWS_FOLDER, "calls") if self.plan.options.get("calls") else (ROWS_FOLDER,):
-            self._create_view(name, [f"{name}/{part}" for part in parts], schemas[name])
+        self._parts = [f"{ROWS_FOLDER}/{part}" for part in parts]
+        self._create_view("measured_rows", self._parts, ROWS)
+        self._database.execute("create view rows as select * from measured_rows")
+        if self.plan.options.get("calls"):
+            self._create_view("calls", [f"calls/{part}" for part in parts], CALLS)
         known = {shard.name_part(self.plan.digest) for shard in self.shards}
         failed = sorted(self.folder.list_names(PROBLEMS_FOLDER) & known)
         self._create_view(PROBLEMS_FOLDER, [f"{PROBLEMS_FOLDER}/{part}" for part in failed], PROBLEMS)
@@ -109,8 +114,22 @@ class StudyTables:
             self._database.register("_empty_" + name, schema.empty_table())
             self._database.execute(f"create view {name} as select * from _empty_{name}")
             return
+        self._database.execute(f"create or replace view {name} as select * from {self._scan(files)}")
+
+    def _scan(self, files: Sequence[str], options: str = "") -> str:
         listed = ", ".join(quote_text(self.folder.locate(file)) for file in files)
-        self._database.execute(f"create view {name} as select * from read_parquet([{listed}])")
+        return f"read_parquet([{listed}]{options})"
+
+    @contextmanager
+    def limit_parts(self, condition: str) -> Iterator[None]:
+        """Let `rows` read only the parts that hold a row with `condition`: of thousands, few hold the worst runs."""
+        sql = f"select distinct filename from {self._scan(self._parts, ', filename = true')} where {condition}"
+        names = {row["filename"].rpartition("/")[2] for row in self.ask(sql)}
+        self._create_view("measured_rows", [part for part in self._parts if part.rpartition("/")[2] in names], ROWS)
+        try:
+            yield
+        finally:
+            self._create_view("measured_rows", self._parts, ROWS)
 
     def ask(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         """Return the rows that a query of ours finds."""
@@ -188,14 +207,16 @@ def _add_worst_runs(tables: StudyTables, study: Study) -> Study:
     )
     runs = {found["run"]: place for place, found in enumerate(listed)}
     columns = ", ".join(name for name, _, _ in COLUMNS)
-    found = tables.ask(f"select {columns} from rows where run in (select unnest($runs))", runs=list(runs))
+    among = f"run in ({', '.join(map(str, runs)) or 'null'})"
+    with tables.limit_parts(among):
+        found = tables.ask(f"select {columns} from rows where {among}")
     order = {name: place for place, name in enumerate(study.strategies)}
     found.sort(key=lambda row: (runs[row["run"]], order.get(row["strategy"], len(order))))
     rows = tuple(decode_row(row) for row in found)
     series = {}
     if tables.plan.options.get("calls"):
         names = {row["run"]: (row["file"], row["trajectory"]) for row in found}
-        for row in tables.ask("select * from calls where run in (select unnest($runs))", runs=list(runs)):
+        for row in tables.ask(f"select * from calls where {among}"):
             file, name = names[row["run"]]
             series[file, name, row["strategy"]] = Series(
                 tokens=tuple(row["tokens"]), rewrites=tuple(row["rewrites"]), summaries=tuple(row["summaries"])
@@ -219,9 +240,8 @@ def _add_rows_on_top(tables: StudyTables, settings: StudySettings) -> None:
         **dict.fromkeys(("hindsight_usd", "least_turns_usd", "most_turns_usd"), "null"),
     }
     listed = ", ".join(f"{changed.get(name, name)} as {name}" for name, _, _ in COLUMNS)
-    tables.ask("alter view rows rename to measured_rows")
     tables.ask(
-        "create view rows as select * from measured_rows union all"
+        "create or replace view rows as select * from measured_rows union all"
         f" select {listed} from measured_rows where cuts = 0 and strategy::varchar in ({labels})"
     )
 
@@ -309,10 +329,7 @@ def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
 
 def _measure_growth(tables: StudyTables, labels: Sequence[str], *, only_billed: bool) -> tuple[ContextSize, ...]:
     """Return the context at each turn of `GROWTH_TURNS`. only_billed: the runs that have a row of their bill, too."""
-    parts = [
-        f"avg(growth[{place}]) as mean_{place}, count(growth[{place}]) as runs_{place}"
-        for place in range(1, len(GROWTH_TURNS) + 1)
-    ]
+    parts = [f"avg(context_{turn}) as mean_{turn}, count(context_{turn}) as runs_{turn}" for turn in GROWTH_TURNS]
     condition = "where billed = 1" if only_billed else ""
     found = {
         row["strategy"]: row
@@ -321,10 +338,10 @@ def _measure_growth(tables: StudyTables, labels: Sequence[str], *, only_billed: 
         )
     }
     sizes = []
-    for place, turn in enumerate(GROWTH_TURNS, start=1):
-        if labels and all(label in found and found[label][f"runs_{place}"] for label in labels):
-            means = {label: round(found[label][f"mean_{place}"]) for label in labels}
-            runs = min(found[label][f"runs_{place}"] for label in labels)
+    for turn in GROWTH_TURNS:
+        if labels and all(label in found and found[label][f"runs_{turn}"] for label in labels):
+            means = {label: round(found[label][f"mean_{turn}"]) for label in labels}
+            runs = min(found[label][f"runs_{turn}"] for label in labels)
             sizes.append(ContextSize(turn=turn, runs=runs, tokens=means))
     return tuple(sizes)
 
