@@ -1,0 +1,210 @@
+"""Studies of many runs: one result whoever computes it, memory, speed, overhead, and the report of a million runs.
+
+The runs are made up, chats of 22 calls that read files; a shard has 200 of them. The small form has fewer runs, and an
+eighth of the rows in the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pyarrow.parquet as pq
+
+from benchmarks.recordings import ROOT
+from benchmarks.synthetic_study import write_synthetic_study
+from elision.lab.candidates import parse_candidates
+from elision.lab.run_loading import load_runs
+from elision.lab.study import run_study
+from elision.lab.study_settings import StudySettings
+from elision.study.manifest import Shard
+from elision.study.shard_runner import run_locally, run_shards
+from elision.study.shard_work import ReplayWork, ShardTask
+from elision.study.study_folder import StudyFolder, StudyPlan
+from elision.study.study_setup import describe_settings, prepare_study
+from elision.trajectory.price_lookup import find_price_set
+
+STRATEGIES: Final = ("raw", "masking", "hybrid")
+CALLS: Final = 22
+SETTINGS: Final = StudySettings(
+    prices=find_price_set("anthropic"),
+    candidates=parse_candidates(STRATEGIES, hindsight=False),
+    hindsight=False,
+)
+_REPORT: Final = "import sys; from elision.cli.studies import load_replay_study; load_replay_study(sys.argv[1])"
+
+
+def main(small: bool = False) -> None:
+    compared, few, many = (450, 200, 800) if small else (650, 400, 4_000)
+    rows = 1_000_000 if small else 8_000_000
+    with tempfile.TemporaryDirectory(prefix="elision-scale-") as name:
+        folder = Path(name)
+        write_made_runs(folder / "compared", compared)
+        print(f"{compared} runs of {CALLS} calls under {len(STRATEGIES)} strategies:")
+        hashes = dict(_list_hashes(folder))
+        for how, found in hashes.items():
+            print(f"  {how:44} {found}")
+        print(f"  different results: {len(set(hashes.values()))}")
+        _measure_memory(folder, few, many)
+        _measure_overhead(folder, few)
+        _measure_report(folder, rows)
+
+
+def write_made_runs(folder: Path, count: int) -> None:
+    """Write `count` chats of `CALLS` calls, each with files of its own."""
+    folder.mkdir()
+    for number in range(count):
+        chance = random.Random(number)
+        names = [f"src/part_{chance.randrange(10**6)}/module_{chance.randrange(10**6)}.py" for _ in range(CALLS)]
+        messages = [{"role": "user", "content": f"Find what breaks build {number}. Begin with {names[0]}."}]
+        for call, file in enumerate(names[1:]):
+            tool = {"name": "read", "arguments": json.dumps({"path": names[call]})}
+            action = {"id": f"call_{call}", "type": "function", "function": tool}
+            text = "\n".join(
+                f"    value_{chance.randrange(10**6)} = compute(item_{chance.randrange(10**4)}, {line})"
+                for line in range(chance.randrange(10, 90))
+            )
+            messages.append({"role": "assistant", "content": f"I read {names[call]}.", "tool_calls": [action]})
+            messages.append({"role": "tool", "tool_call_id": f"call_{call}", "content": f"import {file}\n{text}"})
+        messages.append({"role": "assistant", "content": f"It is {names[-1]}."})
+        value = {"model": "claude-sonnet-4-5", "messages": messages}
+        (folder / f"run-{number:05}.json").write_text(json.dumps(value))
+
+
+def _prepare(runs: Path, study: Path) -> tuple[StudyPlan, list[Shard], ShardTask]:
+    options = describe_settings(SETTINGS, {"model": None, "price": None, "price_set": "anthropic"}, calls=False)
+    plan, shards = prepare_study(StudyFolder(str(study)), [str(runs)], "replay", SETTINGS, options)
+    return plan, shards, ShardTask(str(study), plan.digest, ReplayWork(SETTINGS))
+
+
+def _list_hashes(folder: Path) -> list[tuple[str, str]]:
+    """Return how the same runs were replayed, and the hash over all columns of all rows."""
+    found = []
+    for workers in (1, 4):
+        _, shards, task = _prepare(folder / "compared", folder / f"study-{workers}")
+        run_shards(shards, task, lambda queue, work, count=workers: run_locally(queue, work, count), lambda _: None)
+        found.append((f"--workers {workers}", hash_rows(folder / f"study-{workers}")))
+    _, shards, task = _prepare(folder / "compared", folder / "shuffled")
+    random.Random(3).shuffle(shards)
+    for shard in shards:
+        task(shard)
+    found.append(("shards in random order, one process", hash_rows(folder / "shuffled")))
+    killed = _kill_and_resume(folder / "compared", folder / "killed")
+    found.append((f"{killed} processes killed, then resumed", hash_rows(folder / "killed")))
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        print("  (ray is not installed: no cluster)")
+        return found
+    shutil.copytree(folder / "compared", folder / "ray" / "runs")
+    _prepare(folder / "ray" / "runs", folder / "ray" / "study")
+    command = [sys.executable, "-m", "tests.study.ray_trial", str(folder / "ray" / "study"), "25"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"nodes": 0, "left": 0}
+    how = f"Ray, {ended['nodes']} nodes, {ended['nodes'] - ended['left']} killed"
+    found.append((how, hash_rows(folder / "ray" / "study", folder / "ray" / "runs", folder / "compared")))
+    return found
+
+
+def _kill_and_resume(runs: Path, study: Path) -> int:
+    """Kill the head of a study, and before that its workers, each after a shard was finished; then finish it."""
+    command = [sys.executable, "-m", "elision", "replay", str(runs), "--out", str(study), "--workers", "2"]
+    command += ["--prices", "anthropic", "--no-hindsight", *(word for each in STRATEGIES for word in ("-s", each))]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("1 of "):
+                break
+        workers = psutil.Process(process.pid).children()
+        for each in workers:
+            each.send_signal(signal.SIGKILL)
+        process.kill()
+    subprocess.run(command, capture_output=True, check=True)
+    return len(workers) + 1
+
+
+def hash_rows(study: Path, runs: Path | None = None, other: Path | None = None) -> str:
+    """Return a hash over all columns of all rows. runs, other: a folder of the files, and what to read in its place."""
+    rows = [row for part in sorted((study / "rows").glob("part-*")) for row in pq.read_table(part).to_pylist()]
+    for row in rows:
+        if runs is not None:
+            row["file"] = row["file"].replace(str(runs), str(other))
+        # The hash of the place, which differs with it.
+        del row["run"]
+    rows.sort(key=lambda row: (row["file"], row["trajectory"], row["strategy"]))
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+
+def _measure_memory(folder: Path, few: int, many: int) -> None:
+    """Print the memory of one worker after few and after many runs, and the runs per CPU second."""
+    peaks = []
+    for count in (few, many):
+        runs = folder / f"runs-{count}"
+        write_made_runs(runs, count)
+        program = (
+            "import sys, json, resource; from pathlib import Path; from benchmarks.scale import _prepare;"
+            "from elision.study.shard_runner import run_locally, run_shards\n"
+            "if __name__ == '__main__':\n"
+            "    _, shards, task = _prepare(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+            "    done = run_shards(shards, task, lambda queue, work: run_locally(queue, work, 1), lambda _: None)\n"
+            "    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024\n"
+            "    print(json.dumps([peak, done.runs / done.seconds]))\n"
+        )
+        command = [sys.executable, "-c", program, str(runs), str(folder / f"memory-{count}")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        peak, rate = json.loads(done.stdout)
+        peaks.append(peak)
+        print(f"One worker, {count} runs: {peak:.0f} MB at most, {rate:.1f} runs a CPU second")
+    print(f"  memory for {many} runs: {peaks[1] / peaks[0]:.3f} x that for {few}")
+    hours = 1_000_000 / rate / 3600
+    print(f"  a million runs: {hours:.0f} core hours")
+
+
+def _measure_overhead(folder: Path, count: int) -> None:
+    """Print the CPU time of shards as a multiple of a replay in memory, one process each, the better of three."""
+    _, shards, task = _prepare(folder / f"runs-{count}", folder / "overhead")
+    times: tuple[list[float], list[float]] = [], []
+    for _ in range(3):
+        began = time.process_time()
+        run_study(load_runs([folder / f"runs-{count}"]), SETTINGS)
+        times[0].append(time.process_time() - began)
+        shutil.rmtree(folder / "overhead" / "rows", ignore_errors=True)
+        began = time.process_time()
+        for shard in shards:
+            task(shard)
+        times[1].append(time.process_time() - began)
+    memory, sharded = map(min, times)
+    print(f"Shards: {sharded:.2f} s of CPU for {count} runs, {memory:.2f} s in memory: {sharded / memory:.3f} x")
+
+
+def _measure_report(folder: Path, rows: int) -> None:
+    """Print what a report of so many made-up rows costs: the whole process, imports included."""
+    study = folder / "synthetic"
+    write_synthetic_study(study, rows // 8)
+    size = sum(part.stat().st_size for part in (study / "rows").iterdir())
+    seconds, memory = run_measured([sys.executable, "-c", _REPORT, str(study)])
+    print(f"A report of {rows} rows in {size / 1e6:.0f} MB: {seconds:.1f} s of CPU, {memory:.0f} MB")
+
+
+def run_measured(command: Sequence[str]) -> tuple[float, float]:
+    """Run a command; return its CPU seconds and the most memory that it used, MB."""
+    program = (
+        "import json, resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, check=True)
+    seconds, memory = json.loads(done.stdout.splitlines()[-1])
+    return seconds, memory
