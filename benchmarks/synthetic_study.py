@@ -61,7 +61,7 @@ _VALUES: Final = {
     "context_500": "null",
     "context_1000": "null",
     "cuts": "0",
-    "billed": "0",
+    **dict.fromkeys(("condensed_runs", "billed_runs", "silent_runs", "partial_runs", "unpriced_runs"), "0"),
     "own_prices": "1",
     "noise": "random() / 10",
     "noise_filtered": "random() / 20",

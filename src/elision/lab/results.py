@@ -349,7 +349,7 @@ class Study:
     recommends, "" if it is not compared. turns: what is assumed of the number of turns. compositions: of the runs that
     were read, by format. summarizer: the model that wrote the summaries; None for the digest. sent: what is known of
     how the runs were sent, and what they were billed. look_back: whether a cache finds entries only at some places.
-    how the runs were sent, and what they were billed. sums: of all runs, where `rows` and `series` have the worst only.
+    sums: of all runs, where `rows` and `series` have the worst only.
     """
 
     prices: Prices

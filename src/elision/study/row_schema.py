@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import pyarrow as pa
 
 from elision.lab.evidence import EvidenceTally
-from elision.lab.results import GROWTH_TURNS, ON_TOP, Row, Series
+from elision.lab.results import GROWTH_TURNS, ON_TOP, Row, SentSummary, Series
 from elision.lab.run_prices import find_day
 from elision.lab.study import RunOutcome
 from elision.lab.study_settings import StudySettings
@@ -84,13 +84,20 @@ COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
         (f"context_{turn}", "count", f"tokens of the context at turn {turn}; null in a shorter run")
         for turn in GROWTH_TURNS
     ),
-    ("cuts", "count", "times that the agent condensed its own history"),
+    ("condensed_runs", "count", "1 if the agent condensed its own history"),
+    ("cuts", "count", "times that it did"),
     ("inferred_cuts", "count", "of these, seen only in the bill"),
-    ("windowed", "count", "1 if the agent saw its newest results only"),
+    ("unnamed_cuts", "count", "of these, recorded without a word on what stayed"),
+    ("windowed_runs", "count", "1 if the agent saw its newest results only"),
     ("unclear", "count", "times of which nothing says what was left"),
-    ("billed", "count", "1 if the recording states a bill"),
+    ("billed_runs", "count", "1 if the recording states a bill"),
+    ("silent_runs", "count", "1 if it holds no usage"),
+    ("partial_runs", "count", "1 if it holds the usage of some calls only"),
+    ("unpriced_runs", "count", "1 if its model has no known price"),
     ("own_prices", "count", "1 if it is priced as the model that was billed"),
-    ("other_calls", "count", "calls of other models"),
+    ("mixed_runs", "count", "1 if other models made calls"),
+    ("other_calls", "count", "of these calls, those in every row as they were billed"),
+    ("blended_calls", "count", "of these calls, those priced as the run's model"),
     ("tokens_observations", "count", "tokens of tool results, each message counted once"),
     ("tokens_reasoning", "count", "of reasoning and text"),
     ("tokens_actions", "count", "of tool calls"),
@@ -125,6 +132,8 @@ SAME: Final = (
     *("regret_turns", "regret_turns_filtered", "own_items", "own_found", "own_missing_turns"),
     *("repeats", "repeats_hidden"),
 )
+#: Of how the run was sent: fields of the lab's summary, for one run.
+SENT: Final = tuple(each.name for each in fields(SentSummary) if each.name != "runs")
 _BILL: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output")
 
 
@@ -166,15 +175,7 @@ def build_run_rows(
             "floor_found": measures.floor.found,
         }
     sent = outcome.sent
-    shared |= {
-        "cuts": sent.cuts,
-        "inferred_cuts": sent.inferred_cuts,
-        "windowed": sent.windowed_runs,
-        "unclear": sent.unclear,
-        "billed": sent.billed_runs,
-        "own_prices": int(sent.own_prices),
-        "other_calls": sent.other_calls,
-    }
+    shared |= {name: int(getattr(sent, name)) for name in SENT}
     if (whole := outcome.composition) is not None:
         names = ("observations", "reasoning", "actions", "user", "head")
         shared |= {f"tokens_{name}": getattr(whole, name) for name in names}

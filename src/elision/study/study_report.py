@@ -40,7 +40,7 @@ from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition
 from elision.strategies.spec import parse_strategy
 from elision.study.manifest import Shard, decode_manifest
-from elision.study.row_schema import CALLS, COLUMNS, PROBLEMS, ROWS, SAME, decode_row
+from elision.study.row_schema import CALLS, COLUMNS, PROBLEMS, ROWS, SAME, SENT, decode_row
 from elision.study.shard_work import FAILED, PROBLEMS_FOLDER, ROWS_FOLDER
 from elision.study.study_folder import MANIFEST_FILE, StudyFolder, StudyPlan
 from elision.trajectory.trajectory import Problem
@@ -171,8 +171,9 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
     totals = _sum_totals(tables, labels)
     recommended = parse_strategy(RECOMMENDED)
     missing = len(tables.shards) - tables.finished
+    uses = list_uses(tables) or [ModelUse("", None, 0, 0)]
     study = Study(
-        prices=settings.prices or sum_up_prices(list_uses(tables) or [ModelUse("", None, 0, 0)]),
+        prices=settings.prices or sum_up_prices(uses),
         counter=settings.tokens,
         strategies=labels,
         rows=(),
@@ -184,6 +185,7 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
         turns=settings.assume_turns(formats),
         compositions=_sum_compositions(tables),
         sent=sent,
+        look_back=any((settings.prices or use.find_prices()).cache.look_back for use in uses),
         sums=StudySums(
             runs=sent.runs,
             totals=totals,
@@ -265,10 +267,9 @@ _BILL_COLUMNS: Final = ("input", "cache_write", "cache_write_1h", "cache_read", 
 
 def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:
     """Return how the runs were sent, and their formats."""
+    sums = ", ".join(f"sum({name}) as {name}" for name in SENT if name != "own_prices")
     (row,) = tables.ask(
-        "select count(*) as runs, count_if(cuts > 0) as condensed_runs, sum(cuts) as cuts,"
-        " sum(inferred_cuts) as inferred_cuts, sum(windowed) as windowed_runs, sum(unclear) as unclear,"
-        " sum(billed) as billed_runs, coalesce(min(own_prices), 1) = 1 as own_prices, sum(other_calls) as other_calls,"
+        f"select count(*) as runs, {sums}, coalesce(min(own_prices), 1) = 1 as own_prices,"
         " list(distinct reader::varchar) as formats from rows where strategy = $label",
         label=RECORDED,
     )
@@ -330,7 +331,7 @@ def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
 def _measure_growth(tables: StudyTables, labels: Sequence[str], *, only_billed: bool) -> tuple[ContextSize, ...]:
     """Return the context at each turn of `GROWTH_TURNS`. only_billed: the runs that have a row of their bill, too."""
     parts = [f"avg(context_{turn}) as mean_{turn}, count(context_{turn}) as runs_{turn}" for turn in GROWTH_TURNS]
-    condition = "where billed = 1" if only_billed else ""
+    condition = "where billed_runs = 1" if only_billed else ""
     found = {
         row["strategy"]: row
         for row in tables.ask(
