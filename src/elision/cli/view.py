@@ -23,7 +23,7 @@ from elision.formats.registry import read_runs
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.recorded_sizer import size_run
-from elision.lab.run_prices import describe_prices_of, list_model_uses, find_recorded_prices
+from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
 from elision.lab.view_bills import ViewBills, bill_views
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.provider_table import find_provider
