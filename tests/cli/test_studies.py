@@ -152,7 +152,10 @@ def test_a_full_disk_is_continued(runs: Path, whole: Path, tmp_path: Path) -> No
     def limit_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
 
-    with start_study(runs, tmp_path / "study", "--workers", "1", preexec_fn=limit_files) as process:
+    # Python must not leave bytecode that the limit has cut.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    limited = {"preexec_fn": limit_files, "env": environment}
+    with start_study(runs, tmp_path / "study", "--workers", "1", **limited) as process:
         output, errors = process.communicate(timeout=PATIENCE * 2)
     assert process.returncode == 2
     assert re.search(r"study/rows/part-\S+: cannot be written \(File too large\); run the command again", errors)
