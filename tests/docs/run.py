@@ -72,8 +72,9 @@ def elision(command: str, at: Path) -> Printed:
     arguments = shlex.split(command)
     assert arguments[0] == "elision"
     out, err, code = StringIO(), StringIO(), 0
-    # One process: no worker is forked out of the tests.
-    jobs = ["--jobs", "1"] if arguments[1] in ("replay", "tune") and not {"-j", "--jobs"} & {*arguments} else []
+    # One process: no worker is forked out of the tests. A study starts processes of its own.
+    own = {"-j", "--jobs", "--workers", "--report"} & {*arguments}
+    jobs = ["--jobs", "1"] if arguments[1] in ("replay", "tune") and not own else []
     with working_in(at), redirect_stdout(out), redirect_stderr(err), called_with([*arguments, *jobs]):
         try:
             main()
