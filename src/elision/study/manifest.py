@@ -104,7 +104,8 @@ def _list_path(path: str) -> Iterator[Unit]:
             return
         else:
             return
-    except (OSError, PermissionError) as error:
+    except Exception as error:
+        # fsspec's implementations have errors of their own, such as that for missing credentials.
         raise FormatError(f"{path}: cannot be listed ({error})") from error
     names = {name.removeprefix(f"{base}/"): info for name, info in files.items()}
     groups = group_files(sorted(names))

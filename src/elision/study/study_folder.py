@@ -177,6 +177,8 @@ class StudyFolder:
             data = self.read(SETTINGS_FILE)
         except FileNotFoundError:
             return None
+        except Exception as error:
+            raise FormatError(f"{self.locate(SETTINGS_FILE)}: cannot be read ({describe_error(error)})") from error
         try:
             plan = msgspec.json.decode(data, type=StudyPlan)
         except msgspec.DecodeError as error:
