@@ -373,3 +373,16 @@ def test_options_are_looked_at() -> None:
     assert CliRunner().invoke(app, ["serve", "--prot", "1"]).exit_code != 0
     with pytest.raises(Exception, match="prot"):
         taken(["--prot", "1"])
+
+
+def test_the_job_of_a_study() -> None:
+    """It fits Kubernetes's schema, and its pods are as many as the parts that they are told of."""
+    validator = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed: Kubernetes's schema is NOT asked"
+    )
+    job = yaml.safe_load(text("study-job.yaml"))
+    assert validator.validate(job, validator.latest_version(), strict=True) is not None
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    # Kubernetes sets JOB_COMPLETION_INDEX in each pod of an indexed job.
+    assert container["command"][-1] == f"$(JOB_COMPLETION_INDEX)/{job['spec']['completions']}"
+    assert job["spec"]["completionMode"] == "Indexed"
