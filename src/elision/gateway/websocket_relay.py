@@ -19,9 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from aiohttp import ClientError, ClientWebSocketResponse, WSMsgType
 
-from elision.errors import DialectError, LimitError
+from elision.errors import DialectError, LimitError, MissingExtra
 from elision.gateway.budgets import Budgets
 from elision.gateway.error_responses import make_error_response
 from elision.gateway.header_fields import filter_request_fields, filter_response_fields
@@ -34,6 +33,11 @@ from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import Headers, Send
 from elision.manager.reported_usage import find_usage
 from elision.providers.provider import Api
+
+try:
+    from aiohttp import ClientError, ClientWebSocketResponse, WSMsgType
+except ImportError as error:
+    raise MissingExtra("the gateway", "gateway") from error
 
 if TYPE_CHECKING:
     from elision.gateway.request_body_reader import Receive
