@@ -145,7 +145,7 @@ def test_what_a_session_cost(sessions: StoredSessions, views: tuple[str, list[Co
     assert found["acting_calls"] == 5
     assert [call["call"] for call in found["newest_acting_calls"]] == [8, 7]
     assert found["newest_acting_calls"][0]["masked"] == ["t5.1"]
-    assert found["why"][0].startswith("Hiding cost $0.02")
+    assert found["why"][0].startswith("Hiding cost $0.0168 more")
     assert any("rewritten 5 times by mask" in reason for reason in found["why"])
     assert any("1 recalls put" in reason for reason in found["why"])
     burning = sessions.inspect_session("burning", 5)
