@@ -41,7 +41,6 @@ select version from agent_context_schema
 
 -- name: schema_set_version
 insert into agent_context_schema (version) values (%(version)s)
-on conflict (one) do update set version = excluded.version
 
 -- name: keep_secret
 insert into agent_context_secret (secret) values (%(secret)s) on conflict do nothing
