@@ -173,6 +173,26 @@ def test_a_slice_grows_with_its_use(counter: Any) -> None:
     asyncio.run(test())
 
 
+def test_what_is_left_of_a_minute_is_no_part_of_the_next() -> None:
+    """A worker that gives it back too late does not raise the limit."""
+
+    async def exercise() -> None:
+        clock = Clock()
+        counter = LocalCounter(clock)
+        limits = make_limit_list(None, None, 300)
+        one, other = (KeyLeases(limits, counter, True, lambda key, what: 0.0, clock=clock) for _ in range(2))
+        assert await count_taken(one, 2) == 2
+        clock.now += 60
+        assert await count_taken(other, 400) == 300
+        await one.give_back()
+        clock.now += EXHAUSTED_SECONDS
+        assert await count_taken(other, 400) == 0
+        await one.close()
+        await other.close()
+
+    asyncio.run(exercise())
+
+
 def test_alone_a_gateway_counts_itself() -> None:
     """Without a counter that others share, a minute is counted here; several workers must share one."""
 

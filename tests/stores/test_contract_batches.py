@@ -109,6 +109,15 @@ def test_an_append_of_an_older_version_is_recognized(opener: Opener, monkeypatch
     store.close()
 
 
+def test_an_id_is_kept_with_the_first_record_only(store: Store) -> None:
+    """At another record of its append it is any other id."""
+    begin_session(store, "s", add_turn(1))
+    store.append("s", (add_turn(2), add_turn(3)), after=1, at=1.0, batch=FIRST)
+    for event in (add_turn(3), add_turn(3, "other")):
+        with pytest.raises(ConflictError, match="'s'"):
+            store.append("s", (event,), after=2, at=2.0, batch=FIRST)
+
+
 @pytest.mark.parametrize("batch", [b"1", b"1" * 15, b"1" * 17])
 def test_an_id_has_16_bytes(store: Store, batch: bytes) -> None:
     begin_session(store, "s")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from elision.errors import StoreError
 from elision.stores.postgres.address import parse_address
 from elision.stores.postgres.readable_tables import SHOWN
-from elision.stores.postgres.schema import MIGRATIONS, split_statements
 from elision.stores.postgres.store import PostgresStore
 from elision.stores.postgres.text_escapes import escape_name
 from elision.stores.postgres.text_escapes import unescape_name as meant
@@ -241,31 +240,6 @@ def test_what_is_sent_in_the_place_of_a_turn(store: PostgresStore) -> None:
         ("s", 3, 1, "[all]"),
         ("s", 4, 2, "[both]"),
     ]
-
-
-def test_rows_of_an_older_version_are_made_whole() -> None:
-    """Tables of version 3 are migrated when they are opened, and `compact` writes the whole texts."""
-    url = make_fresh_url()
-    store = open_postgres_store(f"{url}&turns=short")
-    begin_session(store, "s", add_turn(1, LONG), hidden(call=2, covers=1), amend_turn(1, "b" + LONG))
-    older = (
-        b"drop view agent_context_transcript, agent_context_observations",
-        b"drop table agent_context_summaries",
-        b'alter table agent_context_turns drop column action, drop column observation, drop column "timestamp"',
-        *split_statements(MIGRATIONS[1]),
-        b"alter table agent_context_log drop column added",
-        b"drop table agent_context_spending",
-        b"update agent_context_schema set version = 3",
-    )
-    for statement in older:
-        store._database.write(lambda cursor, statement=statement: cursor.execute(statement))  # type: ignore[misc]
-    store.close()
-    store = open_postgres_store(url)
-    assert asked(store, TRANSCRIPT, "s") == [(1, None, None, None)]
-    store.compact()
-    assert asked(store, TRANSCRIPT, "s") == [(1, "b" + make_readable(LONG), None, "all")]
-    assert store.check() == []
-    store.close()
 
 
 def test_a_session_that_is_deleted_meanwhile_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from elision.errors import ElisionError, LimitError, StoreError, UnknownHandle
-from elision.gateway.key_leases import USD, KeyLeases, LocalCounter, make_limit_list
+from elision.gateway.key_leases import MAX_KEYS, USD, KeyLeases, LocalCounter, make_limit_list
 from elision.gateway.limits import RequestRefused
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.settings import GatewaySettings
@@ -38,8 +38,6 @@ LOOK_SECONDS: Final = 2.0
 OVERLAP_SECONDS: Final = 300.0
 #: Between two looks at all sessions of a key, in case some clock is further off than that.
 FULL_LOOK_SECONDS: Final = 600.0
-#: Keys that are known at a time; another one's sessions are read anew.
-MAX_KEYS: Final = 1_000
 
 #: Of a prompt that is not counted yet.
 _BYTES_PER_TOKEN: Final = 4

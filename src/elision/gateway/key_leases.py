@@ -89,6 +89,11 @@ class _Lease:
     pending: asyncio.Future[SpendingLease | None] | None = None
     debt: float = 0.0
 
+    def end_if_over(self, now: float) -> None:
+        """Forget what is left, or owed, of a period that is over: it is no part of the next one."""
+        if now >= self.ends_at:
+            self.left, self.is_exhausted, self.ends_at = 0.0, False, float("inf")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taking:
@@ -195,6 +200,7 @@ class KeyLeases:
         now = self._clock()
         for name, key in list(self._keys.items()):
             for lease in key.leases.values():
+                lease.end_if_over(now)
                 is_idle = now - lease.used_at >= idle_seconds and not key.lock.locked()
                 if lease.left and lease.pending is None and is_idle:
                     async with key.lock:
@@ -219,8 +225,7 @@ class KeyLeases:
 
     async def _extend_if_due(self, name: str, lease: _Lease, amount: float) -> None:
         now = self._clock()
-        if now >= lease.ends_at:
-            lease.left, lease.is_exhausted, lease.ends_at = 0.0, False, float("inf")
+        lease.end_if_over(now)
         if lease.left >= amount and lease.left > 0:
             return
         if lease.is_exhausted and now - lease.asked_at < EXHAUSTED_SECONDS:

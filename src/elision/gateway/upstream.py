@@ -217,28 +217,26 @@ class Upstream:
         if self._socket_session is None:
             traced = aiohttp.TraceConfig()
             traced.on_request_end.append(_note_response)
-            kept = aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60)
-            self._socket_session = self._make_session(kept, traced)
+            self._socket_session = self._make_session(traced, force_close=True)
         return self._socket_session
 
     def _get_pooled_session(self) -> aiohttp.ClientSession:
         if self._pooled_session is None:
             traced = aiohttp.TraceConfig()
             traced.on_connection_reuseconn.append(_note_reuse)
-            kept = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=60)
-            self._pooled_session = self._make_session(kept, traced)
+            self._pooled_session = self._make_session(traced, keepalive_timeout=KEEP_ALIVE_SECONDS)
         return self._pooled_session
 
     def _get_fresh_session(self) -> aiohttp.ClientSession:
         """Return a session that opens a new connection for each request: other idle ones may be closed as well."""
         if self._fresh_session is None:
-            self._fresh_session = self._make_session(aiohttp.TCPConnector(limit=0, force_close=True, ttl_dns_cache=60))
+            self._fresh_session = self._make_session(force_close=True)
         return self._fresh_session
 
-    def _make_session(self, connector: aiohttp.TCPConnector, *traced: aiohttp.TraceConfig) -> aiohttp.ClientSession:
-        """Make a session. Its connector has no limit: concurrency is limited where requests arrive."""
+    def _make_session(self, *traced: aiohttp.TraceConfig, **kept: Any) -> aiohttp.ClientSession:
+        """Make a session. kept: how connections are kept; their number is limited where requests arrive."""
         return aiohttp.ClientSession(
-            connector=connector,
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, **kept),
             trace_configs=list(traced),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(

@@ -1,4 +1,4 @@
-"""The tables, at the version that this Elision knows: made where there are none, migrated where they are older."""
+"""The tables, at the version that this Elision knows: made where there are none, refused at another one."""
 
 from __future__ import annotations
 
@@ -7,27 +7,19 @@ from typing import Any
 from elision.errors import StoreError
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
 from elision.stores.postgres.statements import find_statement, read_script
-from elision.stores.store_errors import missing_store_error, old_store_error
+from elision.stores.store_errors import missing_store_error
 
-#: In order; migration n makes version n of version n - 1. A test proves that all of them make `postgres_schema.sql`.
-MIGRATIONS = (
-    "postgres_0001_tables.sql",
-    "postgres_0002_observations.sql",
-    "postgres_0003_gateways.sql",
-    "postgres_0004_transcripts.sql",
-    "postgres_0005_appends.sql",
-    "postgres_0006_spending.sql",
-)
-FRESH = "postgres_schema.sql"
-VERSION = len(MIGRATIONS)
+SCRIPT = "postgres_schema.sql"
+#: Raised with each change of `SCRIPT`. Nothing was released yet, so no other version is migrated.
+VERSION = 6
 
 
 def ensure_tables(database: PostgresDatabase) -> None:
-    """Make or migrate the tables; any number of processes may do so at once. Raises StoreError for newer tables."""
+    """Make the tables; any number of processes may do so at once. Raises StoreError for those of another version."""
     schema = database.address.schema
     version = database.read(lambda cursor: read_version(cursor, schema))
-    if version < VERSION:
-        version = database.write(lambda cursor: _migrate_tables(cursor, schema), patient=True)
+    if version == 0:
+        version = database.write(lambda cursor: _make_tables(cursor, schema), patient=True)
     _check_version(database, version)
 
 
@@ -35,20 +27,16 @@ def check_tables(database: PostgresDatabase) -> None:
     """Raise StoreError unless the tables are there, at the version that this Elision knows; nothing is written."""
     schema = database.address.schema
     version = database.read(lambda cursor: read_version(cursor, schema))
-    place = f"{database.name}, schema {schema!r}"
     if version == 0:
-        raise missing_store_error(place)
-    if version < VERSION:
-        raise old_store_error(place, version, VERSION)
+        raise missing_store_error(f"{database.name}, schema {schema!r}")
     _check_version(database, version)
 
 
 def _check_version(database: PostgresDatabase, version: int) -> None:
-    """Raise StoreError for newer tables."""
-    if version > VERSION:
+    if version != VERSION:
         raise StoreError(
             f"{database.name}: the tables in schema {database.address.schema!r} are version {version}, this Elision "
-            f"knows {VERSION}; update elision, or name another schema: ?schema=NAME"
+            f"knows {VERSION}; use the elision that made them, or name another schema: ?schema=NAME"
         )
 
 
@@ -59,18 +47,18 @@ def read_version(cursor: Cursor, schema: str) -> int:
     return int(_read_value(cursor, "schema_version", schema) or 0)
 
 
-def _migrate_tables(cursor: Cursor, schema: str) -> int:
-    """Migrate under a lock that other processes wait for; the second one finds the work done. Return the version."""
+def _make_tables(cursor: Cursor, schema: str) -> int:
+    """Make them under a lock that other processes wait for; the second one finds them made. Return their version."""
     cursor.execute(find_statement("schema_lock"), {"schema": schema})
-    before = read_version(cursor, schema)
+    found = read_version(cursor, schema)
+    if found:
+        return found
     if not _read_value(cursor, "schema_exists", schema):
         create_schema(cursor, schema)
-    for file in (FRESH,) if before == 0 else MIGRATIONS[before:]:
-        for statement in split_statements(file):
-            cursor.execute(statement)
-    if before < VERSION:
-        cursor.execute(find_statement("schema_set_version"), {"version": VERSION})
-    return max(before, VERSION)
+    for statement in split_statements(SCRIPT):
+        cursor.execute(statement)
+    cursor.execute(find_statement("schema_set_version"), {"version": VERSION})
+    return VERSION
 
 
 def split_statements(file: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Writes whole texts into the rows of turns, and the summaries, that an older version or `turns=short` cut."""
+"""Writes whole texts into the rows of turns, and the summaries, that `turns=short` cut."""
 
 from __future__ import annotations
 

@@ -41,7 +41,6 @@ select version from agent_context_schema
 
 -- name: schema_set_version
 insert into agent_context_schema (version) values (%(version)s)
-on conflict (one) do update set version = excluded.version
 
 -- name: keep_secret
 insert into agent_context_secret (secret) values (%(secret)s) on conflict do nothing
@@ -166,13 +165,10 @@ where session = %(session)s and records = %(after)s
 returning id
 
 -- name: claimed
-select session_id, coalesce(added, (
-    select count(*) from agent_context_log as own
-    where own.session_id = log.session_id and own.token = log.token and own.position >= log.position
-))
-from agent_context_log as log
+select session_id, added
+from agent_context_log
 where session_id = (select id from agent_context_sessions where session = %(session)s)
-    and position = %(after)s::bigint + 1 and token = %(token)s
+    and position = %(after)s::bigint + 1 and token = %(token)s and added is not null
 
 -- Damage to a text that is there already must not spread to the records that are written with it.
 
