@@ -54,7 +54,7 @@ def main(small: bool = False) -> None:
         print(f"{compared} runs of {CALLS} calls under {len(STRATEGIES)} strategies:")
         hashes = dict(_list_hashes(folder))
         for how, found in hashes.items():
-            print(f"  {how:44} {found}")
+            print(f"  {how:44} {found}", flush=True)
         print(f"  different results: {len(set(hashes.values()))}")
         _measure_memory(folder, few, many)
         _measure_overhead(folder, few)
