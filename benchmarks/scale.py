@@ -54,7 +54,7 @@ def main(small: bool = False) -> None:
         print(f"{compared} runs of {CALLS} calls under {len(STRATEGIES)} strategies:")
         hashes = dict(_list_hashes(folder))
         for how, found in hashes.items():
-            print(f"  {how:44} {found}")
+            print(f"  {how:44} {found}", flush=True)
         print(f"  different results: {len(set(hashes.values()))}")
         _measure_memory(folder, few, many)
         _measure_overhead(folder, few)
@@ -84,7 +84,7 @@ def write_made_runs(folder: Path, count: int) -> None:
 
 def _prepare(runs: Path, study: Path) -> tuple[StudyPlan, list[Shard], ShardTask]:
     options = describe_settings(SETTINGS, {"model": None, "price": None, "price_set": "anthropic"}, calls=False)
-    plan, shards = prepare_study(StudyFolder(str(study)), [str(runs)], "replay", SETTINGS, options)
+    plan, shards = prepare_study(StudyFolder(str(study)), [str(runs)], SETTINGS, options)
     return plan, shards, ShardTask(str(study), plan.digest, ReplayWork(SETTINGS))
 
 
@@ -126,7 +126,7 @@ def _kill_and_resume(runs: Path, study: Path) -> int:
         for line in process.stderr:
             if line.startswith("1 of "):
                 break
-        workers = psutil.Process(process.pid).children()
+        workers = [each for each in psutil.Process(process.pid).children() if "spawn_main" in " ".join(each.cmdline())]
         for each in workers:
             each.send_signal(signal.SIGKILL)
         process.kill()

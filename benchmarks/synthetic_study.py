@@ -83,7 +83,6 @@ def write_synthetic_study(folder: Path, runs: int) -> None:
     """Write a study of `runs` runs, with eight rows each, in shards of `RUNS_OF_PART`."""
     store = StudyFolder(str(folder))
     plan = StudyPlan(
-        kind="replay",
         version="0",
         paths=("s3://bucket/runs",),
         prices="anthropic",

@@ -194,6 +194,8 @@ def test_queries(whole: Path) -> None:
     assert [(row["strategy"], row["n"]) for row in rows] == [("as recorded", "450"), ("masking", "450"), ("raw", "450")]
     count = run_elision("replay", "--report", whole, "--sql", "select count(*) from manifest, problems")
     assert count.stdout.splitlines()[1] == "0"
+    bar = run_elision("replay", "--report", whole, "--sql", "select current_setting('enable_progress_bar') as bar")
+    assert bar.stdout == "bar\nFalse\n", "DuckDB would draw it among the CSV"
     wrong = run_elision("replay", "--report", whole, "--sql", "select nothing from rows")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("elision: --sql: ")

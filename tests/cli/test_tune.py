@@ -15,8 +15,10 @@ from elision.cli.app import app
 from elision.config import load_settings
 from elision.errors import ElisionError, MissingExtra, OutputError
 from elision.strategies.spec import parse_strategy
+from elision.study import run_sample
 from tests.lab.tuning.recorded import write_runs
 from tests.processes import PATIENCE, start_process
+from tests.study.made_runs import prepare
 
 SMALL = [
     "--space",
@@ -175,3 +177,14 @@ def test_each_run_at_its_own_models_prices(runs: Path, tmp_path: Path) -> None:
     assert "priced here as claude-opus-5-5 (3 runs without a model's name as claude-opus-5-5, the newest flagship)" in (
         " ".join(done.stderr.split())
     )
+
+
+def test_a_study_is_tuned_on_a_sample(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of a study are those of its manifest; of many the seed decides which, and it is said."""
+    prepare(runs, tmp_path / "study")
+    whole, ours = tmp_path / "whole.json", tmp_path / "ours.json"
+    assert "sample" not in _tune(tmp_path / "study", *SMALL, "--json", ours)
+    _tune(runs, *SMALL, "--json", whole)
+    assert json.loads(ours.read_text("utf-8")) == json.loads(whole.read_text("utf-8"))
+    monkeypatch.setattr(run_sample, "TUNED_RUNS", 2)
+    assert "Tuned on a stratified sample: 2 runs of 2 of 3 files" in _tune(tmp_path / "study", *SMALL)

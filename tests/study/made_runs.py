@@ -61,7 +61,7 @@ def write_runs(folder: Path, count: int, *, turns: int = 9, first: int = 0) -> P
 def prepare(runs: Path | str, study: Path | str, settings: StudySettings = SETTINGS) -> tuple[StudyPlan, list[Shard]]:
     """Prepare a study of `runs`."""
     options = describe_settings(settings, {"model": None, "price": None, "price_set": "anthropic"}, calls=False)
-    return prepare_study(StudyFolder(str(study)), [str(runs)], "replay", settings, options)
+    return prepare_study(StudyFolder(str(study)), [str(runs)], settings, options)
 
 
 def make_task(study: Path | str, plan: StudyPlan, settings: StudySettings = SETTINGS) -> ShardTask:

@@ -13,7 +13,7 @@ from elision.study import run_sample
 from elision.study.manifest import list_units
 from elision.study.run_sample import FormatSample, decode_sample, load_tuning_sample, take_sample
 from elision.trajectory.trajectory import Trajectory
-from tests.study.made_runs import SETTINGS, write_runs
+from tests.study.made_runs import SETTINGS, prepare, write_runs
 
 
 def load(folder: Path) -> list[Trajectory]:
@@ -63,19 +63,22 @@ def test_the_sample_ends_and_is_chosen_by_hash(tmp_path: Path, monkeypatch: pyte
 def test_a_tuning_takes_a_seeded_share_of_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample has every folder in its share, is the same for the same seed, and says how it was made."""
     monkeypatch.setattr(run_sample, "TUNED_RUNS", 12)
-    write_runs(tmp_path / "large", 40, turns=2)
-    write_runs(tmp_path / "small", 20, turns=2, first=100)
-    loaded, text = load_tuning_sample([str(tmp_path)], 1)
+    write_runs(tmp_path / "runs" / "large", 40, turns=2)
+    write_runs(tmp_path / "runs" / "small", 20, turns=2, first=100)
+    study = str(tmp_path / "study")
+    prepare(tmp_path / "runs", study)
+    loaded, text = load_tuning_sample(study, 1)
     folders = [Path(run.file).parent.name for run in loaded.runs]
     assert (folders.count("large"), folders.count("small")) == (8, 4)
     assert "12 runs of 12 of 60 files and archives" in text
     assert "seed 1" in text
-    assert load_tuning_sample([str(tmp_path)], 1)[0].runs == loaded.runs
-    assert load_tuning_sample([str(tmp_path)], 2)[0].runs != loaded.runs
+    assert load_tuning_sample(study, 1)[0].runs == loaded.runs
+    assert load_tuning_sample(study, 2)[0].runs != loaded.runs
 
 
 def test_a_small_corpus_is_tuned_on_whole(tmp_path: Path) -> None:
     """Where there are no more runs than are taken, all are, and nothing is said of a sample."""
-    loaded, text = load_tuning_sample([str(write_runs(tmp_path, 5, turns=2))], 0)
+    prepare(write_runs(tmp_path / "runs", 5, turns=2), tmp_path / "study")
+    loaded, text = load_tuning_sample(str(tmp_path / "study"), 0)
     assert len(loaded.runs) == 5
     assert text == ""

@@ -202,7 +202,7 @@ def _report_stored_study(
     from elision.cli import studies
 
     if sql is not None:
-        studies.print_query(url, "replay", sql)
+        studies.print_query(url, sql)
         return
     check_outputs(files)
     found = studies.load_replay_study(url)

@@ -26,9 +26,9 @@ from elision.lab.results import Study
 from elision.lab.run_prices import describe_prices_of
 from elision.lab.study_settings import StudySettings
 from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
-from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
+from elision.study.shard_work import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder
-from elision.study.study_report import StudyTables, build_study, list_billed_models, list_uses, open_study
+from elision.study.study_report import build_study, list_billed_models, list_uses, open_study
 from elision.study.study_setup import describe_settings, prepare_study, restore_settings
 
 #: Exit code where shards failed three times.
@@ -57,28 +57,18 @@ def run_replay_study(
     calls: bool,
     errors: Console,
 ) -> bool:
-    """Replay `paths` into a study, or go on with it; whether it is to be reported now. given: price options."""
+    """Replay `paths` into a study, or go on with it; whether it is to be reported now. given: price options.
+
+    Exits with 3 for shards that failed, with 130 for Ctrl-C.
+    """
     options = describe_settings(settings, given, calls=calls)
-    return run_study_shards(paths, "replay", settings, options, ReplayWork(settings, calls), request, errors)
-
-
-def run_study_shards(
-    paths: Sequence[str],
-    kind: str,
-    settings: StudySettings,
-    options: Mapping[str, object],
-    work: ShardWork,
-    request: StudyRequest,
-    errors: Console,
-) -> bool:
-    """Begin or continue a study; whether it is whole now. Exits with 3 for shards that failed, with 130 for Ctrl-C."""
     place, count = parse_shard(request.shard)
     only_prepares = request.workers == "0"
     cores = 1 if request.shard else os.cpu_count() or 1
     engine = None if only_prepares else make_engine(request.workers, cores)
     folder = StudyFolder(request.out.rstrip("/"))
     with _show_stage(errors) as stage:
-        plan, shards = prepare_study(folder, paths, kind, settings, options, stage)
+        plan, shards = prepare_study(folder, paths, settings, options, stage)
     own = [shard for shard in shards if shard.number % count == place % count]
     missing = find_missing_shards(folder, own, plan.digest)
     name = f"shard {request.shard}" if request.shard else "study"
@@ -90,7 +80,9 @@ def run_study_shards(
         return False
     try:
         with _show_progress(errors) as report:
-            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, report)
+            progress = run_shards(
+                missing, ShardTask(folder.url, plan.digest, ReplayWork(settings, calls)), engine, report
+            )
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
         print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
@@ -178,7 +170,7 @@ class LoadedStudy:
 
 def load_replay_study(url: str) -> LoadedStudy:
     """Return what the study at `url` has found so far. Raises FormatError where none is."""
-    with open_study(url, "replay") as tables:
+    with open_study(url) as tables:
         settings = restore_settings(tables.plan, choose_prices(*tables.plan.options["price_options"].values()))
         study = build_study(tables, settings)
         uses = list_uses(tables)
@@ -186,26 +178,22 @@ def load_replay_study(url: str) -> LoadedStudy:
         return LoadedStudy(study, list_billed_models(tables), priced)
 
 
-def print_query(url: str, kind: str, sql: str) -> None:
+def print_query(url: str, sql: str) -> None:
     """Print what a query of the user's finds in a study: a table on a terminal, else CSV."""
-    with open_study(url, kind) as tables:
-        _print_rows(tables, sql)
-
-
-def _print_rows(tables: StudyTables, sql: str) -> None:
-    names, rows = tables.run_query(sql)
-    console = open_console()
-    if not console.is_terminal:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(rows)
-        return
-    table = open_table()
-    for name in names:
-        table.add_column(Text(neutralize_text(name)))
-    for row in islice(rows, SHOWN_ROWS):
-        table.add_row(*(Text(neutralize_text("" if value is None else str(value))) for value in row))
-    console.print(table)
+    with open_study(url) as tables:
+        names, rows = tables.run_query(sql)
+        console = open_console()
+        if not console.is_terminal:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows(rows)
+            return
+        table = open_table()
+        for name in names:
+            table.add_column(Text(neutralize_text(name)))
+        for row in islice(rows, SHOWN_ROWS):
+            table.add_row(*(Text(neutralize_text("" if value is None else str(value))) for value in row))
+        console.print(table)
 
 
 def list_paths(paths: Sequence[str]) -> list[Path]:

@@ -24,6 +24,7 @@ from elision.cli.options import (
     PriceSet,
     RunModel,
     Tokens,
+    check_study_extra,
     choose_prices,
 )
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
@@ -104,7 +105,8 @@ def tune(
 ) -> None:
     """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
 
-    Some of the runs are kept to judge what was found on the others; the figures of both parts are shown.
+    Some of the runs are kept to judge what was found on the others; the figures of both parts are shown. Of a study
+    (`elision replay --out`) at most 2,000 runs are taken, by the seed.
     """
     settings = TuneSettings(
         prices=choose_prices(model, price, price_set),
@@ -124,7 +126,9 @@ def tune(
     check_outputs(files, [*paths, *([study] if study else [])])
     errors = open_console(stderr=True)
     with errors.status("reading"):
-        loaded = load_runs(paths)
+        loaded, chosen = _load_runs(paths, seed)
+    if chosen:
+        errors.print(chosen, markup=False, highlight=False)
     result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, errors)
     if not result.finished:
         files["toml"] = None
@@ -139,6 +143,16 @@ def tune(
     if not result.finished:
         raise typer.Exit(130)
     exit_on_reader_bug(result.problems)
+
+
+def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
+    """Return the runs of `paths`; of a study at most a sample, with a sentence on it."""
+    if len(paths) > 1 or not (paths[0] / "study.json").is_file():
+        return load_runs(paths), ""
+    check_study_extra(f"tune {paths[0]}")
+    from elision.study.run_sample import load_tuning_sample
+
+    return load_tuning_sample(str(paths[0]), seed)
 
 
 def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, errors: Console) -> Tuning:

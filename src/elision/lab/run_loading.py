@@ -43,7 +43,7 @@ def load_runs(paths: Sequence[Path]) -> Loaded:
     for path, failure in failures:
         # Without the path, which a Problem names itself.
         problems.append(Problem(file=str(path), line=None, reason=str(failure).removeprefix(f"{path}: ")))
-    return Loaded(_drop_duplicates(runs), tuple(problems))
+    return Loaded(number_duplicates(runs), tuple(problems))
 
 
 def set_recorded_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
@@ -61,8 +61,8 @@ def set_recorded_windows(loaded: Loaded, windows: Mapping[str, int]) -> Loaded:
     return replace(loaded, runs=runs)
 
 
-def _drop_duplicates(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
-    """`runs` with ids that are unique within each file."""
+def number_duplicates(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+    """Return `runs` with ids that are unique within each file."""
     seen: dict[tuple[str, str], int] = defaultdict(int)
     result = []
     for run in runs:

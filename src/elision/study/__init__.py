@@ -1,1 +1,1 @@
-"""Studies on disk: any number of recorded runs, replayed or audited shard by shard, and reported from Parquet."""
+"""Studies on disk: any number of recorded runs, replayed shard by shard, and reported from Parquet."""

@@ -18,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from elision.errors import FormatError
 from elision.lab.evidence import COMMON, FEWEST_RUNS, Evidence, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.run_loading import Loaded
+from elision.lab.run_loading import Loaded, number_duplicates
 from elision.lab.study_settings import StudySettings
-from elision.study.manifest import Unit, list_units, read_unit
+from elision.study.manifest import Unit, decode_manifest, read_unit
+from elision.study.study_folder import MANIFEST_FILE, StudyFolder
 from elision.trajectory.trajectory import Problem, Trajectory
 
 #: Runs of a format that are enough, and units that are read at most to find them.
@@ -153,12 +155,13 @@ def _take_runs(unit: Unit, most: int) -> Iterator[Trajectory]:
                 return
 
 
-def load_tuning_sample(paths: Sequence[str], seed: int) -> tuple[Loaded, str]:
-    """Return at most `TUNED_RUNS` runs of `paths`, and a sentence on how they were chosen.
+def load_tuning_sample(url: str, seed: int) -> tuple[Loaded, str]:
+    """Return at most `TUNED_RUNS` runs of the study at `url`, and a sentence on how they were chosen; "" for all.
 
     Every folder and kind of file gives its share, as every format does within them; the seed decides which runs.
+    Raises FormatError where the study has no run.
     """
-    units = list_units(paths)
+    units = [unit for shard in decode_manifest(StudyFolder(url).read(MANIFEST_FILE)) for unit in shard.units]
     strata: dict[tuple[str, str], list[Unit]] = defaultdict(list)
     for unit in _shuffle_units(units, f"{seed}\0"):
         folder, _, name = unit.url.rpartition("/")
@@ -189,9 +192,10 @@ def load_tuning_sample(paths: Sequence[str], seed: int) -> tuple[Loaded, str]:
         own = by_format[reader]
         count = len(own) if every <= TUNED_RUNS else max(1, round(TUNED_RUNS * len(own) / every))
         runs += own if count >= len(own) else generator.sample(own, count)
-    read = min(total, sum(quotas.values()))
+    if not runs:
+        raise FormatError(f"{url}: no run of the study can be read: " + "; ".join(map(str, problems[:3])))
+    read = sum(quotas.values())
     chosen = f"{len(runs):,} runs of {read:,} of {total:,} files and archives"
     text = f"Tuned on a stratified sample: {chosen}, by folder, kind of file and format, seed {seed}."
-    return Loaded(tuple(sorted(runs, key=lambda run: (run.file, run.id))), tuple(problems)), text if (
-        read < total or len(runs) < every
-    ) else ""
+    loaded = Loaded(number_duplicates(sorted(runs, key=lambda run: (run.file, run.id))), tuple(problems))
+    return loaded, text if read < total or len(runs) < every else ""

@@ -38,11 +38,10 @@ _ATTEMPTS: Final = 3
 class StudyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What all rows of a study share.
 
-    kind: "replay" or "audit". version: of Elision. paths: what was asked for. prices: of every run; each at its own
+    version: of Elision. paths: what was asked for. prices: of every run; each at its own
     model's if "". price_list, sample: digests. options: the rest of what was asked for, as JSON.
     """
 
-    kind: str
     version: str
     paths: tuple[str, ...]
     prices: str

@@ -59,6 +59,15 @@ _LARGEST: Final = ("peak", "worst_ratio")
 #: Columns that a sum lacks as soon as one of its rows does.
 _ALL_OR_NONE: Final = ("recorded_usd", "hindsight_usd", "least_turns_usd", "most_turns_usd")
 _PAID: Final = "coalesce(recorded_usd, raw_usd)"
+_COMPOSITION: Final = ("observations", "reasoning", "actions", "user", "head")
+#: Columns that are asked for again and again, in a table of their own on disk; the others are summed up once.
+_COMPARED: Final = (
+    *("run", "reader", "strategy", "model", "day", "tag", "turns", "usd", "raw_usd", "recorded_usd", "prompt_usd"),
+    *("evidence_items", "evidence_found", "billed_runs", "noise", "noise_filtered"),
+    *("floor_window", "floor_items", "floor_found"),
+    *(f"context_{turn}" for turn in GROWTH_TURNS),
+    *(f"tokens_{name}" for name in _COMPOSITION),
+)
 _GROUPS: Final = (("model", "model"), ("reader", "format"), ("day", "day"), ("tag", "tag"))
 
 
@@ -74,16 +83,17 @@ class StudyTables:
         self.shards: list[Shard] = decode_manifest(folder.read(MANIFEST_FILE))
         self._spill = tempfile.TemporaryDirectory(prefix="elision-duckdb-")
         self._database = duckdb.connect(
+            f"{self._spill.name}/study.duckdb",
             config={
                 "memory_limit": MEMORY,
                 "temp_directory": self._spill.name,
                 "autoinstall_known_extensions": "false",
                 "preserve_insertion_order": "false",
-                # The footers of thousands of parts are read once, not for every query.
-                "parquet_metadata_cache": "true",
                 "threads": str(min(4, os.cpu_count() or 1)),
-            }
+            },
         )
+        # It would be drawn on standard output, among the CSV or JSON that goes there.
+        self._database.execute("set enable_progress_bar = false")
         if not folder.is_local:
             self._database.register_filesystem(folder.file_system)
         self.finished = 0
@@ -153,12 +163,9 @@ def quote_text(text: str) -> str:
 
 
 @contextmanager
-def open_study(url: str, kind: str) -> Iterator[StudyTables]:
-    """Give the tables of the study at `url`. Raises FormatError where none is, SpecError for one of another kind."""
-    folder = StudyFolder(url.rstrip("/"))
-    with StudyTables(folder) as tables:
-        if tables.plan.kind != kind:
-            raise SpecError(f"--report {url}: that study is of `elision {tables.plan.kind}`; use that command")
+def open_study(url: str) -> Iterator[StudyTables]:
+    """Give the tables of the study at `url`. Raises FormatError where none is."""
+    with StudyTables(StudyFolder(url.rstrip("/"))) as tables:
         yield tables
 
 
@@ -169,6 +176,8 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
     if sent.condensed_runs:
         _add_rows_on_top(tables, settings)
     totals = _sum_totals(tables, labels)
+    # Opening thousands of parts takes longer than most queries: what several ask for is read once.
+    tables.ask(f"create table compared as select {', '.join(_COMPARED)} from rows")
     recommended = parse_strategy(RECOMMENDED)
     missing = len(tables.shards) - tables.finished
     uses = list_uses(tables) or [ModelUse("", None, 0, 0)]
@@ -203,7 +212,7 @@ def _add_worst_runs(tables: StudyTables, study: Study) -> Study:
     featured = wording.find_featured(study)
     label = featured.strategy if featured is not None else RECORDED
     listed = tables.ask(
-        f"select run from rows where strategy = $label order by usd / nullif({_PAID}, 0) desc nulls last, run"
+        f"select run from compared where strategy = $label order by usd / nullif({_PAID}, 0) desc nulls last, run"
         f" limit {LISTED_RUNS}",
         label=label,
     )
@@ -281,7 +290,7 @@ def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:
 def list_uses(tables: StudyTables) -> list[ModelUse]:
     """Return which models the runs were recorded with, by day."""
     found = tables.ask(
-        "select model::varchar as model, day::varchar as day, count(*) as runs, sum(turns) as calls from rows"
+        "select model::varchar as model, day::varchar as day, count(*) as runs, sum(turns) as calls from compared"
         " where strategy = $label group by all order by all",
         label=RECORDED,
     )
@@ -299,7 +308,7 @@ def list_billed_models(tables: StudyTables) -> list[tuple[str, int, float | None
     """Return the recorded models with their runs and bill, those of most runs first; None where a run states none."""
     found = tables.ask(
         "select model::varchar as model, count_if(strategy = $recorded) as runs,"
-        " count_if(strategy = $billed) as billed, sum(prompt_usd) filter (strategy = $billed) as usd from rows"
+        " count_if(strategy = $billed) as billed, sum(prompt_usd) filter (strategy = $billed) as usd from compared"
         " where strategy in ($recorded, $billed) group by 1 order by runs desc, 1",
         recorded=RECORDED,
         billed=BILLED,
@@ -311,18 +320,17 @@ def _sum_controls(tables: StudyTables) -> tuple[Control, ...]:
     found = tables.ask(
         "select reader::varchar as reader, count(*) as runs, avg(noise) as noise, avg(noise_filtered) as noise_filtered"
         ", sum(floor_found) / nullif(sum(floor_items), 0) as floor, min(floor_window) as floor_window"
-        " from rows where strategy = $label group by 1 order by 1",
+        " from compared where strategy = $label group by 1 order by 1",
         label=RECORDED,
     )
     return tuple(Control(**row) for row in found)
 
 
 def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
-    names = ("observations", "reasoning", "actions", "user", "head")
-    sums = ", ".join(f"sum(tokens_{name}) as {name}" for name in names)
+    sums = ", ".join(f"sum(tokens_{name}) as {name}" for name in _COMPOSITION)
     found = tables.ask(
         f"select reader::varchar as reader, count(*) as runs, {sums}"
-        " from rows where strategy = $label group by 1 order by 1",
+        " from compared where strategy = $label group by 1 order by 1",
         label=RECORDED,
     )
     return tuple(Composition(**row) for row in found)
@@ -335,7 +343,7 @@ def _measure_growth(tables: StudyTables, labels: Sequence[str], *, only_billed: 
     found = {
         row["strategy"]: row
         for row in tables.ask(
-            f"select strategy::varchar as strategy, {', '.join(parts)} from rows {condition} group by 1"
+            f"select strategy::varchar as strategy, {', '.join(parts)} from compared {condition} group by 1"
         )
     }
     sizes = []
@@ -377,7 +385,7 @@ def _tabulate_spread(tables: StudyTables, study: Study) -> SummaryTable:
             f"select strategy::varchar as strategy,"
             f" quantile_cont(usd / nullif({_PAID}, 0), [0.05, 0.5, 0.95]) as spread,"
             f" count(*) as n, sum(usd) as u, sum({_PAID}) as p, sum(usd * usd) as uu, sum(usd * {_PAID}) as up,"
-            f" sum({_PAID} * {_PAID}) as pp, avg((usd < {_PAID})::int) as cheaper from rows group by 1"
+            f" sum({_PAID} * {_PAID}) as pp, avg((usd < {_PAID})::int) as cheaper from compared group by 1"
         )
     }
     names = shorten_strategies(study.strategies)
@@ -424,7 +432,7 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
     places = " ".join(f"when {quote_text(label)} then {place}" for place, label in enumerate(labels))
     found = tables.ask(
         f"select best.place as place, count(*) as runs, sum(best.usd) as usd from (select min(struct_pack(usd := usd,"
-        f" place := case strategy::varchar {places} end)) as best from rows"
+        f" place := case strategy::varchar {places} end)) as best from compared"
         f" where strategy::varchar in ({live}) group by run) group by 1 order by 2 desc, 1"
     )
     runs = sum(row["runs"] for row in found)
@@ -453,7 +461,7 @@ def _tabulate_groups(tables: StudyTables, study: Study, label: str) -> Iterator[
     found = tables.ask(
         f"select grouping({', '.join(column for column, _ in _GROUPS)}) as kind, {', '.join(c for c, _ in _GROUPS)},"
         f" count(*) as runs, sum({_PAID}) as paid, sum(usd) as usd, sum(evidence_found) as found,"
-        f" sum(evidence_items) as items from (select * replace ({columns}) from rows where strategy = $label)"
+        f" sum(evidence_items) as items from (select * replace ({columns}) from compared where strategy = $label)"
         f" group by grouping sets ({sets})",
         label=label,
     )

@@ -30,7 +30,6 @@ from elision.trajectory.prices import Prices
 def prepare_study(
     folder: StudyFolder,
     paths: Sequence[str],
-    kind: str,
     settings: StudySettings,
     options: Mapping[str, Any],
     progress: Callable[[str], None] = lambda what: None,
@@ -45,7 +44,6 @@ def prepare_study(
         if f"{_make_absolute(folder.url)}/".startswith(f"{path.rstrip('/')}/"):
             raise SpecError(f"--out {folder.url}: is in {path}, and would be read as a recording; name another folder")
     plan = StudyPlan(
-        kind=kind,
         version=version("elision"),
         paths=listed,
         prices=settings.prices.name if settings.prices else "",
