@@ -19,8 +19,12 @@ from elision.lab.bill_check import (
     SimulatedCall,
     check_bill,
     divide_difference,
+    explain_difference,
 )
 from elision.lab.bill_check_table import list_check_lines, print_checks
+from elision.lab.calibrate import CalibratedCall, Calibration
+from elision.testing.builders import trajectory, turn
+from elision.trajectory.content import Opaque
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
@@ -104,6 +108,41 @@ def test_names_in_a_log_cannot_act_on_the_terminal() -> None:
     console = Console(width=60, record=True, file=StringIO())
     print_checks(BillChecks((evil,)), console)
     assert "\x1b" not in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "cause", "said"),
+    [
+        ("claude-opus-4-5", "unsent", ", since the agent clipped results that are whole in the log (2 ×)"),
+        ("claude-opus-4-5", "inferred", ", since the agent condensed its history without a record of it (2 ×)"),
+        ("claude-opus-4-5", "sealed", ", with sealed reasoning of unknown length in 1 turn"),
+        ("claude-opus-4-5", "", ", at 1.25 tokens of the model for each that we count"),
+        ("no-such-model", "", ", as nothing is known of how this model counts tokens"),
+    ],
+)
+def test_what_the_log_says_of_a_prompts_length_is_named(model: str, cause: str, said: str) -> None:
+    """Prompts that are simulated a tenth too long: only the causes that the log shows are named."""
+    usage = bill(9_000, 8_000)
+    content = (Opaque("thinking", {"type": "thinking"}),) if cause == "sealed" else ()
+    run = trajectory(turn(1), msgspec.structs.replace(turn(2), content=content), model=model)
+    calls = tuple(
+        CalibratedCall(
+            index=index,
+            model=model,
+            billed=usage,
+            counted=usage,
+            lengths=usage,
+            restart="inferred" if cause == "inferred" else "",
+            cause="unsent" if cause == "unsent" else None,
+        )
+        for index in (1, 2)
+    )
+    longer = [SimulatedCall(usage, 9_900, bill(9_900, 8_800).usd or 0)]
+    text = explain_difference(divide_difference(longer, PRICES), run, Calibration(calls=calls))
+    assert text.startswith("our count of the prompts is +10.0 % off")
+    assert said in text
+    causes = ("clipped", "condensed", "sealed", "tokens of the model", "nothing is known")
+    assert sum(word in text for word in causes) == (2 if cause else 1)
 
 
 @needs_corpus("that every recording with a bill is near it, or says why not")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from elision.engine.cache_marks import mark_view, writes_for_an_hour
 from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
-from elision.engine.plain_history import PlainHistory, has_only_recalls
+from elision.engine.plain_history import count_plain_answer, has_only_recalls
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, read_terms
 from elision.errors import BudgetError, SpecError
@@ -96,11 +96,10 @@ class Log:
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.reports = ProviderReports()
-        self.bills = LogBills(self.prices, self.reports.scale)
+        self.bills = LogBills(self.prices, self.reports.scale, self.sizer)
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         self.client_trims = ClientTrims()
-        self._plain_history = PlainHistory(self.sizer)
         #: Tokens of the answer to the newest call, as the provider reported them; 0 before that.
         self._reported_output = 0
         #: Records of a pass whose request is not in the log yet.
@@ -217,7 +216,7 @@ class Log:
             self._fold_report(event)
         elif isinstance(event, HeadSet):
             if not self.state.turns and not self.state.calls:
-                self.bills = LogBills(self.prices, self.reports.scale, event.head.warm_tokens)
+                self.bills = LogBills(self.prices, self.reports.scale, self.sizer, event.head.warm_tokens)
             self.policy.set_head(event.head)
         elif isinstance(event, TurnsDropped):
             self.policy.record_dropped(self.state, event)
@@ -245,7 +244,7 @@ class Log:
             return
         output = self._reported_output or count_output_tokens(turn, self.sizer)
         self._reported_output = 0
-        plain = self._plain_history.count_answer(turn, output) if self._can_recall else output
+        plain = count_plain_answer(turn, output, self.sizer) if self._can_recall else output
         prompt, raw_prompt = self.costs.count_newest()
         self.bill.record_answer(output, prompt, raw_prompt)
         self.costs.record_plain_answer(plain, raw_prompt)
@@ -344,13 +343,11 @@ class Log:
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
         view = state.make_view(self.policy.find_stable_length(state))
-        raw_view = mark_view(state.make_raw_view(), terms, state, self.reports)
         newest = CallResult(
             decided,
             terms,
             mark_view(view, terms, state, self.reports),
-            raw_view,
-            self._make_plain_view(raw_view),
+            mark_view(state.make_raw_view(), terms, state, self.reports),
             tokens_before,
             covered_before,
             begins_anew,
@@ -358,23 +355,16 @@ class Log:
             budget_error,
             summary_obstacle,
         )
-        self.bills.add_call(newest, is_shadow=state.shadow, is_extra=self._is_extra)
+        answered = state.turns[-1] if state.turns else None
+        # Such a request does nothing but return what was recalled.
+        is_extra = answered is not None and has_only_recalls(answered) and not answered.interjections
+        self.bills.add_call(newest, state.head if self._can_recall else None, is_shadow=state.shadow, is_extra=is_extra)
         return newest
 
     @property
     def _can_recall(self) -> bool:
         """Whether recalls are caused by what we hide: in a live session, whose requests show it."""
         return bool(self.state.recall_offer) and not self.state.shadow
-
-    @property
-    def _is_extra(self) -> bool:
-        """Whether the next request does nothing but return what was recalled."""
-        turns = self.state.turns
-        return self._can_recall and bool(turns) and has_only_recalls(turns[-1]) and not turns[-1].interjections
-
-    def _make_plain_view(self, raw_view: View) -> View:
-        """Return the newest view if there were no Elision. raw_view: if nothing had ever been hidden."""
-        return self._plain_history.follow(raw_view, self.state.head) if self._can_recall else raw_view
 
     def _record_failure(self, failed: SummaryFailed) -> Bill:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from elision.engine.plain_history import PlainHistory
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError
 from elision.strategies.billing import SessionBill, count_prompt
@@ -13,7 +14,7 @@ from elision.trajectory.events import PassDecided
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Head, Turn
 from elision.trajectory.view import View
 
 
@@ -23,7 +24,6 @@ class CallResult:
 
     terms:           of the call.
     raw_view:        the view if nothing had ever been hidden.
-    plain_view:      the same without what only recalls caused: what people are shown as the bill without us.
     tokens_before:   of the view if this pass had hidden nothing.
     covered_before:  the newest turn that a summary covered before this pass.
     begins_anew:     whether the request begins like no earlier one.
@@ -36,7 +36,6 @@ class CallResult:
     terms: CallTerms
     view: View
     raw_view: View
-    plain_view: View
     tokens_before: int
     covered_before: int
     begins_anew: bool
@@ -55,13 +54,14 @@ class LogBills:
     warm_tokens: tokens at the beginning of the prompt that an earlier run has left in the cache.
     """
 
-    def __init__(self, prices: Prices, scale: TokenScale, warm_tokens: int = 0) -> None:
+    def __init__(self, prices: Prices, scale: TokenScale, sizer: Sizer, warm_tokens: int = 0) -> None:
         self._prices = prices
         self._bill = SessionBill(prices, warm_tokens)
         self._costs = SessionCosts(prices, scale)
+        self._plain_history = PlainHistory(sizer)
         self._plain_cache = PromptCache(prices.cache, warm_tokens)
-        self._unbilled: CallResult | None = None
-        self._is_shadow = self._is_extra = False
+        #: The newest call until it is billed, as it was added.
+        self._unbilled: tuple[CallResult, Head | None, bool, bool] | None = None
         #: The call that was billed before the newest.
         self._before: CallResult | None = None
 
@@ -77,14 +77,13 @@ class LogBills:
         self.settle()
         return self._costs
 
-    def add_call(self, call: CallResult, *, is_shadow: bool, is_extra: bool) -> None:
+    def add_call(self, call: CallResult, head: Head | None, *, is_shadow: bool, is_extra: bool) -> None:
         """Have `call`, the newest one, billed later. The one before must be settled.
 
-        is_shadow: whether the request is sent unchanged. is_extra: whether there is such a call only with us.
+        head: of the client, where recalls are there only with us; else None. is_shadow: whether the request is sent
+        unchanged. is_extra: whether the call does nothing but return what was recalled.
         """
-        self._unbilled = call
-        self._is_shadow = is_shadow
-        self._is_extra = is_extra
+        self._unbilled = call, head, is_shadow, is_extra and head is not None
 
     def lengthen_lifetime(self, model: str) -> None:
         """Take note that the cache entries of the newest request live an hour, by the provider's report."""
@@ -94,15 +93,16 @@ class LogBills:
 
     def settle(self) -> None:
         """Bill the newest call, unless it is billed."""
-        newest = self._unbilled
-        if newest is None:
+        if self._unbilled is None:
             return
+        newest, head, is_shadow, is_extra = self._unbilled
         self._unbilled = None
         terms = newest.terms
         self._bill.record_raw_prompt(newest.raw_view, terms.now, terms.model, terms.finding)
-        plain = newest.plain_view
+        # What people are shown as the bill without us.
+        plain = newest.raw_view if head is None else self._plain_history.follow(newest.raw_view, head)
         cached = 0
-        if not self._is_extra:
+        if not is_extra:
             cached = self._plain_cache.record_request(plain, terms.now, terms.model, finding=terms.finding)
         ours = self._bill.record_prompt(
             newest.view, terms.now, terms.model, anew=newest.begins_anew, finding=terms.finding
@@ -113,8 +113,8 @@ class LogBills:
             ours=ours,
             raw=count_prompt(plain, cached),
             has_client_marks=not terms.no_cache_marks,
-            is_shadow=self._is_shadow,
-            is_extra=self._is_extra,
+            is_shadow=is_shadow,
+            is_extra=is_extra,
             extends=before is not None and before.model == newest.model and before.view.epoch == newest.view.epoch,
         )
         self._costs.record_call(call)

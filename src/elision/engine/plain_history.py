@@ -5,18 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from elision.providers.shared.json_reading import mapping_in, text_in
-from elision.trajectory.recall_names import reads_handles
+from elision.trajectory.recall_names import NESTED_TOOL_FIELDS, reads_handles
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment, Track, View
-
-#: The fields of a tool's definition that hold further ones.
-_NESTED_FIELDS: Final = ("functionDeclarations", "function_declarations", "tools")
 
 
 class PlainHistory:
@@ -46,15 +43,6 @@ class PlainHistory:
         hour_length = self._count_kept(raw.hour_length)
         length = len(self._track.segments)
         return replace(raw, track=self._track, length=length, marks=tuple(marks), hour_length=hour_length)
-
-    def count_answer(self, turn: Turn, output: int) -> int:
-        """Return how many of the `output` tokens of a turn's answer there would be without its recalls."""
-        if has_only_recalls(turn):
-            return 0
-        plain = _drop_recalls(turn)
-        if plain is turn:
-            return output
-        return round(output * self._sizer.count_assistant(plain) / self._sizer.count_assistant(turn))
 
     def _count_kept(self, length: int) -> int:
         """Return how many of the first `length` raw segments are kept."""
@@ -87,6 +75,16 @@ def has_only_recalls(turn: Turn) -> bool:
     return bool(turn.actions) and all(reads_handles(action.name) for action in turn.actions)
 
 
+def count_plain_answer(turn: Turn, output: int, sizer: Sizer) -> int:
+    """Return how many of the `output` tokens of a turn's answer there would be without its recalls."""
+    if has_only_recalls(turn):
+        return 0
+    plain = _drop_recalls(turn)
+    if plain is turn:
+        return output
+    return round(output * sizer.count_assistant(plain) / sizer.count_assistant(turn))
+
+
 def _drop_recalls(turn: Turn) -> Turn:
     actions = tuple(action for action in turn.actions if not reads_handles(action.name))
     if len(actions) == len(turn.actions):
@@ -103,7 +101,7 @@ def _drop_recall_tools(tools: Sequence[Any]) -> Iterator[Any]:
             text_in(definition.get("name")) or text_in(mapping_in(definition.get("function")).get("name"))
         ):
             continue
-        nested = {name: each for name in _NESTED_FIELDS if isinstance(each := definition.get(name), list | tuple)}
+        nested = {name: each for name in NESTED_TOOL_FIELDS if isinstance(each := definition.get(name), list | tuple)}
         plain = {name: list(_drop_recall_tools(each)) for name, each in nested.items()}
         if all(len(plain[name]) == len(each) for name, each in nested.items()):
             yield tool

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from elision.lab.calibrate import CAUSES, FORESEEN, CalibratedCall, Calibration
 from elision.lab.ratios import divide_or_zero
+from elision.lab.report.figures import format_deviation, format_plural
 from elision.lab.results import BILLED, SentSummary
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
@@ -153,7 +154,7 @@ def check_bill(run: Trajectory, tokens: str) -> BillCheck:
         sending=as_sent.summary,
         cause=explain_difference(as_recorded, run, calibration),
         reasons=tuple(
-            f"{name} is {_format_share(found.share)} off: {explain_difference(found, run, calibration)}"
+            f"{name} is {format_deviation(found.share)} off: {explain_difference(found, run, calibration)}"
             for name, found in simulations
             if abs(found.share) > NEAR_RUN
         ),
@@ -215,7 +216,7 @@ def explain_difference(found: Difference, run: Trajectory, calibration: Calibrat
     }
     shares = {name: divide_or_zero(usd, found.billed) for name, (usd, _) in parts.items()}
     ranked = sorted(shares, key=lambda name: -abs(shares[name]))
-    told = [f"{parts[name][1]} ({_format_share(shares[name])})" for name in ranked if abs(shares[name]) >= RULED_OUT]
+    told = [f"{parts[name][1]} ({format_deviation(shares[name])})" for name in ranked if abs(shares[name]) >= RULED_OUT]
     out = [name for name in ranked if abs(shares[name]) < RULED_OUT]
     ending = f" Ruled out: {' and '.join(out)}." if out else ""
     return f"{'; '.join(told) or 'no part reaches 1 % of the bill'}.{ending}"
@@ -244,13 +245,15 @@ def _explain_cache(calls: Iterable[CalibratedCall], model: str) -> str:
     counts = Counter(call.cause for call in own if call.cause is not None and call.cause not in FORESEEN)
     if not counts:
         return "another share is read from the cache, at calls at which the bill shows no cause"
-    named = ", ".join(f"{cause} at {count} calls ({CAUSES[cause]})" for cause, count in counts.most_common(2))
+    named = ", ".join(
+        f"{cause} at {format_plural(count, 'call')} ({CAUSES[cause]})" for cause, count in counts.most_common(2)
+    )
     return f"another share is read from the cache, where it held what no rule foresees: {named}"
 
 
 def _explain_lengths(found: Difference, run: Trajectory, calibration: Calibration) -> str:
     """Return why prompts have another length than they were billed."""
-    difference = _format_share(divide_or_zero(found.simulated - found.prompt, found.prompt))
+    difference = format_deviation(divide_or_zero(found.simulated - found.prompt, found.prompt))
     return f"our count of the prompts is {difference} off{''.join(_list_length_causes(run, calibration))}"
 
 
@@ -264,13 +267,9 @@ def _list_length_causes(run: Trajectory, calibration: Calibration) -> Iterator[s
         yield f", since the agent condensed its history without a record of it ({inferred} ×)"
     sealed = sum(has_sealed_reasoning(turn.content) for turn in run.turns)
     if sealed:
-        yield f", with sealed reasoning of unknown length in {sealed} turns"
+        yield f", with sealed reasoning of unknown length in {format_plural(sealed, 'turn')}"
     tokenizer = find_tokenizer(run.model)
     if tokenizer == OURS:
         yield ", as nothing is known of how this model counts tokens"
     else:
         yield f", at {tokenizer.tokens_per_counted:g} tokens of the model for each that we count"
-
-
-def _format_share(share: float) -> str:
-    return f"{100 * share:+.1f} %".replace("-", "−")

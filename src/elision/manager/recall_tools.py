@@ -13,11 +13,9 @@ from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic.bound_thinking import find_newest_thinking
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared.json_reading import mapping_in, text_in
-from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS, reads_handles
+from elision.trajectory.recall_names import NESTED_TOOL_FIELDS, RECALL_TOOLS, SEARCH_TOOLS, reads_handles
 
 _OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
-#: The fields of a definition that hold further ones.
-_NESTED_FIELDS: Final = ("functionDeclarations", "function_declarations", "tools")
 #: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 #: The note of the first placeholder of a session in which no request has a recall tool.
@@ -191,7 +189,7 @@ def _list_names(tools: Any) -> Iterator[str]:
     for tool in list_tools(tools):
         definition = _to_mapping(tool)
         yield text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
-        for field in _NESTED_FIELDS:
+        for field in NESTED_TOOL_FIELDS:
             nested = definition.get(field)
             if isinstance(nested, list):
                 yield from (text_in(_to_mapping(each).get("name")) for each in nested)

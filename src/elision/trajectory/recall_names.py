@@ -13,6 +13,8 @@ RECALL_TOOLS: Final = frozenset((RECALL_TOOL, "lacuna_recall"))
 SEARCH_TOOLS: Final = frozenset((SEARCH_TOOL, "lacuna_search"))
 #: The tool of `elision mcp` that reads a handle.
 MCP_RECALL_TOOL: Final = "recall_hidden"
+#: The fields of a tool's definition that hold further ones.
+NESTED_TOOL_FIELDS: Final = ("functionDeclarations", "function_declarations", "tools")
 
 
 def reads_handles(name: str) -> bool:

@@ -308,7 +308,7 @@ export class Details {
     const f = this.told.figures;
     byId("cost-part").hidden = !this.calls.length;
     if (!this._new("costs", f)) return;
-    say(byId("cost-said"), `Computed from the log: tokens as the provider counts them, list prices, a simulated prompt cache${f.caching_usd > 1e-6 ? ". The client sets no cache breakpoints, so sending everything would not use the cache" : ", the same on both sides"}.`);
+    say(byId("cost-said"), `Computed from the log, at list prices. Sent is as the provider reported it, or else as a simulated prompt cache serves it; nothing hidden is simulated${f.caching_usd > 1e-6 ? ". The client sets no cache breakpoints, so sending everything would not use the cache" : ""}.`);
     const most = Math.max(f.usd, f.raw_usd, 1e-12);
     byId("bars").replaceChildren(
       this._bar("sent", f.parts, f.usd, most, change(f.usd, f.raw_usd)),

@@ -53,7 +53,7 @@ const headline = (told) => {
 };
 const scope = (told) => [
   told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are what would have been.",
-  told.calls ? "Compared with sending everything at the same simulated prompt cache, less summaries, recalls and extra cache writes." : "",
+  told.calls ? "Compared with sending everything, as a simulated prompt cache would serve it, less summaries, recalls and extra cache writes." : "",
   told.played && told.played === told.reported ? "A played provider answered: nothing was billed." : "",
   byCaching(told) && `In addition, ${byCaching(told)}.`,
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",

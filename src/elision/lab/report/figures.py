@@ -84,6 +84,11 @@ def format_change(to_raw: float | None) -> str:
     return f"{MINUS if share < 0 else '+'}{format_share(abs(share))}"
 
 
+def format_deviation(share: float) -> str:
+    """How far a simulation is off, always with one decimal: `+1.2 %`."""
+    return f"{100 * share:+.1f} %".replace("-", MINUS)
+
+
 def format_change_range(low: float, high: float) -> str:
     """What two multiples of the price mean: `−14 to +20 %`; one change where both look the same."""
     first, last = format_change(low), format_change(high)

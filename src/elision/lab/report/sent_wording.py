@@ -111,8 +111,7 @@ def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | No
     difference = recorded / billed - 1 if billed else 0.0
     if abs(difference) < NEAR_COST:
         return f"{text}; as recorded, simulated as all other rows are, agrees within 0.1 %."
-    sign = figures.MINUS if difference < 0 else "+"
-    return f"{text}; as recorded, simulated as all other rows are, is {sign}{100 * abs(difference):.1f} % off."
+    return f"{text}; as recorded, simulated as all other rows are, is {figures.format_deviation(difference)} off."
 
 
 def list_missing_bills(sent: SentSummary) -> Iterator[str]:
