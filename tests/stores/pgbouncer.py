@@ -23,11 +23,11 @@ class Pgbouncer:
     """Lends the connections of `server`, at most `pool_size` of them, to any number of clients, transaction by
     transaction."""
 
-    def __init__(self, server: Server, pool_size: int) -> None:
+    def __init__(self, server: Server, pool_size: int, patience: int = 1) -> None:
         if _PROGRAM is None:
             pytest.skip("NO PGBOUNCER IS INSTALLED: that stores work behind one was NOT tried")
         self._server = server
-        self.folder = server.folder / f"bouncer{pool_size}"
+        self.folder = server.folder / f"bouncer{pool_size}-{patience}"
         self.folder.mkdir(exist_ok=True)
         settings = {
             "listen_addr": "",
@@ -39,8 +39,8 @@ class Pgbouncer:
             "default_pool_size": pool_size,
             # What a client of pgbouncer would not see: whoever leaves something in a session leaves it to the next.
             "server_reset_query": "",
-            # As docs/guides/fleet.md advises, and shorter. By default clients wait two minutes for a server.
-            "query_wait_timeout": "1",
+            # Seconds. As docs/guides/fleet.md advises, and shorter. By default clients wait two minutes for a server.
+            "query_wait_timeout": patience,
             "server_login_retry": "0.2",
             "server_round_robin": "1",
         }
