@@ -32,8 +32,9 @@ VARIANTS: Final = (
     "masking",
     "masking(fold=true)",
     "hybrid",
-    "hybrid + summary_facts=0.5",
-    "two-tier",
+    "hybrid(fold=true)",
+    "hybrid(fold=true) + summary_facts=0.5",
+    "two-tier(fold=true)",
     "paper-masking",
     "paper-hybrid",
 )
