@@ -26,11 +26,11 @@ from elision.trajectory.trajectory import Trajectory
 PRICES: Final = ("anthropic", "claude-opus-5-5", "fable", "openai", "qwen3-coder", "uncached")
 CANDIDATES: Final = (
     "masking",
-    "masking(fold=true)",
+    "masking(fold=false)",
     "masking(window=20)",
     "summarization",
     "hybrid",
-    "hybrid(fold=true)",
+    "hybrid(fold=false)",
     "two-tier",
 )
 #: Calls at which a group of runs begins.

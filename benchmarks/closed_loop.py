@@ -1,6 +1,6 @@
 """Does the agent still succeed, and what does a solved task cost? Agents that read only the prompt they are sent.
 
-    python -m benchmarks closed-loop --seeds 10 --variants masking "masking(fold=true)" "hybrid + summary_facts=0.5"
+    python -m benchmarks closed-loop --seeds 10 --variants masking "masking(fold=false)" "hybrid + summary_facts=0.5"
 
 Every variant does the same tasks as `raw`; docs/concepts/closed-loop.md says what the tasks and the agent are like.
 """
@@ -30,11 +30,11 @@ from elision.trajectory.prices import Prices
 
 VARIANTS: Final = (
     "masking",
-    "masking(fold=true)",
+    "masking(fold=false)",
     "hybrid",
-    "hybrid(fold=true)",
-    "hybrid(fold=true) + summary_facts=0.5",
-    "two-tier(fold=true)",
+    "hybrid(fold=false)",
+    "hybrid + summary_facts=0.5",
+    "two-tier",
     "paper-masking",
     "paper-hybrid",
 )

@@ -31,12 +31,12 @@ PRICES = {
 }
 #: Calls at which a group of runs begins.
 GROUPS = (0, 40, 80, 150)
-RAW, MASKING, FOLDED, EVERY_TURN = "raw", "masking", "masking, folded", "masking, every turn"
+RAW, MASKING, UNFOLDED, EVERY_TURN = "raw", "masking", "masking, not folded", "masking, every turn"
 CANDIDATES = (
     Candidate(RAW, parse_strategy("raw")),
     Candidate(MASKING, parse_strategy("masking")),
-    Candidate(FOLDED, parse_strategy("masking(fold=true)")),
-    Candidate(EVERY_TURN, parse_strategy("masking(schedule=every-turn, gist=0)")),
+    Candidate(UNFOLDED, parse_strategy("masking(fold=false)")),
+    Candidate(EVERY_TURN, parse_strategy("masking(schedule=every-turn, gist=0, fold=false)")),
 )
 
 
@@ -50,7 +50,7 @@ def main(*, small: bool = False) -> None:
         settings = StudySettings(prices=prices, candidates=CANDIDATES, hindsight=False)
         studies.append(run_study(loaded, settings, jobs=os.cpu_count() or 1))
     print(f"{len(loaded.runs)} runs of {', '.join(str(folder) for folder in FOLDERS if folder.exists())}")
-    heads = [f" {name}: masking |" + (" folded | every turn |" if name in FLAGSHIPS else "") for name in PRICES]
+    heads = [f" {name}: masking |" + (" fold=false | every turn |" if name in FLAGSHIPS else "") for name in PRICES]
     print("| calls | runs |" + "".join(heads))
     print("|---" * (2 + len(PRICES) + 2 * len(FLAGSHIPS)) + "|")
     for line in table(studies):
@@ -66,7 +66,7 @@ def table(studies: Iterable[Study]) -> Iterator[str]:
             continue
         cells = [figures.format_count(runs)]
         for name, costs in zip(PRICES, groups, strict=False):
-            for strategy in (MASKING, FOLDED) if name in FLAGSHIPS else (MASKING,):
+            for strategy in (MASKING, UNFOLDED) if name in FLAGSHIPS else (MASKING,):
                 shares = [each[strategy] for each in costs[start]]
                 best, worst = figures.format_change(min(shares)), figures.format_change(max(shares))
                 cells.append(f"**{figures.format_change(median(shares))}** ({best} … {worst})")

@@ -89,7 +89,7 @@ def test_never_more_than_the_cap(prices: str) -> None:
 
 def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
-    specs = ("masking", "masking(schedule=every-turn)")
+    specs = ("masking(fold=false)", "masking(schedule=every-turn, fold=false)")
     chosen = tuple(Candidate(spec, parse_strategy(spec)) for spec in specs)
     found = run_study(
         sampled(), StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS

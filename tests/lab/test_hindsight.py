@@ -228,7 +228,7 @@ class _Plain:
 @given(run=runs(), prices=price_lists, window=st.integers(1, 3))
 def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """The cheapest of all sets of calls at which to mask everything eligible is what the program finds."""
-    strategy = parse_strategy(f"masking(window={window}, gist=0)")
+    strategy = parse_strategy(f"masking(window={window}, gist=0, fold=false)")
     best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     assert best.usd == pytest.approx(_Plain(run, strategy, prices).best(("hold", "mask")), rel=1e-12)
@@ -237,7 +237,7 @@ def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, windo
 @given(run=runs(longest=11), prices=price_lists, window=st.integers(1, 3))
 def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """With summaries too: every call holds, masks, or masks and summarizes where the trigger allows it."""
-    strategy = parse_strategy(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0)")
+    strategy = parse_strategy(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0, fold=false)")
     best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     expected = _Plain(run, strategy, prices).best(("hold", "mask", "summarize"))
@@ -248,10 +248,10 @@ def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window
 @settings(max_examples=60)
 def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, window: int) -> None:
     """Replaying the plan through the engine costs the program's figure, and no subset of calls costs less."""
-    strategy = parse_strategy(f"masking(window={window}, gist=0)")
+    strategy = parse_strategy(f"masking(window={window}, gist=0, fold=false)")
     best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
-    paid = replay_run(run, replace(strategy, schedule=best.schedule), prices, SIZER).usd
+    paid = replay_run(run, best.apply_to(strategy), prices, SIZER).usd
     assert paid == pytest.approx(best.usd, rel=1e-12)
     calls = range(1, len(run.turns) + 1)
     for count in range(3):
@@ -299,7 +299,7 @@ def test_entries_of_an_hour_are_priced_alike() -> None:
     )
     found = {}
     for name, run in (("hour", trajectory), ("minutes", brief)):
-        strategy = parse_strategy("masking(window=3)")
+        strategy = parse_strategy("masking(window=3, fold=false)")
         done = replay_run(run, strategy, prices, SIZER)
         least = find_cheapest_plan(run, strategy, prices, SIZER)
         assert least is not None
@@ -343,7 +343,7 @@ def test_mixed_lifetimes_without_hiding_cost_what_raw_costs(run: Trajectory) -> 
 @given(run=mixed_runs(), window=st.integers(1, 3), prices=st.one_of(st.just(_HOURLY), price_lists))
 def test_mixed_lifetimes_are_never_above_a_plan(run: Trajectory, window: int, prices: Prices) -> None:
     """Whatever lived an hour or five minutes: no subset of calls at which to mask costs less than the yardstick."""
-    strategy = parse_strategy(f"masking(window={window}, gist=0)")
+    strategy = parse_strategy(f"masking(window={window}, gist=0, fold=false)")
     best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     calls = range(1, len(run.turns) + 1)
@@ -363,8 +363,8 @@ def test_a_pause_that_only_the_head_outlives() -> None:
     run = Trajectory(
         id="head", head=Head(messages=(Message(role="user", content=make_content("task " * 2_000)),)), turns=turns
     )
-    done = replay_run(run, parse_strategy("masking(window=3)"), _HOURLY, SIZER)
-    least = find_cheapest_plan(run, parse_strategy("masking(window=3)"), _HOURLY, SIZER)
+    done = replay_run(run, parse_strategy("masking(window=3, fold=false)"), _HOURLY, SIZER)
+    least = find_cheapest_plan(run, parse_strategy("masking(window=3, fold=false)"), _HOURLY, SIZER)
     assert least is not None
     assert 1 - 1e-12 <= done.usd / least.usd < 1.02
 
@@ -401,6 +401,6 @@ def test_a_look_back_is_in_the_bill_of_the_plan() -> None:
     anywhere = find_cheapest_plan(run, masking, replace(prices, cache=replace(prices.cache, look_back=0)), SIZER)
     assert best is not None
     assert anywhere is not None
-    replayed = replay_run(run, replace(masking, schedule=best.schedule), prices, SIZER)
+    replayed = replay_run(run, best.apply_to(masking), prices, SIZER)
     assert best.usd == pytest.approx(replayed.usd)
     assert anywhere.usd < best.usd < 1.01 * anywhere.usd

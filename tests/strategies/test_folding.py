@@ -50,10 +50,13 @@ def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
     assert log.bill.spent_usd < log.bill.raw_spent_usd
 
 
-def test_off_is_the_default() -> None:
-    """No strategy folds unless its text says so."""
-    for name in ("raw", "masking", "hybrid"):
-        assert not run_session(name, [read(1, lines(1, 40)), read(2, lines(1, 40))]).state.folded
+def test_every_strategy_but_raw_folds() -> None:
+    """Unless its text says otherwise, or has it as a publication does."""
+    turns = [read(1, lines(1, 40)), read(2, lines(1, 40))]
+    for name in ("masking", "summarization", "hybrid", "two-tier"):
+        assert run_session(name, turns).state.folded
+    for name in ("raw", "masking(fold=false)", "paper-masking", "swe-agent-hybrid"):
+        assert not run_session(name, turns).state.folded
 
 
 def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> None:
@@ -205,7 +208,7 @@ def test_terms_say_what_may_be_folded() -> None:
 def test_text_form() -> None:
     """The options are read and written, and nonsense is refused."""
     assert describe_strategy(parse_strategy("raw(fold=true)")) == "raw(fold=true)"
-    assert describe_strategy(parse_strategy("hybrid(fold=false)")) == "hybrid"
+    assert describe_strategy(parse_strategy("hybrid(fold=true)")) == "hybrid"
     for text in ("raw(fold=1)", "raw(fold=5)", "raw(fold=yes)"):
         with pytest.raises(SpecError, match=r"fold.*: give true or false"):
             parse_strategy(text)

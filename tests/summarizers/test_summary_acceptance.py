@@ -24,7 +24,7 @@ from tests.summarizers.turns import make_turn
 
 KEY = "gh" + "p_Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Ddabcd"
 GOOD = "COMPLETED: read src/parser.py; parse_line fails with ValueError in tests/test_parser.py."
-STRATEGY = "summarization(every=3, tail=1, schedule=every-turn)"
+STRATEGY = "summarization(every=3, tail=1, schedule=every-turn, fold=false)"
 
 
 def session(turns: int = 4) -> Log:

@@ -23,13 +23,13 @@ class Candidate:
     strategy: Strategy
 
 
-AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
+AS_IN_THE_PAPERS = f'schedule=every-turn, gist=0, fold=false, placeholder="{PUBLISHED_TEXT}"'
 
 #: What `elision replay` compares unless told otherwise.
 DEFAULTS: tuple[tuple[str, str], ...] = (
     ("raw", "raw"),
     ("masking, every turn", "paper-masking"),
-    ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0)"),
+    ("summarization, every turn", "summarization(every=21, tail=10, schedule=every-turn, gist=0, fold=false)"),
     ("hybrid, every turn", f"hybrid(window=10, summarize_at=43, tail=10, {AS_IN_THE_PAPERS})"),
     ("masking", "masking(window=10, schedule=cache-aware, gist=50)"),
     ("summarization", "summarization(every=21, tail=10, schedule=cache-aware, gist=50)"),

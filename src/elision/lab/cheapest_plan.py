@@ -11,13 +11,14 @@ count `summary_max_tokens`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elision.strategies.schedules import FixedSchedule
+from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.prices import Prices, Rates
 
@@ -38,6 +39,10 @@ class CheapestPlan:
     @property
     def schedule(self) -> FixedSchedule:
         return FixedSchedule(mask_calls=self.masks, summary_calls=self.summaries)
+
+    def apply_to(self, strategy: Strategy) -> Strategy:
+        """Return `strategy` as the plan has it: acting at these calls, and without folding, for which no plan is known."""
+        return replace(strategy, schedule=self.schedule, fold=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,10 +238,8 @@ def price_late_turn(costs: Sequence[float]) -> float:
 def _find_sizes(strategy: Strategy) -> tuple[int, int] | None:
     """Return the window and the turns from one summary to the next; None for a kind that was never measured.
 
-    With folding none was.
+    Folding is left aside: it hides only what the prompt shows elsewhere.
     """
-    if strategy.fold:
-        return None
     match strategy:
         case Masking():
             return strategy.window, 0

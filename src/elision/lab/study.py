@@ -254,7 +254,9 @@ def replay_candidates(
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
                 problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
-            strategy = replace(strategy, schedule=best.schedule if best else CacheAwareSchedule())
+                strategy = replace(strategy, schedule=CacheAwareSchedule())
+            else:
+                strategy = best.apply_to(strategy)
         try:
             result = replay_run(
                 run,

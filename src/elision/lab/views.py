@@ -139,7 +139,7 @@ def resolve_schedule(strategy: Strategy, trajectory: Trajectory, prices: Prices,
         raise SpecError(
             f"schedule=hindsight: {_explain_no_hindsight(strategy, trajectory, prices)}; choose another schedule"
         )
-    return replace(strategy, schedule=best.schedule)
+    return best.apply_to(strategy)
 
 
 def _explain_no_hindsight(strategy: Strategy, trajectory: Trajectory, prices: Prices) -> str:

@@ -17,6 +17,7 @@ class Hybrid(Strategy):
     `summarize_tokens`, all but the newest `tail` become one summary, written from the unmasked turns."""
 
     name: ClassVar[str] = "hybrid"
+    fold: bool = True
     window: int = 10
     summarize_at: int = 43
     tail: int = 10

@@ -14,6 +14,7 @@ class Masking(Strategy):
     """At call t observations of turns i < t - window may be placeholders; the newest `window` turns are verbatim."""
 
     name: ClassVar[str] = "masking"
+    fold: bool = True
     window: int = 10
 
     def check_options(self) -> None:

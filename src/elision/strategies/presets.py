@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from elision.strategies.guards import Guards
 
-#: At every turn, with no gist: as all publications have it.
-_PUBLISHED: Final = "schedule=every-turn, gist=0"
+#: At every turn, with no gist and no folding: as all publications have it.
+_PUBLISHED: Final = "schedule=every-turn, gist=0, fold=false"
 #: What SWE-agent's `last_n_observations` writes.
 _SWE_AGENT_TEXT: Final = "Old environment output: ({lines} lines omitted)"
 

@@ -15,6 +15,7 @@ class Summarization(Strategy):
     the newest `tail` join it."""
 
     name: ClassVar[str] = "summarization"
+    fold: bool = True
     every: int = 21
     tail: int = 10
     summarize_tokens: int | None = None

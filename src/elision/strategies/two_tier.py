@@ -17,6 +17,7 @@ class TwoTier(Strategy):
     `soft` and more than `after_steps` calls were made; not again before `summarize_min_turns` new turns."""
 
     name: ClassVar[str] = "two-tier"
+    fold: bool = True
     keep_recent: int = 10
     soft: int = 32_000
     hard: int = 64_000
