@@ -24,7 +24,7 @@ from elision.stores.store_errors import CHECK_COMMAND
 from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history
 
-STRATEGY = "masking(window=2, schedule=every-turn)"
+STRATEGY = "masking(window=2, schedule=every-turn, fold=false)"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_usage_that_is_none_is_logged(calls: GuardedCalls, caplog: pytest.LogCap
 
 
 def test_a_prompt_that_is_too_long_is_made_shorter_once() -> None:
-    with Sessions("masking(window=10)", store=MemoryStore(), model="gpt-5") as sessions:
+    with Sessions("masking(window=10, fold=false)", store=MemoryStore(), model="gpt-5") as sessions:
         call = GuardedCalls(sessions).begin("s", make_history("openai", 8))
         before = call.messages
         error = ValueError("prompt is too long: 9000 tokens > 4000 maximum")

@@ -13,8 +13,8 @@ from elision.adapters.mirror import Mirror, read_message_text
 from elision.manager import ContextManager
 from tests.manager.agents import SHAPES, make_history
 
-EAGER = "masking(window=2, schedule=every-turn)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+EAGER = "masking(window=2, schedule=every-turn, fold=false)"
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn, fold=false)"
 
 
 @dataclass(frozen=True, eq=False)

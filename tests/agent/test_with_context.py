@@ -20,7 +20,7 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.agent.test_http_models import SHAPES, Played, model
 
-EAGER = "masking(window=2, schedule=every-turn)"
+EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 COUNT = commands(*(f"seq {number * 50} {number * 50 + 200}" for number in range(8)), id="count", task="Count.")
 
 
@@ -121,7 +121,10 @@ def test_guards_of_the_context_end_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_window_is_learned_from_the_provider(shape: Shape, tmp_path: Path) -> None:
     """A prompt that the provider calls too long is prepared again within the limit that it named."""
-    with Playback(COUNT, Terms(window=3_000)) as server, ContextManager("masking", model="claude-sonnet-5") as context:
+    with (
+        Playback(COUNT, Terms(window=3_000)) as server,
+        ContextManager("masking(fold=false)", model="claude-sonnet-5") as context,
+    ):
         ended = run_agent(model(shape, server), Shell(tmp_path), "Count.", context)
         statuses = [request.status for request in server.requests]
     assert ended.ending == "done", ended.why

@@ -30,8 +30,8 @@ from tests.field.played import Played, cost, play, recorded
 from tests.manager.agents import LONG, SHAPES, Message, make_anthropic_step, make_history, make_openai_step
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 
-EAGER = "masking(window=2, schedule=every-turn)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=200, schedule=every-turn)"
+EAGER = "masking(window=2, schedule=every-turn, fold=false)"
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=200, schedule=every-turn, fold=false)"
 PRICES = find_prices("claude-haiku-4-5")
 NAMES = {"text": "openai"}
 
@@ -57,7 +57,8 @@ def test_1_the_bill_does_not_go_up() -> None:
     """Pruning broke the prompt cache and the bill went up: by the provider's own usage ours is at most 1.10 x raw."""
     run = recorded(60)
     raw, eager, aware = (
-        play(run, spec) for spec in ("raw", "masking(window=5, schedule=every-turn)", "masking(window=5)")
+        play(run, spec)
+        for spec in ("raw", "masking(window=5, schedule=every-turn, fold=false)", "masking(window=5, fold=false)")
     )
     everything = raw.billed(PRICES)
     assert eager.billed(PRICES) > 1.1 * everything
@@ -86,7 +87,7 @@ def test_2_signed_thinking_stays_valid(way: str) -> None:
         play(run, EAGER, thinking="ignore", **options)
 
 
-@pytest.mark.parametrize("strategy", ["masking(window=3, gist=0)", FOLDING])
+@pytest.mark.parametrize("strategy", ["masking(window=3, gist=0, fold=false)", FOLDING])
 def test_2_a_budget_leaves_signed_thinking_valid(strategy: str) -> None:
     """Over its budget a view is made smaller only where no thinking is bound, and the diagnostics say it is not met."""
     thinks = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
@@ -104,7 +105,7 @@ def test_2_a_budget_leaves_signed_thinking_valid(strategy: str) -> None:
 @pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
 def test_3_pairs_stay_together(api: Any) -> None:
     """Orphaned calls and results killed sessions for good: each request passes a provider that refuses them."""
-    played = play(recorded(24), "hybrid(window=2, summarize_at=6, tail=2, schedule=every-turn)", api)
+    played = play(recorded(24), "hybrid(window=2, summarize_at=6, tail=2, schedule=every-turn, fold=false)", api)
     assert played.views[-1].diagnostics.summaries
 
 
@@ -134,7 +135,7 @@ def test_4_goals_rules_and_constraints_stay() -> None:
 def test_5_no_pass_shrinks_nothing() -> None:
     """Compaction loops and passes that shrink nothing: each that acts frees tokens, and most calls under a tight
     budget do not act."""
-    context = manager("masking(window=4)", token_budget=6_000, max_context_pct=1.0, reserved_for_response=0)
+    context = manager("masking(window=4, fold=false)", token_budget=6_000, max_context_pct=1.0, reserved_for_response=0)
     told = [view.diagnostics for view in walk(context, 60)]
     acted = [each for each in told if each.acted]
     assert acted
@@ -173,7 +174,7 @@ def test_8_savings_are_those_of_the_bill() -> None:
     """Nobody believed savings from own counters: what is told as billed is the provider's usage at its prices, and what
     recalls and summaries cost is debited."""
     run = recorded(40)
-    played, raw = play(run, "hybrid(window=5, summarize_at=15, tail=5)"), play(run, "raw")
+    played, raw = play(run, "hybrid(window=5, summarize_at=15, tail=5, fold=false)"), play(run, "raw")
     told = played.views[-1].diagnostics.costs
     assert told.billed == pytest.approx(sum_but_last(played), rel=1e-6)
     assert told.ours == pytest.approx(told.billed + told.summarizer, rel=0.15)
@@ -231,7 +232,7 @@ def test_11_placeholders_invent_nothing() -> None:
     """Lossy rewriting of tool output invents facts: each item of a gist stands in the original, and what is not hidden
     is the very object that was given."""
     run = recorded(60)
-    played = play(run, "masking(window=3, schedule=every-turn)", store=(store := MemoryStore()))
+    played = play(run, "masking(window=3, schedule=every-turn, fold=false)", store=(store := MemoryStore()))
     seen = [hidden for view in played.views for hidden in view.diagnostics.masked]
     assert len(seen) > 20
     for hidden in seen:
@@ -276,11 +277,11 @@ def test_13_limits_are_the_model_s_and_settings_count() -> None:
     """Thresholds for the wrong model, ignored settings: the window is the model's own, a setting changes the view, and
     one that is unknown is an error."""
     small, large = (
-        manager("masking(window=9)", prices=prices)
+        manager("masking(window=9, fold=false)", prices=prices)
         for prices in (find_price_set("anthropic"), find_prices("claude-haiku-4-5"))
     )
     assert find_prices("gpt-4").window == 8_192
-    tight = manager("masking(window=9)", model="gpt-4")
+    tight = manager("masking(window=9, fold=false)", model="gpt-4")
     views = [walk(context, 14)[-1].diagnostics for context in (small, large, tight)]
     assert views[2].after <= 8_192 * 0.85 - 1_000 < views[1].after
     told = ContextManager.from_env({"AGENT_CONTEXT_TOKEN_BUDGET": "5000", "AGENT_CONTEXT_STORE": "memory:"})
@@ -320,8 +321,11 @@ KEEP = Rule(tool="secret_*", keep=True)
 ROUTES: dict[str, tuple[str, dict[str, Any]]] = {
     "masking": (EAGER, {}),
     "summary": (FOLDING, {}),
-    "two-tier": ("two-tier(keep_recent=2, soft=2000, hard=4000, after_steps=3, schedule=every-turn)", {}),
-    "pressure": ("masking(window=6)", {"token_budget": 4_500, "max_context_pct": 1.0, "reserved_for_response": 0}),
+    "two-tier": ("two-tier(keep_recent=2, soft=2000, hard=4000, after_steps=3, schedule=every-turn, fold=false)", {}),
+    "pressure": (
+        "masking(window=6, fold=false)",
+        {"token_budget": 4_500, "max_context_pct": 1.0, "reserved_for_response": 0},
+    ),
 }
 
 

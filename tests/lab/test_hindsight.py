@@ -237,7 +237,9 @@ def test_masking_equals_exhaustive_search(run: Trajectory, prices: Prices, windo
 @given(run=runs(longest=11), prices=price_lists, window=st.integers(1, 3))
 def test_hybrid_equals_exhaustive_search(run: Trajectory, prices: Prices, window: int) -> None:
     """With summaries too: every call holds, masks, or masks and summarizes where the trigger allows it."""
-    strategy = parse_strategy(f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0, fold=false)")
+    strategy = parse_strategy(
+        f"hybrid(window={window}, summarize_at=3, tail=1, summary_max_tokens=60, gist=0, fold=false)"
+    )
     best = find_cheapest_plan(run, strategy, prices, SIZER)
     assert best is not None
     expected = _Plain(run, strategy, prices).best(("hold", "mask", "summarize"))

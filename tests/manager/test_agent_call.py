@@ -13,7 +13,7 @@ from elision.stores.memory import MemoryStore
 from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history, make_openai_step
 
-EAGER = "masking(window=2, schedule=every-turn)"
+EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 TOO_LONG = "prompt is too long: 9000 tokens > 6000 maximum"
 TOO_LONG_UNKNOWN = "This model's maximum context length was exceeded (context_length_exceeded)."
 
@@ -109,7 +109,7 @@ def test_a_call_that_was_too_long_is_sent_once_more() -> None:
     """A shorter view, once; the usage is that of the second one."""
     messages = make_history("openai", 12)
     store = MemoryStore()
-    with ContextManager("masking(window=10)", store=store, session="s", model="gpt-5") as context:
+    with ContextManager("masking(window=10, fold=false)", store=store, session="s", model="gpt-5") as context:
         with context.call(messages) as call:
             before = call.view.diagnostics.savings.masked
             error = RuntimeError(TOO_LONG)
@@ -122,7 +122,7 @@ def test_a_call_that_was_too_long_is_sent_once_more() -> None:
 
 def test_an_overflow_without_a_limit_hides_all_that_may_be_hidden() -> None:
     """The error says no number: what the schedule held back is hidden now."""
-    with ContextManager("masking(window=2)", store="memory:", model="gpt-5") as context:
+    with ContextManager("masking(window=2, fold=false)", store="memory:", model="gpt-5") as context:
         for steps in range(1, 5):
             context.prepare(make_history("openai", steps))
         with context.call(make_history("openai", 5)) as call:
@@ -142,13 +142,13 @@ def test_async_retry() -> None:
             assert call.view.diagnostics.savings.masked > before
             assert not await call.retry_async(RuntimeError(TOO_LONG))
 
-    with ContextManager("masking(window=10)", store="memory:", model="gpt-5") as context:
+    with ContextManager("masking(window=10, fold=false)", store="memory:", model="gpt-5") as context:
         asyncio.run(work(context))
 
 
 def test_another_error_is_not_tried_again() -> None:
     """And neither is a prompt that cannot be made shorter."""
-    context = ContextManager("masking(window=10)", store="memory:", model="gpt-5")
+    context = ContextManager("masking(window=10, fold=false)", store="memory:", model="gpt-5")
     with context, context.call(make_history("openai", 12)) as call:
         assert not call.retry(RuntimeError("overloaded"))
         view = call.view
@@ -159,7 +159,7 @@ def test_another_error_is_not_tried_again() -> None:
 def test_an_error_that_leaves_the_block_is_learned_from() -> None:
     """The next call is shorter; the error is the caller's."""
     messages = make_history("openai", 12)
-    with ContextManager("masking(window=10)", store="memory:", model="gpt-5") as context:
+    with ContextManager("masking(window=10, fold=false)", store="memory:", model="gpt-5") as context:
         with pytest.raises(RuntimeError, match="too long"), context.call(messages) as call:
             raise RuntimeError(TOO_LONG)
         assert context.prepare(messages).diagnostics.savings.masked > call.view.diagnostics.savings.masked

@@ -87,7 +87,7 @@ def test_a_history_that_is_being_summarized_is_redacted_once() -> None:
 
     async def agent() -> None:
         context = ContextManager(
-            "summarization(every=4, tail=2, schedule=every-turn)",
+            "summarization(every=4, tail=2, schedule=every-turn, fold=false)",
             store=MemoryStore(),
             summarizer=write,
             background=True,
@@ -118,7 +118,7 @@ def test_a_reading_that_is_cancelled_is_waited_for() -> None:
 
     async def agent() -> None:
         store = MemoryStore()
-        context = ContextManager("masking(window=2)", store=store, pin=pin)
+        context = ContextManager("masking(window=2, fold=false)", store=store, pin=pin)
         reading = asyncio.ensure_future(context.prepare_async(make_history("openai", 40)))
         await asyncio.to_thread(begun.wait, 20)
         reading.cancel()
@@ -126,7 +126,9 @@ def test_a_reading_that_is_cancelled_is_waited_for() -> None:
         with pytest.raises(asyncio.CancelledError):
             await reading
         view = await context.prepare_async(make_history("openai", 41))
-        other = await ContextManager("masking(window=2)", store=MemoryStore()).prepare_async(make_history("openai", 41))
+        other = await ContextManager("masking(window=2, fold=false)", store=MemoryStore()).prepare_async(
+            make_history("openai", 41)
+        )
         assert json.dumps(view.messages) == json.dumps(other.messages)
         assert (view.diagnostics.turns, view.diagnostics.faults) == (41, ())
 

@@ -249,7 +249,7 @@ def test_a_fork_reports_what_it_shares() -> None:
 
 def test_masked_tokens_leave_out_what_summaries_cover() -> None:
     """Placeholders and summaries take their own shares off the observations."""
-    strategy = "hybrid(window=2, summarize_at=6, tail=4, summary_max_tokens=60, schedule=every-turn)"
+    strategy = "hybrid(window=2, fold=false, summarize_at=6, tail=4, summary_max_tokens=60, schedule=every-turn)"
     with ContextManager(strategy, session="s", store="memory:", cache_control="client") as context:
         before = context.prepare(make_history("openai", 5)).diagnostics.savings
         after = context.prepare(make_history("openai", 8)).diagnostics.savings

@@ -27,7 +27,8 @@ from tests.manager.agents import LONG, make_history, make_openai_step
 from tests.manager.stores import FailingStore
 
 EAGER = "masking(window=2, schedule=every-turn)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+UNFOLDED = "masking(window=2, fold=false, schedule=every-turn)"
+SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
 
 
 Json = dict[str, Any]
@@ -113,7 +114,7 @@ def test_a_summary_is_not_asked_for_before_its_turns_are_stored() -> None:
         asked.append(request)
         return "Everything went well."
 
-    context = manager(FOLDING, store=store, summarizer=write)
+    context = manager(SUMMARIZING, store=store, summarizer=write)
     for steps in range(5):
         context.prepare(make_history("openai", steps))
     store.is_down = True
@@ -144,7 +145,7 @@ def test_summaries_that_fail(answer: Any) -> None:
             raise answer
         return answer
 
-    context, faults = manager(FOLDING, summarizer=write), []
+    context, faults = manager(SUMMARIZING, summarizer=write), []
     for steps in range(30):
         view = context.prepare(make_history("openai", steps))
         faults += [fault for fault in view.diagnostics.faults if fault.kind == "summarizer"]
@@ -162,7 +163,7 @@ def test_a_summarizer_that_never_answers() -> None:
         block.wait()
         return "too late"
 
-    context = manager(FOLDING, summarizer=write, summary_seconds=0.05)
+    context = manager(SUMMARIZING, summarizer=write, summary_seconds=0.05)
     view = context.prepare(make_history("openai", 12))
     assert [fault.cause for fault in view.diagnostics.faults] == ["timeout"]
     block.set()
@@ -180,7 +181,7 @@ def test_in_the_background_the_agent_goes_on() -> None:
             text="Eight files were read; f3.py has line 117: value 114309.", input=900, output=20, usd=0.5
         )
 
-    context = manager(FOLDING, summarizer=write, background=True)
+    context = manager(SUMMARIZING, summarizer=write, background=True)
     for steps in range(10):
         view = context.prepare(make_history("openai", steps))
         assert view.diagnostics.summarized is None
@@ -348,7 +349,7 @@ def test_what_fits_nowhere_is_told() -> None:
 def test_an_odd_usage_report_blocks_nobody() -> None:
     """What no window holds, or no tokenizer counts, is not believed; what is far off leaves room to work in."""
     for prompt, believed in ((250_000, 0), (190_000, 0), (45_000, 45_000)):
-        context = ContextManager(EAGER, session="s", model="claude-sonnet-4-5", store=MemoryStore())
+        context = ContextManager(UNFOLDED, session="s", model="claude-sonnet-4-5", store=MemoryStore())
         context.prepare(make_history("openai", 1))
         context.record({"input_tokens": prompt, "output_tokens": 5})
         view = context.prepare(make_history("openai", 2))
@@ -365,7 +366,7 @@ def test_what_is_no_message_is_told() -> None:
 def test_a_prompt_that_was_too_long_teaches_the_window() -> None:
     """What the provider's refusal says is the model's window from then on, in this process and the next."""
     store = MemoryStore()
-    context = manager(store=store, strategy="masking(window=9)")
+    context = manager(store=store, strategy="masking(window=9, fold=false)")
     for steps in range(12):
         view = context.prepare(make_history("openai", steps))
     assert not context.overflowed(ValueError("no such model"))
@@ -373,7 +374,7 @@ def test_a_prompt_that_was_too_long_teaches_the_window() -> None:
     again = context.prepare(make_history("openai", 11))
     assert again.diagnostics.after <= 6_000 * 0.85 - 1_000 < view.diagnostics.after
     context.close()
-    fresh = ContextManager("masking(window=9)", store=store, session="s")
+    fresh = ContextManager("masking(window=9, fold=false)", store=store, session="s")
     assert fresh.prepare(make_history("openai", 12)).diagnostics.after <= 6_000 * 0.85 - 1_000
 
 
@@ -388,16 +389,16 @@ def test_async_is_the_same() -> None:
         return f"{len(request.turns)} files were read; line 117: value 114309."
 
     async def run() -> list[str]:
-        async with manager(FOLDING, summarizer=write) as context:
+        async with manager(SUMMARIZING, summarizer=write) as context:
             return [
                 json.dumps((await context.prepare_async(make_history("openai", steps))).messages) for steps in range(12)
             ]
 
-    with manager(FOLDING, summarizer=write_sync) as context:
+    with manager(SUMMARIZING, summarizer=write_sync) as context:
         expected = [json.dumps(context.prepare(make_history("openai", steps)).messages) for steps in range(12)]
         assert context.prepare(make_history("openai", 12)).diagnostics.summaries
     assert asyncio.run(run()) == expected
-    with manager(FOLDING, summarizer=write) as mixed:
+    with manager(SUMMARIZING, summarizer=write) as mixed:
         assert [json.dumps(mixed.prepare(make_history("openai", steps)).messages) for steps in range(12)] == expected
 
 
@@ -499,7 +500,8 @@ def test_a_background_summary_of_another_branch_is_not_taken() -> None:
         said = "other" if any(turn.text == "otherwise" for turn in request.turns) else "first"
         return f"CURRENT_STATE: the {said} way was gone."
 
-    context = manager(FOLDING, store=MemoryStore(), summarizer=write, background=True)
+    strategy = SUMMARIZING.replace("window=2", "window=2, fold=false")
+    context = manager(strategy, store=MemoryStore(), summarizer=write, background=True)
     for steps in range(8):
         context.prepare(make_history("openai", steps))
     assert asked.acquire(timeout=10)
@@ -526,7 +528,7 @@ def answered(context: ContextManager, messages: list[dict[str, Any]]) -> Context
 def test_a_background_summary_that_never_ends_is_given_up() -> None:
     """The time limit holds there too: the failure is told, and the session goes on."""
     context = manager(
-        FOLDING,
+        SUMMARIZING,
         store=MemoryStore(),
         summarizer=lambda _: threading.Event().wait(),
         background=True,
@@ -658,7 +660,8 @@ def test_results_that_come_one_by_one_are_all_counted() -> None:
     context.record({"prompt_tokens": 1000, "completion_tokens": 77})
     context.prepare([*messages, results[0]])
     view = context.prepare([*messages, *results])
-    assert view.diagnostics.savings.visible == 3
+    savings = view.diagnostics.savings
+    assert (savings.visible, savings.folded) == (2, 1)
     assert context._preparer.branch is not None
     usage = context._preparer.branch.log.state.turns[-1].usage
     assert usage is not None
@@ -747,7 +750,7 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
             names.append(threading.current_thread().name)
             return super().__call__(request)
 
-    context = manager(FOLDING, summarizer=Seen())
+    context = manager(SUMMARIZING, summarizer=Seen())
     for steps in range(12):
         context.prepare(make_history("openai", steps))
     assert names

@@ -16,7 +16,7 @@ from elision.trajectory.events import RequestSent
 from elision.trajectory.prices import Bill
 from tests.manager.agents import make_history
 
-CAREFUL = "masking(window=3)"
+CAREFUL = "masking(window=3, fold=false)"
 
 
 def manager(store: Any, **options: Any) -> ContextManager:

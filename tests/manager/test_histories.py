@@ -25,7 +25,8 @@ from elision.trajectory.state import State
 from tests.manager.agents import LONG, SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"
+UNFOLDED = "masking(window=2, fold=false, schedule=every-turn)"
+SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"
 
 
 def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
@@ -47,7 +48,7 @@ def dumped(view: ContextView) -> str:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_history_that_goes_on(shape: str) -> None:
     """Each call continues the one before; old results are hidden, everything else is the very object that was given."""
-    context = manager(MemoryStore())
+    context = manager(MemoryStore(), strategy=UNFOLDED)
     for steps in range(8):
         messages = make_history(shape, steps)
         view = context.prepare(messages)
@@ -61,7 +62,7 @@ def test_a_history_that_goes_on(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nothing_is_written_into_a_client_s_messages(shape: str) -> None:
     """What was given is as it was, however much is hidden or summarized."""
-    context = manager(MemoryStore(), strategy=FOLDING)
+    context = manager(MemoryStore(), strategy=SUMMARIZING)
     messages = make_history(shape, 12)
     before = copy.deepcopy(messages)
     walk(context, shape, 1, 11)
@@ -162,7 +163,7 @@ def test_in_place_edits_are_seen() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_client_that_compacts_itself_begins_anew(shape: str) -> None:
     """Its summary in place of old turns, and turns it kept: nothing of the old decisions is applied to them."""
-    context = manager(MemoryStore())
+    context = manager(MemoryStore(), strategy=UNFOLDED)
     walk(context, shape, 0, 8)
     kept = [message for step in (7, 8) for message in SHAPES[shape](step)]
     compacted = [*make_history(shape, 0), {"role": "user", "content": "Summary of what was done: much."}, *kept]
@@ -290,11 +291,11 @@ def test_a_system_prompt_among_the_messages_may_change() -> None:
 
 def test_savings_are_of_observations() -> None:
     """Behind a summary too, what is still visible is not counted as saved."""
-    context = manager(MemoryStore(), strategy=FOLDING)
+    context = manager(MemoryStore(), strategy=SUMMARIZING)
     view = walk(context, "openai", 0, 16)
     savings = view.diagnostics.savings
     assert view.diagnostics.summaries
-    assert savings.masked + savings.visible + savings.covered == 16
+    assert savings.masked + savings.folded + savings.visible + savings.covered == 16
     shown = sum(LONG in str(message.get("content")) for message in view.messages)
     assert savings.visible == shown
     assert savings.reduction_pct == pytest.approx(100 * (1 - shown / 16), abs=4)

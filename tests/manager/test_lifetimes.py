@@ -28,7 +28,7 @@ class Client:
     def __init__(self, system: dict[str, str] | None, end: dict[str, str] | None, **options: Any) -> None:
         self.now, self.store, self._system, self._end = 1_700_000_000.0, MemoryStore(), system, end
         given = {"model": "claude-sonnet-4-6", "dialect": "anthropic", "session": "s", "clock": lambda: self.now}
-        self.context = ContextManager("masking(window=3)", store=self.store, **(given | options))
+        self.context = ContextManager("masking(window=3, fold=false)", store=self.store, **(given | options))
         self.reasons: list[str] = []
         self.told: list[Costs] = []
 

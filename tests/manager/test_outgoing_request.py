@@ -15,8 +15,10 @@ from elision.providers.request_rules import list_new_violations, list_violations
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import SHAPES, Message, make_history
 
-EAGER = "masking(window=2, schedule=every-turn)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+EAGER = "masking(window=2, fold=false, schedule=every-turn)"
+SUMMARIZING = "hybrid(window=2, fold=false, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
+#: Results of these histories are alike: they are folded, and each pass moves the lines to where they are shown next.
+FOLDED = "masking(window=2, schedule=every-turn)"
 BOUND = "claude-opus-5-5"
 NAMES = {"text": "openai"}
 
@@ -25,7 +27,7 @@ def body(view: ContextView, model: str = "m") -> dict[str, Any]:
     return {"model": model, "max_tokens": 100, **view.request}
 
 
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING, "masking(window=3)"])
+@pytest.mark.parametrize("strategy", [EAGER, SUMMARIZING, FOLDED, "masking(window=3)"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nothing_is_introduced(shape: str, strategy: str) -> None:
     """At every call the request breaks no rule that the client's own did not break."""
@@ -110,7 +112,7 @@ def test_short_results_do_not_keep_the_server_from_clearing() -> None:
     assert cleared == [0, 0, 0, 0, 2, 3, 3, 5, 6]
 
 
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
+@pytest.mark.parametrize("strategy", [EAGER, SUMMARIZING])
 def test_a_protected_result_holds_the_server_back_and_the_notes_say_so(strategy: str) -> None:
     """What must stay is never cleared; what is hidden behind it stays too, and nobody is told otherwise."""
     context = ContextManager(f"{strategy[:-1]}, rules=rule(tool=look, keep=true))", model=BOUND)
@@ -186,19 +188,20 @@ def test_a_text_protocols_results_are_hidden_in_every_dialect(dialect: str) -> N
 
 
 def test_breakpoints_may_wait_until_something_is_hidden() -> None:
-    """With "gaps" a request in which nothing is hidden is the client's own, and a later one is marked."""
-    with ContextManager("masking(window=2, schedule=every-turn)", store="memory:", cache_control="gaps") as context:
+    """With "gaps" a request in which nothing is hidden or folded is the client's own, and a later one is marked."""
+    with ContextManager(FOLDED, store="memory:", cache_control="gaps") as context:
         for steps in range(8):
             messages = make_history("anthropic", steps)
             view = context.prepare(messages)
             marked = find_breakpoints(view.request)
-            assert bool(marked) == bool(view.diagnostics.savings.masked)
+            savings = view.diagnostics.savings
+            assert bool(marked) == bool(savings.masked or savings.folded)
             if not marked:
                 assert all(sent is own for sent, own in zip(view.messages, messages, strict=True))
         assert marked
 
 
-@pytest.mark.parametrize("strategy", [EAGER, "masking(window=4)", FOLDING])
+@pytest.mark.parametrize("strategy", [EAGER, FOLDED, "masking(window=4)", SUMMARIZING])
 def test_a_call_that_is_made_again_is_the_same_request(strategy: str) -> None:
     """A client's retry, in this process or the next one, has its cache breakpoints where they stood."""
     store = MemoryStore()
@@ -221,7 +224,7 @@ def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:
         return "A summary."
 
     options = {"model": BOUND, "dialect": "anthropic", "store": "memory:", "summarizer": write, "token_budget": 9_000}
-    with ContextManager(FOLDING, **options) as context:  # type: ignore[arg-type]
+    with ContextManager(SUMMARIZING, **options) as context:  # type: ignore[arg-type]
         for steps in range(16):
             view = context.prepare(make_history("anthropic", steps), request={"thinking": {"type": "adaptive"}})
     assert view.extra["context_management"]["edits"]

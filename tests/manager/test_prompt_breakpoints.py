@@ -28,7 +28,7 @@ from tests.providers.render_checks import check_openai, check_responses
 
 MODEL = "gpt-5.6-sol"
 #: The turns that stay reach back farther than a request looks.
-STRATEGY = Masking(window=30, gist=0, schedule=FixedSchedule(mask_calls=frozenset({41, 51, 61})))
+STRATEGY = Masking(window=30, gist=0, fold=False, schedule=FixedSchedule(mask_calls=frozenset({41, 51, 61})))
 CHECKS = {"openai": check_openai, "openai-responses": check_responses}
 
 

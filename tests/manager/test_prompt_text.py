@@ -182,7 +182,7 @@ def test_text_that_looks_like_a_field_stays_text() -> None:
 
 # -- every dialect ----------------------------------------------------------------------------------------------------
 
-HYBRID = "hybrid(window=2, summarize_at=5, tail=2, summary_max_tokens=120, schedule=every-turn)"
+HYBRID = "hybrid(window=2, fold=false, summarize_at=5, tail=2, summary_max_tokens=120, schedule=every-turn)"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -258,7 +258,7 @@ def test_the_beginning_of_an_answer_is_kept() -> None:
 @pytest.mark.parametrize("steps", [make_openai_step, make_anthropic_step])
 def test_a_failed_preparation_still_has_its_text(steps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: the agent gets its prompt, with nothing hidden."""
-    history = [*make_task(), *steps(1), *steps(2)]
+    history = [*make_task(), *steps(1), *steps(2, LONG[::-1])]
     with ContextManager(store="memory:") as context:
         expected = context.prepare(history).text()
         monkeypatch.setattr(context._preparer, "decide_view", None)

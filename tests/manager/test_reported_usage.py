@@ -212,7 +212,7 @@ def test_usage_of_a_branch_that_was_left_is_passed_over() -> None:
 def run_reported(report: Callable[[int], int | None], caplog: pytest.LogCaptureFixture) -> tuple[list[int], list[str]]:
     """Return the results hidden at each call of a run, and its notes on usage. report: tokens for those of a prompt."""
     masked, notes = [], []
-    with ContextManager("masking(window=3)", model="claude-sonnet-4-5", store="memory:") as context:
+    with ContextManager("masking(window=3, fold=false)", model="claude-sonnet-4-5", store="memory:") as context:
         for steps in range(26):
             diagnostics = context.prepare(make_history("openai", steps)).diagnostics
             masked.append(len(diagnostics.masked))

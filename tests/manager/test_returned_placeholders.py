@@ -13,7 +13,7 @@ from elision.manager.request_notes import NOTE_PLACEHOLDERS
 from elision.stores.store_urls import open_store
 from tests.manager.agents import SHAPES, make_history
 
-STRATEGY = "masking(window=2, schedule=every-turn)"
+STRATEGY = "masking(window=2, schedule=every-turn, fold=false)"
 
 
 def open_context(url: str, session: str = "s") -> ContextManager:

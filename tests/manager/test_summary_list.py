@@ -22,8 +22,8 @@ from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, SHAPES, make_history
 
 #: N is far away: no summary is due in these runs.
-LATE = "hybrid(window=2, summarize_at=200, tail=3, summary_max_tokens=300)"
-FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn)"
+LATE = "hybrid(window=2, summarize_at=200, tail=3, summary_max_tokens=300, fold=false)"
+FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, schedule=every-turn, fold=false)"
 
 
 def write_summary(request: SummaryRequest) -> SummaryResult:
@@ -81,9 +81,9 @@ def test_with_the_digest_and_by_hand() -> None:
 @pytest.mark.parametrize(
     "strategy",
     [
-        "summarization(every=90, tail=3)",
-        "two-tier(keep_recent=3, soft=90000, hard=100000)",
-        "hybrid(window=2, summarize_at=90, tail=3)",
+        "summarization(every=90, tail=3, fold=false)",
+        "two-tier(keep_recent=3, soft=90000, hard=100000, fold=false)",
+        "hybrid(window=2, summarize_at=90, tail=3, fold=false)",
     ],
 )
 def test_every_strategy_with_summaries_can(strategy: str) -> None:
@@ -158,7 +158,7 @@ def test_what_is_to_be_hidden_waits_for_a_summary_in_the_background() -> None:
         may_write.wait(5)
         return write_summary(request)
 
-    due = "hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=300)"
+    due = "hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=300, fold=false)"
     context = manage(strategy=due, summarizer=write, background=True)
     walk(context, "openai", 0, 8)
     assert context._summary_runner._job is None

@@ -22,9 +22,9 @@ from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
 
 STRATEGIES = [
-    "masking(window=1, schedule=every-turn)",
-    "masking(window=2)",
-    "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn)",
+    "masking(window=1, schedule=every-turn, fold=false)",
+    "masking(window=2, fold=false)",
+    "hybrid(window=1, summarize_at=5, tail=2, summary_max_tokens=100, schedule=every-turn, fold=false)",
 ]
 
 
@@ -120,7 +120,7 @@ def test_what_was_recorded_late_is_written_behind_what_others_wrote() -> None:
 def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     """Both prepared the same call, and the other one was written first: its turns stand in the log once."""
     store = MemoryStore()
-    one, two = manager(store, "masking(window=9)"), manager(store, "masking(window=9)")
+    one, two = manager(store, "masking(window=9, fold=false)"), manager(store, "masking(window=9, fold=false)")
     for steps in range(3):
         one.prepare(make_history("openai", steps))
         one.settle()
@@ -136,7 +136,7 @@ def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     assert turns(events) == [1, 2, 3]
     assert [event.call for event in events if isinstance(event, RequestSent)] == [1, 2, 3, 3, 4]
     assert [event.call for event in events if isinstance(event, UsageReported)] == [4]
-    again = manager(store, "masking(window=9)").prepare(make_history("openai", 6))
+    again = manager(store, "masking(window=9, fold=false)").prepare(make_history("openai", 6))
     assert dumped(one.prepare(make_history("openai", 6))) == dumped(again)
 
 
@@ -262,7 +262,7 @@ def test_at_the_same_time(opener: Callable[[], Store]) -> None:
     last = 12
 
     def serve(store: Store, late: bool) -> None:
-        context = manager(store, "masking(window=2, schedule=every-turn)")
+        context = manager(store, "masking(window=2, schedule=every-turn, fold=false)")
         try:
             for steps in range(3, last):
                 together.wait()

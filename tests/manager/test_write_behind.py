@@ -17,7 +17,7 @@ from elision.trajectory.events import Event, UsageReported
 from tests.manager.agents import SHAPES, make_history
 from tests.manager.stores import FailingStore
 
-EAGER = "masking(window=2, schedule=every-turn)"
+EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 
 
 def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> ContextManager:

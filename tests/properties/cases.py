@@ -26,18 +26,20 @@ RULES = (
     'rule(tool="read_file", after=4)]'
 )
 _SUMMARY = "summary_max_tokens=60, keep_user_tokens=150"
+#: Nothing is folded, and summaries are short.
+_PLAIN = f"fold=false, {_SUMMARY}"
 
 STRATEGIES = {
     "raw": "raw()",
-    "masking": f"masking(window=2, gist=12, {RULES})",
-    "published": 'masking(window=1, gist=0, placeholder="[Observation omitted for brevity]")',
-    "summarization": f"summarization(every=3, tail=2, {_SUMMARY}, {RULES})",
-    "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_SUMMARY}, {RULES})",
-    "hybrid by tokens": f"hybrid(window=3, summarize_at=12, tail=1, summarize_tokens=300, gist=0, {_SUMMARY})",
+    "masking": f"masking(window=2, gist=12, fold=false, {RULES})",
+    "published": 'masking(window=1, gist=0, fold=false, placeholder="[Observation omitted for brevity]")',
+    "summarization": f"summarization(every=3, tail=2, {_PLAIN}, {RULES})",
+    "hybrid": f"hybrid(window=2, summarize_at=6, tail=3, gist=12, {_PLAIN}, {RULES})",
+    "hybrid by tokens": f"hybrid(window=3, summarize_at=12, tail=1, summarize_tokens=300, gist=0, {_PLAIN})",
     "two-tier": (
-        f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_SUMMARY}, {RULES})"
+        f"two-tier(keep_recent=3, soft=400, hard=900, after_steps=6, summarize_min_turns=2, {_PLAIN}, {RULES})"
     ),
-    "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_SUMMARY})",
+    "soft budget": f"hybrid(window=2, summarize_at=9, tail=3, budget=budget(tokens=200000, soft=0.004), {_PLAIN})",
     "raw, fold": "raw(fold=true)",
     "masking, fold": 'masking(window=2, gist=12, fold=true, rules=[rule(tool="notes", keep=true), '
     'rule(tool="search", verbatim=true), rule(tool="bash", args="*make*", after=1)])',
@@ -45,7 +47,7 @@ STRATEGIES = {
 }
 SCHEDULES = ("every-turn", "cache-aware")
 #: A hybrid whose schedule is told where runs end; half of the generated ones end later.
-WITH_AN_END = f"hybrid(window=2, summarize_at=6, tail=3, schedule=cache-aware(max_turns=14), gist=12, {_SUMMARY})"
+WITH_AN_END = f"hybrid(window=2, summarize_at=6, tail=3, schedule=cache-aware(max_turns=14), gist=12, {_PLAIN})"
 
 #: Fixed plans stand for any schedule at all: acting here and there, whether it pays or not.
 PLANS = (

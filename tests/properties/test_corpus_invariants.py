@@ -119,7 +119,7 @@ def test_recorded_uncached_decides_as_every_turn(path: str) -> None:
     """Without a cache, cache-aware masking of a recorded run is every-turn masking."""
     run = recorded(path)[0]
     ours, theirs = (
-        play_run(run, parse_strategy(f"masking(window=10, schedule={schedule})"), SETS["uncached"])
+        play_run(run, parse_strategy(f"masking(window=10, fold=false, schedule={schedule})"), SETS["uncached"])
         for schedule in ("cache-aware", "every-turn")
     )
     assert [seen.decided.masks for seen in ours.views] == [seen.decided.masks for seen in theirs.views]

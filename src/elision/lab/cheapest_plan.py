@@ -41,7 +41,7 @@ class CheapestPlan:
         return FixedSchedule(mask_calls=self.masks, summary_calls=self.summaries)
 
     def apply_to(self, strategy: Strategy) -> Strategy:
-        """Return `strategy` as the plan has it: acting at these calls, and without folding, for which no plan is known."""
+        """Return `strategy` as the plan has it: acting at these calls, and without folding, which no plan knows."""
         return replace(strategy, schedule=self.schedule, fold=False)
 
 

@@ -85,8 +85,8 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
       them itself, `never` turns recall off.
     - `thinking` (default `"auto"`): how thinking bound to its prefix is treated: `auto`, `defer`, `native`,
       `drop_block`, `ignore`.
-    - `cache_control` (default `"auto"`): cache breakpoints: `auto` sets them, `gaps` once something is hidden (OpenAI
-      from 5.6 on: both), `client` never.
+    - `cache_control` (default `"auto"`): cache breakpoints: `auto` sets them, `gaps` once something is hidden or folded
+      (OpenAI from 5.6 on: both), `client` never.
     - `cache_ttl` (default `"client"`): how long Anthropic keeps what is cached at Elision's breakpoints: as at those of
       the `client`, or `1h`.
     - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
