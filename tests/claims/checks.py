@@ -135,10 +135,12 @@ def _collect_fields(key: str, value: Any, objects: list[set[tuple[str, str]]]) -
         return {(key.replace(" ", "_"), str(value))}
     fields = set()
     for name, inner in value.items() if isinstance(value, dict) else ((key, inner) for inner in value):
-        fields |= _collect_fields(name, inner, objects)
+        found = _collect_fields(name, inner, objects)
+        # Objects of a list are apart; what stands beside them in the list is the owner's.
+        if not (isinstance(value, list) and isinstance(inner, dict)):
+            fields |= found
     if isinstance(value, list):
-        # Objects of a list are apart.
-        return set() if any(isinstance(inner, dict) for inner in value) else fields
+        return fields
     objects.append(fields)
     return set() if any(isinstance(inner, dict | list) for inner in value.values()) else fields
 

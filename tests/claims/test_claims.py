@@ -88,6 +88,9 @@ def test_true_claims_are_left_alone() -> None:
     order = '{"id": "#W1", "items": [{"id": 4711, "name": "Desk Lamp"}, {"id": 1207}]}'
     assert not list(list_false_claims(hide(order, items='id=#W1; id=4711 name="Desk Lamp"; id=1207')))
     assert list(list_false_claims(hide(order, items='id=1207 name="Desk Lamp"')))
+    mixed = '{"id": "#W1", "items": [{"name": "Boots"}, 4711]}'
+    assert not list(list_false_claims(hide(mixed, items="id=#W1 items=4711; name=Boots")))
+    assert list(list_false_claims(hide(mixed, items="items=4711 name=Boots")))
 
 
 def test_claims_of_a_digest_are_found() -> None:

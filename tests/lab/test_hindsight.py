@@ -22,11 +22,13 @@ from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import replay_run
+from elision.lab.sent_run import SentRun
 from elision.strategies.mask_candidates import MaskCandidate
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
+from elision.trajectory.cache import CacheFinding
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import CacheRules, Prices, Rates
@@ -260,6 +262,36 @@ def test_the_engine_pays_what_the_program_says(run: Trajectory, prices: Prices, 
         for some in itertools.combinations(calls, count):
             other = replace(strategy, schedule=FixedSchedule(mask_calls=frozenset(some)))
             assert replay_run(run, other, prices, SIZER).usd >= best.usd * (1 - 1e-12)
+
+
+findings = st.one_of(
+    st.builds(CacheFinding, most=st.integers(0, 3_000)),
+    st.integers(0, 3_000).map(lambda read: CacheFinding(most=read, warm=read)),
+    st.just(CacheFinding(outlived=True)),
+)
+
+
+@given(
+    run=runs(longest=7),
+    prices=price_lists,
+    window=st.integers(1, 3),
+    found=st.dictionaries(st.integers(1, 7), findings, max_size=4),
+)
+@settings(max_examples=60)
+def test_what_the_cache_held_is_billed_alike(
+    run: Trajectory, prices: Prices, window: int, found: dict[int, CacheFinding]
+) -> None:
+    """Where a recording says what the cache held, the yardstick pays for it as the replay does: no plan is cheaper."""
+    strategy, sent = parse_strategy(f"masking(window={window}, gist=0)"), SentRun(findings=found)
+    best = find_cheapest_plan(run, strategy, prices, SIZER, sent=sent)
+    assert best is not None
+    assert replay_run(run, replace(strategy, schedule=best.schedule), prices, SIZER, sent=sent).usd == pytest.approx(
+        best.usd, rel=1e-12
+    )
+    calls = range(1, len(run.turns) + 1)
+    for some in itertools.chain.from_iterable(itertools.combinations(calls, count) for count in range(3)):
+        other = replace(strategy, schedule=FixedSchedule(mask_calls=frozenset(some)))
+        assert replay_run(run, other, prices, SIZER, sent=sent).usd >= best.usd * (1 - 1e-12)
 
 
 def test_no_hindsight_where_the_path_matters() -> None:

@@ -10,7 +10,7 @@ from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, RequestSent
 from elision.trajectory.plan import Fold, Key, make_handle
 from elision.trajectory.state import State
-from elision.trajectory.summary_block import quote_older_words
+from elision.trajectory.summary_block import FRAME_TOKENS, quote_older_words
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
@@ -200,8 +200,8 @@ def check_protected_stays(run: PlayedRun) -> None:
 
 
 def check_users_words_stay(run: PlayedRun) -> None:
-    """I6: interjections of covered turns stand word for word; past the limit the newest of them inside the block, which
-    a budget may shorten."""
+    """I6: interjections of covered turns stand word for word; past the limit the newest of them inside the block, in
+    the tokens that restated constraints leave. A budget may shorten the block."""
     limit = run.session.strategy.summary_max_tokens
     for seen in run.views:
         said = [segment.source for segment in seen.segments if segment.kind == "interjection"]
@@ -213,10 +213,18 @@ def check_users_words_stay(run: PlayedRun) -> None:
                     assert turn.index <= seen.covered
                     assert not message.pinned
                     beyond.append(message)
-        wanted = [f"[User message of that time] {words}" for words in quote_older_words(beyond, limit, SIZER)]
+        left = limit - count_constraint_tokens(block)
+        wanted = [f"[User message of that time] {words}" for words in quote_older_words(beyond, left, SIZER)]
         quoted = [words for words in wanted if make_encodable(words) in block]
         assert quoted == wanted[len(wanted) - len(quoted) :]
         assert quoted == wanted or run.session.view_limit is not None
+
+
+def count_constraint_tokens(block: str) -> int:
+    """Return the tokens of the constraints that a summary block restates, with those of their label."""
+    _, label, rest = block.partition("\n\n[Constraints that the user stated after these turns, word for word]\n")
+    lines = rest.partition("\n\n")[0].split("\n")
+    return FRAME_TOKENS + sum(SIZER.count(line) + 1 for line in lines) if label else 0
 
 
 def check_raw_is_untouched(run: PlayedRun, before: str) -> None:

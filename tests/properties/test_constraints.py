@@ -6,10 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.engine import decide, make_plain_terms, run_pass
+from elision.strategies.spec import parse_strategy
 from elision.trajectory.events import TurnAmended
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.price_table import load_price_table
+from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.properties.builders import begin_session, call, head, long_text, result, turn, user
+from tests.properties.cases import play_run
+from tests.properties.invariants import check_users_words_stay, count_constraint_tokens
 
 STRATEGIES = (
     "summarization(every=3, tail=2, schedule=every-turn, summary_max_tokens=400, keep_user_tokens=0)",
@@ -20,7 +25,11 @@ STRATEGIES = (
 
 
 def make_turn(index: int, constraint: str) -> Turn:
-    words = f"Thanks so far. {constraint} By the way, the weather is fine." if constraint else "Go on, then."
+    words = (
+        f"Thanks so far. {constraint} By the way, the weather is fine."
+        if constraint
+        else f"Go on with step {index}, then."
+    )
     pair = (call(id="c", command=f"make {index}"), result(long_text(index, 30), id="c"))
     return turn(index, pair, text="I run it.", said=[user(words)])
 
@@ -62,3 +71,16 @@ def test_words_that_the_user_takes_back_bind_nobody() -> None:
     (constraint,) = session.policy.constraints
     assert constraint.text.endswith("Never touch part2.py without approval.")
     assert "part1.py" not in block
+
+
+def test_other_words_have_what_constraints_leave() -> None:
+    """Rules come first, and the newest of the other words fill the rest of the limit."""
+    turns = tuple(
+        make_turn(index, "Never touch old.py without approval." if index == 2 else "") for index in range(1, 24)
+    )
+    strategy = parse_strategy(STRATEGIES[0].replace("max_tokens=400", "max_tokens=60"))
+    run = play_run(Trajectory(id="rules", head=head(), turns=turns), strategy, load_price_table().sets["anthropic"])
+    check_users_words_stay(run)
+    block = next(segment.text for segment in run.views[-1].segments if segment.kind == "summary")
+    assert 0 < count_constraint_tokens(block) < 60
+    assert 0 < block.count("[User message of that time]") < 5

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elision.strategies.gist import write_gist
@@ -60,6 +60,7 @@ def test_values_of_a_list_share_their_key() -> None:
     """They are what the next calls are made with; quotes hold a value together."""
     assert tell({"reservations": ["H8Q05L", "WUNA5K"], "left": 2}) == "reservations=H8Q05L,WUNA5K"
     assert tell({"id": 4711, "cities": ["New York", "Bern"]}) == 'id=4711 cities="New York",Bern'
+    assert tell({"ids": [{"name": "Boots"}, 4711]}) == "ids=4711; name=Boots"
 
 
 def test_names_of_fields_are_not_told_without_a_value() -> None:
@@ -94,6 +95,7 @@ def test_deep_json_is_no_trouble(depth: int) -> None:
 
 
 @given(VALUES, st.integers(0, 60))
+@example({"id": [{}, 0]}, 4)
 def test_no_value_is_put_under_another_key(value: Any, budget: int) -> None:
     """Whatever the JSON, what is told side by side is of one object, and within the budget."""
     found = tell(value, budget)

@@ -66,7 +66,8 @@ class RunFigures:
     raw: tokens of everything at call t. answers: output tokens of call t. hour: leading tokens whose cache entries live
     an hour.
     found: tokens that call t reads from the cache if nothing was ever hidden. lasting: leading tokens that may have
-    outlived the pause before call t, the most under any plan. base: what other runs keep warm.
+    outlived the pause before call t, the most under any plan. warm: leading tokens that other runs
+    keep warm. most: what call t reads at most, by its recording.
     start: raw tokens in front of turn i. said, quoted: tokens of interjections and protected results up to turn i.
     since, turn, saves, size, place: of what may be hidden, in the order of the view; place in raw tokens.
     """
@@ -80,7 +81,8 @@ class RunFigures:
     hour: Numbers
     found: Numbers
     lasting: Numbers
-    base: Numbers
+    warm: Numbers
+    most: Numbers
     start: Numbers
     said: Numbers
     quoted: Numbers
@@ -184,8 +186,8 @@ class PlanSearch:
         calls = np.arange(self.last + 1)
         #: By call: tokens of the view right after a summary, and what that call costs.
         self.summed = run.raw + self.shifts - np.diagonal(self.saved)
-        head = self._count_reads(calls, np.full(len(calls), run.head))
-        self.summed_usd = self._bill(calls, self.summed, np.minimum(head, self.summed))
+        head = self._count_reads(calls, np.full(len(calls), run.head), self.summed)
+        self.summed_usd = self._bill(calls, self.summed, head)
         # By row and call: the cost of a summary that is written from the covered turns alone.
         known = np.where(calls > 0, run.limit, run.task)[:, None]
         turns = run.start[self.covers + 1]
@@ -202,7 +204,7 @@ class PlanSearch:
         lead = (self.shifts[rows] - self.saved[rows, masking])[:, None]
         tokens = run.raw[masking + 1 :] + lead
         if masking:
-            cached = self._count_reads(calls, run.raw[masking : self.last] + lead)
+            cached = self._count_reads(calls, run.raw[masking : self.last] + lead, tokens)
         else:
             # Nothing was hidden yet: the cache is that of the run.
             cached = run.found[calls][None, :]
@@ -224,8 +226,8 @@ class PlanSearch:
         first = self._find_first_change(state.masking, rows)
         shift = self.shifts[rows][:, None]
         tokens = run.raw[calls] + shift - self.saved[rows, state.masking + 1 :]
-        cached = self._count_reads(calls, np.minimum(first, run.raw[calls - 1] + shift))
-        cost = state.before + self._bill(calls, tokens, np.minimum(cached, tokens))
+        cached = self._count_reads(calls, np.minimum(first, run.raw[calls - 1] + shift), tokens)
+        cost = state.before + self._bill(calls, tokens, cached)
         known = self.cost[rows, state.masking + 1 :]
         better = (cost < known) & (first < _NOWHERE)
         self.cost[rows, state.masking + 1 :] = np.where(better, cost, known)
@@ -273,18 +275,18 @@ class PlanSearch:
         self.cost[at, at] = cheapest[better]
         self.summary_from[:, at] = rows[row[better]], np.full(len(at), state.masking)
 
-    def _count_reads(self, calls: Numbers, prefix: Numbers) -> Numbers:
-        """Tokens that `calls` read from the cache, the first `prefix` of their views being as they were."""
+    def _count_reads(self, calls: Numbers, prefix: Numbers, tokens: Numbers) -> Numbers:
+        """Tokens that `calls` of `tokens` read from the cache, the first `prefix` of their views being as they were."""
         run = self.run
         rules = run.prices.cache
-        base = run.base[calls]
         if rules.kind == "none":
-            return np.broadcast_to(base, prefix.shape)
-        prefix = np.minimum(prefix, run.lasting[calls])
+            return np.zeros_like(prefix)
+        prefix = np.maximum(np.minimum(prefix, run.lasting[calls]), run.warm[calls])
+        prefix = np.minimum(prefix, tokens)
         stepped = prefix
         if rules.step > 1:
             stepped = rules.minimum + (prefix - rules.minimum) // rules.step * rules.step
-        reads: Numbers = np.maximum(np.where(prefix < rules.minimum, 0, stepped), base)
+        reads: Numbers = np.minimum(np.where(prefix < rules.minimum, 0, stepped), run.most[calls])
         return reads
 
     def _bill(self, calls: Numbers, tokens: Numbers, cached: Numbers) -> Numbers:

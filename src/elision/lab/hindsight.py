@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -20,13 +21,14 @@ from elision.errors import SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
 from elision.lab.replay import replay_run
+from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.summary_cost import limit_user_words
-from elision.trajectory.cache import HOUR_SECONDS, outlives_pause
+from elision.trajectory.cache import HOUR_SECONDS, CacheFinding, outlives_pause
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
@@ -35,6 +37,8 @@ from elision.trajectory.view import View
 
 #: Longer runs are not worked out where summaries are: the program is cubic.
 LONGEST = 500
+#: Tokens that no view has.
+_NO_LIMIT: Final = 1 << 60
 
 
 def find_cheapest_plan(
@@ -43,12 +47,14 @@ def find_cheapest_plan(
     prices: Prices,
     sizer: Sizer,
     on_progress: Callable[[float], None] | None = None,
+    sent: SentRun = UNKNOWN_SENT,
 ) -> CheapestPlan | None:
     """Return the cheapest plan for `strategy` on this run; None where there is none to compute.
 
     That is: a strategy whose path matters (a budget, a trigger that counts tokens, two-tier), summaries in a run of
     more than 500 turns, or several models in one run.
-    on_progress: called with the share of the search that is done, from 0 to 1.
+    on_progress: called with the share of the search that is done, from 0 to 1. sent: how the run was sent; what its
+    cache held then is billed here too, as a replay bills it.
     """
     # What is folded, and so what masking saves, depends on what was hidden before.
     strategy = replace(strategy, fold=False)
@@ -58,14 +64,14 @@ def find_cheapest_plan(
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
         return None
-    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer)
+    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer, sent)
     usable = strategy.limit_view(prices)
     if usable is not None and int(run.raw.max(initial=0)) > usable:
         return None
     found = PlanSearch(run, rhythm).solve(on_progress)
     if not prices.cache.look_back:
         return found
-    billed = replay_run(trajectory, found.apply_to(strategy), prices, sizer)
+    billed = replay_run(trajectory, found.apply_to(strategy), prices, sizer, sent=sent)
     return replace(found, usd=billed.usd)
 
 
@@ -97,22 +103,26 @@ class _CacheFigures:
         self.hour = [0]
         self.found = [0]
         self.lasting = [0]
+        self.most = [0]
         self._before: float | None = None
         self._sent = 0
         #: Leading tokens that were written for an hour, by the newest call that did so.
         self._kept = 0
 
-    def add_call(self, view: View, now: float | None, found: int, *, is_for_an_hour: bool) -> None:
-        """Add a call at `now` that sends `view` and reads `found` tokens. is_for_an_hour: what all of its entries live,
-        by the provider's report."""
+    def add_call(
+        self, view: View, now: float | None, found: int, finding: CacheFinding, *, is_for_an_hour: bool
+    ) -> None:
+        """Add a call at `now` that sends `view` and reads `found` tokens. finding: what a recording says of the cache.
+        is_for_an_hour: what all of its entries live, by the provider's report."""
         self.found.append(found)
-        if outlives_pause(self._before, now, self.rules.ttl):
+        if finding.outlived or outlives_pause(self._before, now, self.rules.ttl):
             self.lasting.append(self._sent)
         elif outlives_pause(self._before, now, HOUR_SECONDS):
             # A plan that rewrites what was kept for five minutes may have it kept for an hour.
             self.lasting.append(max(found, self._kept))
         else:
             self.lasting.append(found)
+        self.most.append(_NO_LIMIT if finding.most is None else finding.most)
         self.hour.append(view.tokens if is_for_an_hour else view.hour_tokens)
         if self.hour[-1] == view.tokens:
             self._kept = view.tokens
@@ -120,24 +130,26 @@ class _CacheFigures:
         self._sent = view.tokens
 
 
-def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer) -> RunFigures:
+def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, sizer: Sizer, sent: SentRun) -> RunFigures:
     """Let the strategy see the run without ever acting. Return the run in numbers."""
     session = Log.fold((), LogSetup(replace(strategy, schedule=FixedSchedule()), prices, sizer))
     session.set_head(trajectory.head)
     state = session.state
     policy = session.policy
     raw = [0]
-    base = [0]
+    warm = [0]
     cache = _CacheFigures(prices.cache)
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         raw.append(state.raw_track.tokens)
-        base.append(session.bill.cache.count_readable(0, state.make_raw_view(), now, model))
-        run_pass(decide(session, make_plain_terms(now, model)), _refuse_summary)
-        sent = session.newest_call
-        assert sent is not None
+        finding = sent.find_cache(turn.index, is_cut=False)
+        warm.append(max(session.bill.cache.warm_tokens, finding.warm))
+        run_pass(decide(session, replace(make_plain_terms(now, model), finding=finding)), _refuse_summary)
+        newest = session.newest_call
+        assert newest is not None
         session.add_turn(turn)
         reported = session.reports.hour_turn == ALL_TURNS
-        cache.add_call(sent.raw_view, now, session.bill.newest_raw_prompt.cache_read, is_for_an_hour=reported)
+        read = session.bill.newest_raw_prompt.cache_read
+        cache.add_call(newest.raw_view, now, read, finding, is_for_an_hour=reported)
     found = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
     return RunFigures(
@@ -150,7 +162,8 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         hour=np.array(cache.hour),
         found=np.array(cache.found),
         lasting=np.array(cache.lasting),
-        base=np.array(base),
+        warm=np.array(warm),
+        most=np.array(cache.most),
         start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),
         said=np.array(
             [

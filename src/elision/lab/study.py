@@ -35,6 +35,7 @@ from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Seri
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, replay_as_sent
+from elision.lab.sent_run import SentRun
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
@@ -250,7 +251,7 @@ def replay_candidates(
         if settings.summarizer is not None and has_summaries(strategy):
             summarizer = settings.summarizer.make_model_summarizer()
         if settings.hindsight and summarizer is None:
-            best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half)
+            best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half, as_sent.sent)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
                 problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
@@ -313,11 +314,12 @@ def _find_hindsight(
     sizer: Sizer,
     plans: dict[Strategy, CheapestPlan | None],
     report: Callable[[float], None],
+    sent: SentRun,
 ) -> CheapestPlan | None:
     """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
     family = replace(strategy, schedule=CacheAwareSchedule())
     if family not in plans:
-        plans[family] = find_cheapest_plan(run, family, prices, sizer, report)
+        plans[family] = find_cheapest_plan(run, family, prices, sizer, report, sent)
     return plans[family]
 
 
