@@ -282,7 +282,7 @@ def test_what_the_cache_held_is_billed_alike(
     run: Trajectory, prices: Prices, window: int, found: dict[int, CacheFinding]
 ) -> None:
     """Where a recording says what the cache held, the yardstick pays for it as the replay does: no plan is cheaper."""
-    strategy, sent = parse_strategy(f"masking(window={window}, gist=0)"), SentRun(findings=found)
+    strategy, sent = parse_strategy(f"masking(window={window}, gist=0, fold=false)"), SentRun(findings=found)
     best = find_cheapest_plan(run, strategy, prices, SIZER, sent=sent)
     assert best is not None
     assert replay_run(run, replace(strategy, schedule=best.schedule), prices, SIZER, sent=sent).usd == pytest.approx(
