@@ -539,9 +539,9 @@ def _is_spoilt(asked: RandomRequest, raw: bytes) -> list[str]:
     # What is wrong already may be wrong in another way where it stands now.
     known = {each.subject for each in list_violations(asked.api, before) if each.subject}
     # The last message may be empty. That a model calls a tool right behind it happens only here.
-    allowed = (
-        {"messages-have-content"} if before.get("messages") and not before["messages"][-1].get("content") else set()
-    )
+    last = (before.get("messages") or [None])[-1]
+    is_empty = isinstance(last, dict) and not last.get("content")
+    allowed = {"messages-have-content"} if is_empty else set()
     return [
         f"introduces {each}"
         for each in list_new_violations(asked.api, before, after)
