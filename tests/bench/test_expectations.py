@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.expectations import EVERY_TURN, FOLDED, MASKING, PRICES, RAW, costs_by_length, table
+from benchmarks.expectations import EVERY_TURN, UNFOLDED, MASKING, PRICES, RAW, costs_by_length, table
 
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Bill
@@ -15,13 +15,13 @@ from tests.lab.report.studies import study
 def _run(file: str, calls: int, masking: float) -> list[Row]:
     """A run that costs a cent a call raw, `masking` times that masked, a tenth less folded, 1.5 times at every turn."""
     row = Row(file=file, strategy=RAW, calls=calls, raw_usd=calls / 100, bill=Bill(usd=calls / 100))
-    others = {MASKING: masking, FOLDED: masking - 0.1, EVERY_TURN: 1.5}
+    others = {MASKING: masking, UNFOLDED: masking - 0.1, EVERY_TURN: 1.5}
     return [row, *(replace(row, strategy=name, bill=Bill(usd=row.usd * cost)) for name, cost in others.items())]
 
 
 def _study(*runs: list[Row]) -> Study:
     rows = tuple(row for run in runs for row in run)
-    return replace(study(), strategies=(RAW, MASKING, FOLDED, EVERY_TURN), rows=rows)
+    return replace(study(), strategies=(RAW, MASKING, UNFOLDED, EVERY_TURN), rows=rows)
 
 
 def test_runs_are_grouped_by_calls() -> None:
