@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.expectations import EVERY_TURN, UNFOLDED, MASKING, PRICES, RAW, costs_by_length, table
+from benchmarks.expectations import EVERY_TURN, MASKING, PRICES, RAW, UNFOLDED, costs_by_length, table
 
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Bill
