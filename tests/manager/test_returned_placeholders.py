@@ -16,16 +16,16 @@ from tests.manager.agents import SHAPES, make_history
 STRATEGY = "masking(window=2, schedule=every-turn, fold=false)"
 
 
-def open_context(url: str, session: str = "s") -> ContextManager:
-    return ContextManager(STRATEGY, store=url, session=session, cache_control="client", recall="never")
+def open_context(url: str, session: str = "s", strategy: str = STRATEGY) -> ContextManager:
+    return ContextManager(strategy, store=url, session=session, cache_control="client", recall="never")
 
 
-def count_stored_placeholders(url: str) -> int:
+def count_stored_placeholders(url: str, mark: str = "tokens hidden") -> int:
     with closing(open_store(url)) as store:
         results = [
             result.text for info in store.sessions() for turn in store.turns(info.key) for result in turn.observations
         ]
-    return sum("tokens hidden" in text for text in results)
+    return sum(mark in text for text in results)
 
 
 @pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
@@ -48,6 +48,44 @@ def test_results_are_put_back_in_another_process(shape: str, tmp_path: Path) -> 
     with open_context(url) as context:
         assert context.prepare(make_history(shape, 9)).messages == view.messages
     assert count_stored_placeholders(url) == 0
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+@pytest.mark.parametrize("window", [2, 99])
+def test_folded_results_are_put_back_in_another_process(shape: str, window: int, tmp_path: Path) -> None:
+    """The session continues with the same bytes, and no reference is stored as a result."""
+    url, strategy = f"sqlite:///{tmp_path}/a.db", f"masking(window={window}, schedule=every-turn)"
+    with open_context(url, strategy=strategy) as context:
+        for steps in range(7):
+            shown: Any = context.prepare(make_history(shape, steps)).messages
+    assert "[same as " in str(shown)
+    with open_context(url, strategy=strategy) as context:
+        given = [*shown]
+        for step in (7, 8, 9):
+            given += SHAPES[shape](step)
+            view = context.prepare(given)
+            assert (view.diagnostics.notes, view.diagnostics.faults) == ((), ())
+            assert (view.diagnostics.branch, view.diagnostics.history) == ("s", "continue")
+            if window == 99:
+                assert view.messages[: len(shown)] == shown
+    with open_context(url, strategy=strategy) as context:
+        assert context.prepare(make_history(shape, 9)).messages == view.messages
+    assert count_stored_placeholders(url, "[same as ") == 0
+
+
+@pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
+def test_a_view_that_becomes_the_history_names_no_hidden_lines(shape: str) -> None:
+    """When a pass masks what a fold refers to, the lines are shown again, though the client gives the fold back."""
+    strategy = "masking(window=2, schedule=every-turn)"
+    own, back = (open_context("memory:", strategy=strategy) for _ in range(2))
+    given: list[Any] = make_history(shape, 0)
+    with own, back:
+        for step in range(12):
+            given += SHAPES[shape](step) if step else []
+            view = back.prepare(given)
+            assert view.messages == own.prepare(make_history(shape, step)).messages
+            given = [*view.messages]
+    assert "[same as " in str(given)
 
 
 def test_placeholders_of_another_session_are_noted(tmp_path: Path) -> None:

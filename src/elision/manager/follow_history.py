@@ -6,7 +6,7 @@ messages -> branch (by content) -> turns
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -72,6 +72,7 @@ class IncomingCall:
     """A call of the client: its request as it is read, and the rules of its model.
 
     thinking: how thinking that is bound to the messages before it is treated.
+    returned: by place the client's own messages in whose stead `request` has what another process read.
     """
 
     request: IncomingRequest
@@ -79,6 +80,7 @@ class IncomingCall:
     dialect: LiveDialect
     capabilities: Capabilities
     thinking: ThinkingPolicy
+    returned: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def binds_thinking(self) -> bool:
@@ -244,7 +246,7 @@ class HistoryFollower:
         return None
 
     def restore_results(self, call: IncomingCall) -> Steps[IncomingCall]:
-        """Return the first `call` of a process with the results that its client gives back as placeholders."""
+        """Return the first `call` of a process with the results that its client gives back as it was shown them."""
         # In a family no session is given that the placeholders must be of.
         if self.branch is not None or self.options.family or not may_hold_placeholder(call.body):
             return call
@@ -257,7 +259,9 @@ class HistoryFollower:
         if branch is None:
             return call
         messages = restore_results(call.request.messages, call.dialect, branch)
-        return replace(call, request=replace(call.request, messages=messages))
+        pairs = enumerate(zip(call.request.messages, messages, strict=True))
+        returned = {place: given for place, (given, restored) in pairs if restored is not given}
+        return replace(call, request=replace(call.request, messages=messages), returned=returned)
 
     def restore_trimmed(self, call: IncomingCall) -> IncomingCall:
         """Return `call` with the messages that its client dropped, where it trims its own history."""

@@ -8,7 +8,7 @@ gateway's messages never change, so they are compared by identity.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
@@ -17,7 +17,7 @@ from elision.manager.request_notes import holds_placeholder
 from elision.providers.live.client_messages import copy_structure, read_client_message
 from elision.providers.live.conversation import Conversation
 from elision.providers.live.foreign import is_known
-from elision.providers.live.live_renderer import LiveRenderer
+from elision.providers.live.live_renderer import Entry, LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
@@ -50,6 +50,8 @@ class History(Conversation):
         #: Places of messages that have tags, and of those whose role is unknown.
         self.tagged_places: list[int] = []
         self.unknown_places: list[int] = []
+        #: Places of messages in whose stead the client gives back what it was shown: a view that became its history.
+        self.returned_places: set[int] = set()
         #: Names of the histories that end with the turns that the client dropped before these messages were read.
         self.skipped_nodes: list[str] = []
         #: Whether some result is one of our placeholders.
@@ -178,17 +180,27 @@ class History(Conversation):
     def _find_changed(self, messages: Sequence[Any], places: Sequence[int]) -> int | None:
         """Return the first of these places at which a message has other content than was read."""
         read = map(self._snapshots.__getitem__, places)
+        restated: list[int] = []
+        changed = None
         for place in compress(places, map(ne, map(messages.__getitem__, places), read)):
-            if not self._is_same_message(messages[place], place):
-                return place
-        return None
+            if not self._is_same_message(messages[place], place, restated):
+                changed = place
+                break
+        # Not before: it forgets what was sent, by which the messages after it are recognized.
+        for place in restated:
+            self.splice.invalidate_message(place)
+        return changed
 
-    def _is_same_message(self, value: Any, place: int) -> bool:
-        """Return whether `value` has the content of message `place`; if so, use it from now on."""
+    def _is_same_message(self, value: Any, place: int, restated: list[int]) -> bool:
+        """Return whether `value` has the content of message `place`; if so, use it from now on.
+
+        The places of those that say it in another form are added to `restated`.
+        """
         message, pieces = self._read_message(value, place)
         if self._is_ours(pieces, place):
             # The client took our view for its history. What the placeholder hides was read before.
             self._take_snapshot(value, message, place)
+            self.returned_places.add(place)
             return True
         if self.choose_digest(message, place) != self.get_digest(place):
             return False
@@ -197,10 +209,11 @@ class History(Conversation):
         if [piece.location for piece in pieces] != [piece.location for piece in known]:
             return False
         self._take_snapshot(value, message, place)
+        self.returned_places.discard(place)
         self.messages[place] = message
         # The tags that the message came with first hold; what is sent has none of the newer ones either.
         self._note_tags(message, place)
-        self.splice.invalidate_message(place)
+        restated.append(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
         self.turns.update_system(pieces)
         return True
@@ -213,6 +226,11 @@ class History(Conversation):
         inside = place > self.head_length
         ours = digest_pieces(self.dialect.split_message(sent, place), is_behind_head=inside)
         return ours == digest_pieces(pieces, is_behind_head=inside)
+
+    def note_returned(self, value: Any, place: int) -> None:
+        """Note that the client has `value` as message `place`: another process showed it instead of what was read."""
+        self._take_snapshot(value, self.messages[place], place)
+        self.returned_places.add(place)
 
     def _read_message(self, value: Any, place: int) -> tuple[ParsedMessage, list[Piece]]:
         """Return message `place`, and its pieces without tags. Raises DialectError."""
@@ -279,6 +297,7 @@ class History(Conversation):
         del self._client_objects[first:], self._snapshots[first:]
         self.tagged_places = [place for place in self.tagged_places if place < first]
         self.unknown_places = [place for place in self.unknown_places if place < first]
+        self.returned_places = {place for place in self.returned_places if place < first}
 
     def count_messages(self, turn: int) -> int:
         """Return the number of messages up to the end of turn `turn`; of the head for 0."""
@@ -295,14 +314,22 @@ class History(Conversation):
             return self.seed.hex()
         return self.nodes[end - 1].hex()
 
-    def list_untagged(self, messages: Sequence[Any]) -> list[Any]:
-        """Return the client's messages, which were read, as they are sent: those with tags without them."""
-        untagged = list(messages)
-        for place in self.tagged_places:
-            if place < len(untagged):
+    def list_own(self, messages: Sequence[Any], entries: Iterable[Entry]) -> Sequence[Any]:
+        """Return the client's messages, which were read, as they are sent where `entries` have nothing of ours.
+
+        Those with tags have none. Those that it gives back as it was shown them are what was read: a fold may name
+        lines that are hidden by now.
+        """
+        if not self.tagged_places and not self.returned_places:
+            return messages
+        own = list(messages)
+        # What something of ours replaces need not be parsed again.
+        returned = self.returned_places.intersection(entry for entry in entries if isinstance(entry, int))
+        for place in (*self.tagged_places, *returned):
+            if place < len(own):
                 sent = self.messages[place].sent
-                untagged[place] = sent if sent.raw else sent.json
-        return untagged
+                own[place] = sent if sent.raw else sent.json
+        return own
 
     def has_turn(self, turn: int, node: str | None) -> bool:
         """Return whether there is a turn `turn`, and the history up to its end is named `node`."""

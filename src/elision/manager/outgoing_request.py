@@ -111,8 +111,7 @@ def build_request(
     if thinking == "native":
         return _build_native_request(incoming, history, log)
     entries = history.splice.render_entries(view)
-    own = history.list_untagged(incoming.messages) if history.tagged_places else incoming.messages
-    messages = resolve_entries(entries, own) + incoming.tail
+    messages = resolve_entries(entries, history.list_own(incoming.messages, entries)) + incoming.tail
     origins = history.splice.list_origins()
     if incoming.left_out:
         origins = [None if place is None else incoming.find_origin(place) for place in origins]
@@ -256,7 +255,7 @@ def _request_thinking_drop(sent: OutgoingRequest, incoming: IncomingRequest, mod
 
 def build_unchanged_request(incoming: IncomingRequest, history: History) -> OutgoingRequest:
     """Return the client's own request, without tags."""
-    kept = incoming.drop_left_out(history.list_untagged(incoming.messages[: incoming.end]))
+    kept = incoming.drop_left_out(history.list_own(incoming.messages[: incoming.end], range(incoming.end)))
     messages = [*kept, *incoming.tail]
     return make_unchanged_request(incoming, messages)
 

@@ -150,6 +150,9 @@ class PreparedCalls:
                 self._warn_of_request(follower, incoming)
                 branch = follower.branch
                 assert branch is not None
+                assert branch.history is not None
+                for place, given in call.returned.items():
+                    branch.history.note_returned(given, place)
                 if admit is not None:
                     ledger = self.open_ledger(branch)
                     costs = compute_costs(branch.log, ledger)

@@ -1,7 +1,7 @@
-"""Placeholders that a client gives back as results: a view of another process that became its history.
+"""Placeholders and folded results that a client gives back: a view of another process that became its history.
 
-Within a process they are recognized as what was sent. In a new one the stored results take their place again, so no
-placeholder is stored as a result, and the session continues.
+Within a process they are recognized as what was sent. In a new one the stored results take their place again, so
+neither is stored as a result, and the session continues.
 """
 
 from __future__ import annotations
@@ -14,31 +14,39 @@ from elision.providers.live.client_messages import read_client_message
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared.message_tags import take_tags
 from elision.trajectory.content import Text
-from elision.trajectory.events import PassDecided
+from elision.trajectory.events import PassDecided, TurnsDropped
+from elision.trajectory.plan import Fold, Mask
 
 #: Characters that a placeholder has at most, and what is in each.
 _MOST: Final = 3_000
 _MARK: Final = " tokens hidden"
+#: What begins a line of a folded result, which may be of any length.
+_REFERENCE: Final = "[same as "
 #: How deep in a message a result's text is: content, block, content, block.
 _DEPTH: Final = 4
 
 
 def may_hold_placeholder(messages: Sequence[Any]) -> bool:
-    """Return whether some text of plain `messages` may be a placeholder. Nothing is parsed."""
+    """Return whether some text of plain `messages` may be a placeholder or a folded result. Nothing is parsed."""
     return any(isinstance(message, Mapping) and _has_mark(message, _DEPTH) for message in messages)
 
 
 def restore_results(messages: Sequence[Any], dialect: LiveDialect, branch: SessionBranch) -> list[Any]:
-    """Return `messages` with the results of `branch` in the place of the placeholders that it wrote for them."""
+    """Return `messages` with the results of `branch` in the place of what it showed for them."""
     results: dict[tuple[str, str], str] = {}
     turns = branch.log.state.turns
     for event in branch.log.events:
-        for mask in event.masks if isinstance(event, PassDecided) else ():
-            turn, position = mask.key
+        shown: list[Mask | Fold] = []
+        if isinstance(event, PassDecided):
+            shown += event.masks
+        if isinstance(event, PassDecided | TurnsDropped):
+            shown += event.folds
+        for each in shown:
+            turn, position = each.key
             observation = turns[turn - 1].observations[position - 1]
             # What is no text cannot be put back as it was.
             if len(observation.content) == 1 and isinstance(observation.content[0], Text):
-                results[observation.action_id, mask.text] = observation.text
+                results[observation.action_id, each.text] = observation.text
     return [_restore_message(message, place, dialect, results) for place, message in enumerate(messages)]
 
 
@@ -64,7 +72,7 @@ def _restore_message(message: Any, place: int, dialect: LiveDialect, results: Ma
 
 def _has_mark(value: Any, depth: int) -> bool:
     if isinstance(value, str):
-        return len(value) <= _MOST and value.endswith("]") and _MARK in value
+        return _REFERENCE in value or (len(value) <= _MOST and value.endswith("]") and _MARK in value)
     if not depth:
         return False
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
