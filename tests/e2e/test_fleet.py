@@ -198,10 +198,10 @@ def test_a_fleet_in_trouble(
         asyncio.run(trial())
         assert crowd.errors == []
         assert provider.violations == []
+        # It was started by a thread, and died with it; what was acknowledged is there when it is back.
+        server.stop()
+        server.start()
         codes = [each.end_process() for each in fleet.processes]
-    # It was started by a thread, and died with it; what was acknowledged is there when it is back.
-    server.stop()
-    server.start()
     turns, lost, doubled = find_turns(server, store_url, begun)
     waits = sorted(crowd.seconds)
     report_figures(

@@ -250,6 +250,32 @@ def test_a_store_in_files_that_is_lost_and_comes_back(
     check_outage(f"{scheme}:///{path}", lambda: fault(path), reason)
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])
+def test_what_could_not_be_written_is_written_when_the_store_is_back(scheme: str, tmp_path: Path) -> None:
+    """Without another request of its session, which may never come, or come to another gateway."""
+    path = tmp_path / "kept" / ("hashed" if scheme == "linear-hash" else "agent.db")
+    path.parent.mkdir()
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        async def ask(steps: int) -> None:
+            response = await client.request("POST", PATHS["openai"], make_body("openai", steps))
+            assert response.status == 200
+            await gateway.wait_until_stored()
+
+        def count_turns() -> int:
+            return max(info.turns for info in gateway.worker.store.sessions())
+
+        for steps in range(HIDING_STEPS):
+            await ask(steps)
+        with without_room(path):
+            await ask(HIDING_STEPS)
+            assert count_turns() < HIDING_STEPS
+        assert (await client.request("GET", "/readyz")).status == 200
+        await wait_until(lambda: count_turns() == HIDING_STEPS)
+
+    run_trial(what, store=f"{scheme}:///{path}", strategy=EAGER)
+
+
 def test_a_locked_file(tmp_path: Path) -> None:
     """Nothing can be written while another process holds it, and no request waits longer than the limit for it."""
     path = tmp_path / "agent.db"

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
@@ -368,6 +368,12 @@ class SessionRegistry:
         self._closing_tasks.add(task)
         task.add_done_callback(self._closing_tasks.discard)
 
+    def settle_sessions(self) -> None:
+        """Begin to write what sessions could not write: the store is back, and their next request may never come."""
+        task = asyncio.get_running_loop().create_task(_settle_contexts(list(self._by_id.values())))
+        self._closing_tasks.add(task)
+        task.add_done_callback(self._closing_tasks.discard)
+
     async def close(self) -> None:
         """Write the pending events of every session."""
         for session in list(self._by_id.values()):
@@ -447,6 +453,12 @@ def _remove_from(among: dict[_Key, dict[int, LiveSession]], key: _Key, session: 
     known.pop(id(session), None)
     if not known:
         among.pop(key, None)
+
+
+async def _settle_contexts(sessions: Sequence[LiveSession]) -> None:
+    for session in sessions:
+        async with session.lock:
+            await session.context.settle_async()
 
 
 async def _close_context(session: LiveSession) -> None:

@@ -29,13 +29,15 @@ ANSWER_SECONDS: Final = 2.0
 class StoreMonitor:
     """Looks whether `store` can be written. For one event loop, whose other work never waits for it.
 
-    problem: why nothing can be written, "" if it can. on_outage: called each time when that begins.
+    problem: why nothing can be written, "" if it can. on_outage: called each time when that begins. on_return: called
+    when a write is tried and succeeds after one failed, whether or not the outage was noticed.
     """
 
     def __init__(
         self,
         store: Store,
         on_outage: Callable[[], None] = lambda: None,
+        on_return: Callable[[], None] = lambda: None,
         *,
         clock: Callable[[], float] = time.monotonic,
         answer_seconds: float = ANSWER_SECONDS,
@@ -44,11 +46,14 @@ class StoreMonitor:
         # A store in memory can always be written.
         self._store = store if isinstance(store, ChecksWrites) else None
         self._on_outage = on_outage
+        self._on_return = on_return
         self._clock = clock
         self._answer_seconds = answer_seconds
         self._looked_at = float("-inf")
         #: Whether a write failed since one succeeded here: then only a write shows that the store is back.
         self._is_suspect = False
+        #: Whether the look that is going on tries a write.
+        self._is_tried = False
         # A thread of its own: those of requests may all be waiting for the store.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elision-store-monitor")
         self._look: asyncio.Future[str] | None = None
@@ -74,14 +79,18 @@ class StoreMonitor:
         look = self._look
         if look is None:
             # One at a time, however long it takes: a store that hangs holds one thread.
-            is_tried = self._is_suspect or bool(self.problem)
-            look = asyncio.get_running_loop().run_in_executor(self._thread, _find_problem, self._store, is_tried)
+            self._is_tried = self._is_suspect or bool(self.problem)
+            look = asyncio.get_running_loop().run_in_executor(self._thread, _find_problem, self._store, self._is_tried)
             self._look = look
             self._is_suspect = False
         await asyncio.wait({look}, timeout=self._answer_seconds)
         if look.done():
-            self._set_problem(look.result())
+            # One of those that wait for the same look tells of its end.
+            is_back = self._look is look and self._is_tried and not look.result()
             self._look = None
+            self._set_problem(look.result())
+            if is_back:
+                self._on_return()
         else:
             self._set_problem(f"the store did not answer within {self._answer_seconds:g} s")
         return self.problem

@@ -51,7 +51,11 @@ class Worker:
         self._metrics_page = page = _make_metrics_page()
         self._is_warm = False
         #: Looks whether the store can be written.
-        self.monitor = StoreMonitor(self.store, page.add_store_outage if page is not None else lambda: None)
+        self.monitor = StoreMonitor(
+            self.store,
+            page.add_store_outage if page is not None else lambda: None,
+            lambda: self.gateway.sessions.settle_sessions(),
+        )
         listeners = _ListenerGroup([self.monitor.note_request, *_make_listeners(page, settings, listener)])
         self.gateway = build_gateway(
             settings, self.store, listeners, page.add_lease_failure if page is not None else lambda: None
