@@ -56,7 +56,7 @@ def test_a_hundred_workers_share_three_connections() -> None:
         # On a busy machine the last of a hundred waits longer than a second.
         pooler = Pgbouncer(server, CONNECTIONS, patience=60)
         stack.callback(pooler.stop)
-        url = pooler.make_fresh_url(pool=2)
+        url = pooler.make_fresh_url(pool=2, timeout=60)
         stores = [stack.enter_context(closing(open_store(url))) for _ in range(WORKERS)]
 
         def work(number: int) -> None:

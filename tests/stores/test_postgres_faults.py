@@ -9,7 +9,9 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import psycopg_pool
 import pytest
 
 from elision.errors import ConflictError, MissingExtra, StoreError
@@ -268,6 +270,27 @@ def test_a_full_pool_says_so() -> None:
         pytest.raises(StoreError, match=r"all 1 connections were in use .* \?pool="),
     ):
         store.sessions()
+    assert store.sessions() == []
+    store.close()
+
+
+def test_who_waits_for_a_connection_keeps_the_place_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 30 s it looks nine times why there is none, not 300 times: each look puts it behind all others."""
+    looks: list[float] = []
+
+    def wait(timeout: float) -> None:
+        looks.append(timeout)
+        clock.seconds += timeout
+        raise psycopg_pool.PoolTimeout
+
+    clock = SimpleNamespace(seconds=0.0)
+    store = opened(shared_server().make_fresh_url(pool=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(store._database._pool, "getconn", wait)
+        patch.setattr("elision.stores.postgres.connection.time", SimpleNamespace(monotonic=lambda: clock.seconds))
+        with pytest.raises(StoreError, match="in use for 30 s"):
+            store.sessions()
+    assert looks == pytest.approx([0.1 * 2**look for look in range(8)] + [4.5])
     assert store.sessions() == []
     store.close()
 

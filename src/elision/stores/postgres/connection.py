@@ -37,7 +37,8 @@ CONNECT_SECONDS = 5
 GRACE_SECONDS = 5.0
 #: Seconds after which the server ends a transaction whose client is silent.
 IDLE_SECONDS = 60.0
-#: Seconds between two looks at why there is no connection yet.
+#: Seconds until the first look at why there is no connection yet. Each look gives up a place in the queue, so each
+#: comes twice as late as the one before.
 _LOOK_SECONDS = 0.1
 #: Tries of a transaction that collides with others.
 _TRIES = 6
@@ -177,11 +178,14 @@ class PostgresDatabase:
     def _take_connection(self) -> Connection:
         self._check_ready()
         began = time.monotonic()
+        look = _LOOK_SECONDS
         while True:
+            left = began + self.address.timeout_seconds - time.monotonic()
             try:
-                connection = self._pool.getconn(timeout=_LOOK_SECONDS)
+                connection = self._pool.getconn(timeout=max(0.0, min(look, left)))
             except psycopg_pool.PoolTimeout as error:
                 self._check_wait(began, error)
+                look *= 2
                 continue
             if _is_quiet(connection):
                 return connection
@@ -193,7 +197,7 @@ class PostgresDatabase:
         refused = self._last_refusal
         if refused and refused[0] >= began:
             raise self._convert_error(refused[1])
-        if time.monotonic() - began > self.address.timeout_seconds:
+        if time.monotonic() - began >= self.address.timeout_seconds:
             raise StoreError(
                 f"{self.name}: all {self.address.pool_size} connections were in use for "
                 f"{self.address.timeout_seconds:g} s; allow more with ?pool=, or use the store from fewer threads"
