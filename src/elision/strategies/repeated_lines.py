@@ -19,13 +19,13 @@ from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key
 
 #: Lines that an index keeps; the observation that was added first goes when there are more.
 LINE_LIMIT: Final = 100_000
-#: Places kept of one and the same group of lines, the newest ones: blank lines must not make matching slow.
+#: Of a place, the line; the source's number stands above.
+_LINE_BITS: Final = 32
+_LINE_MASK: Final = (1 << _LINE_BITS) - 1
+#: Places kept of one and the same block, the newest ones: blank lines must not make matching slow.
 _PLACES_KEPT: Final = 8
 #: Tokens that a run must save.
 LEAST_SAVING: Final = 60
-#: Of the rolling hash over lines.
-_MODULUS: Final = (1 << 61) - 1
-_BASE: Final = 1_000_003
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +39,40 @@ class _Match:
     source_gutter: Gutter | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """An observation that the view shows; number: what places call it; runs: what of it is folded."""
+
+    number: int
+    text: str
+    runs: Sequence[FoldedRun]
+    lines: int
+
+
 class LineIndex:
-    """The lines of the observations that a view shows, by groups of `least_lines` consecutive lines.
+    """The lines of the observations that a view shows.
+
+    Kept of a source are its text, which the session holds anyway, and where each block of lines begins, three lines of
+    five. Whichever `least_lines` lines repeat, one of those blocks is whole among them. A source is split again where a
+    block is found.
 
     least_lines, least_characters: of a run that is found. line_limit: lines kept; oldest observations go first.
     """
 
     def __init__(self, least_lines: int = 5, least_characters: int = 200, line_limit: int = LINE_LIMIT) -> None:
         self.least_lines = least_lines
+        self._block_lines = (least_lines + 1) // 2
         self.least_characters = least_characters
         self.line_limit = line_limit
         self.line_count = 0
-        self._sources: dict[Key, NumberedLines] = {}
-        #: What of a source is folded, where any of it is.
-        self._folded: dict[Key, Sequence[FoldedRun]] = {}
-        self._texts: dict[Key, str] = {}
+        self._sources: dict[Key, _Source] = {}
+        #: Number -> its observation.
+        self._keys: dict[int, Key] = {}
+        self._added = 0
         #: Text -> the observations that show it whole, oldest first.
         self._whole: dict[str, list[Key]] = {}
-        #: Hash of a group of lines -> where it begins, oldest first.
-        self._places: dict[int, list[tuple[Key, int]]] = {}
+        #: Hash of a block -> its place, or its places, oldest first: a source's number and a line, in one number.
+        self._places: dict[int, int | list[int]] = {}
         #: The text that was looked at last: it is searched for, and then added.
         self._newest: tuple[str, NumberedLines] = ("", split_lines(""))
 
@@ -67,38 +82,44 @@ class LineIndex:
     def add_observation(self, key: Key, text: str, runs: Sequence[FoldedRun] = ()) -> None:
         """Index the observation's own text. runs: what of it is folded; those lines are no source."""
         self.remove_observation(key)
-        lines = _hide_lines(self._split(text), runs)
-        self._sources[key] = lines
-        if runs:
-            self._folded[key] = runs
-        else:
-            self._texts[key] = text
+        lines = self._split_source(text, runs)
+        self._added += 1
+        source = self._sources[key] = _Source(self._added, text, runs, len(lines.bodies))
+        self._keys[source.number] = key
+        self.line_count += source.lines
+        if not runs:
             self._whole.setdefault(text, []).append(key)
-        self.line_count += len(lines.bodies)
-        for start, group in self._hash_groups(lines.bodies):
-            places = self._places.setdefault(group, [])
-            places.append((key, start))
-            if len(places) > _PLACES_KEPT:
-                del places[0]
+        for start, block in _hash_blocks(lines.bodies, self._block_lines):
+            place = source.number << _LINE_BITS | start
+            places = self._places.setdefault(block, place)
+            if isinstance(places, list):
+                places.append(place)
+                del places[:-_PLACES_KEPT]
+            elif places != place:
+                self._places[block] = [places, place]
         while self.line_count > self.line_limit:
             self.remove_observation(next(iter(self._sources)))
 
     def remove_observation(self, key: Key) -> None:
         """Forget an observation that is hidden now; one that is not here is no error."""
-        lines = self._sources.pop(key, None)
-        if lines is None:
+        source = self._sources.pop(key, None)
+        if source is None:
             return
-        self._folded.pop(key, None)
-        text = self._texts.pop(key, None)
-        if text is not None:
-            self._whole[text].remove(key)
-            if not self._whole[text]:
-                del self._whole[text]
-        self.line_count -= len(lines.bodies)
-        for _, group in self._hash_groups(lines.bodies):
-            left = [place for place in self._places.pop(group, ()) if place[0] != key]
-            if left:
-                self._places[group] = left
+        del self._keys[source.number]
+        self.line_count -= source.lines
+        if not source.runs:
+            self._whole[source.text].remove(key)
+            if not self._whole[source.text]:
+                del self._whole[source.text]
+        lines = self._split_source(source.text, source.runs)
+        for _, block in _hash_blocks(lines.bodies, self._block_lines):
+            left = [place for place in self._list_places(block) if place >> _LINE_BITS != source.number]
+            if len(left) > 1:
+                self._places[block] = left
+            elif left:
+                self._places[block] = left[0]
+            else:
+                self._places.pop(block, None)
 
     def find_runs(self, key: Key, text: str) -> list[FoldedRun]:
         """Return runs of `text` that observations before `key` hold: from the front, the longest first found.
@@ -111,19 +132,22 @@ class LineIndex:
             is_long = len(text) >= self.least_characters
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
+        blocks = _hash_all_blocks(target.bodies, self._block_lines)
+        if not any(block in self._places for block in blocks):
+            return []
         ends = _find_line_ends(text)
-        groups = dict(self._hash_groups(target.bodies))
+        split: dict[Key, NumberedLines] = {}
         runs: list[FoldedRun] = []
         start = 0
         while start + self.least_lines <= len(target.bodies):
-            match = self._find_longest(key, target, start, groups[start])
+            match = self._find_longest(key, target, start, blocks, split)
             if match is None:
                 start += 1
             elif ends[start + match.lines] - ends[start] < self.least_characters:
                 # The last lines of it may begin a longer run.
                 start += match.lines - self.least_lines + 1
             else:
-                runs.append(self._make_run(start, match))
+                runs.append(self._make_run(start, match, split[match.source]))
                 start += match.lines
         return runs
 
@@ -132,9 +156,17 @@ class LineIndex:
             self._newest = (text, split_lines(text))
         return self._newest[1]
 
-    def _make_run(self, start: int, match: _Match) -> FoldedRun:
+    def _split_source(self, text: str, runs: Sequence[FoldedRun]) -> NumberedLines:
+        lines = self._newest[1] if text == self._newest[0] else split_lines(text)
+        return _hide_lines(lines, runs) if runs else lines
+
+    def _list_places(self, block: int) -> Sequence[int]:
+        places = self._places.get(block, ())
+        return (places,) if isinstance(places, int) else places
+
+    def _make_run(self, start: int, match: _Match, source: NumberedLines) -> FoldedRun:
         place, theirs = match.source_start, match.source_gutter
-        left_out = sum(run.lines - 1 for run in self._folded.get(match.source, ()) if run.start < place)
+        left_out = sum(run.lines - 1 for run in self._sources[match.source].runs if run.start < place)
         return FoldedRun(
             start,
             match.lines,
@@ -142,35 +174,43 @@ class LineIndex:
             place,
             match.gutter,
             theirs,
-            self._sources[match.source].shows_misleading_numbers(theirs),
+            source.shows_misleading_numbers(theirs),
             place - left_out if left_out else None,
         )
 
-    def _find_longest(self, key: Key, target: NumberedLines, start: int, group: int) -> _Match | None:
+    def _find_longest(
+        self, key: Key, target: NumberedLines, start: int, blocks: Sequence[int], split: dict[Key, NumberedLines]
+    ) -> _Match | None:
+        """The longest match of the lines from `start` on. split: the sources that were split for this target."""
+        found: set[tuple[Key, int]] = set()
+        for offset in range(self._block_lines):
+            for place in self._list_places(blocks[start + offset]):
+                source, line = self._keys[place >> _LINE_BITS], (place & _LINE_MASK) - offset
+                if source < key and line >= 0:
+                    found.add((source, line))
         best: _Match | None = None
-        for source, place in self._places.get(group, ()):
-            if source >= key:
-                continue
-            match = _measure_match(target, start, self._sources[source], place, source)
+        for source, line in sorted(found):
+            if source not in split:
+                split[source] = self._split_source(self._sources[source].text, self._sources[source].runs)
+            match = _measure_match(target, start, split[source], line, source)
             if match.lines < self.least_lines:
                 continue
             if best is None or (match.lines, match.source) > (best.lines, best.source):
                 best = match
         return best
 
-    def _hash_groups(self, bodies: Sequence[Body]) -> Iterator[tuple[int, int]]:
-        """Yield where each group of `least_lines` lines begins, and its hash; lines not shown are in none."""
-        size = self.least_lines
-        drop = pow(_BASE, size, _MODULUS)
-        hashes = [0 if body is None else hash(body) for body in bodies]
-        rolling = shown = 0
-        for index, value in enumerate(hashes):
-            rolling = (rolling * _BASE + value) % _MODULUS
-            if index >= size:
-                rolling = (rolling - hashes[index - size] * drop) % _MODULUS
-            shown = 0 if bodies[index] is None else shown + 1
-            if shown >= size:
-                yield index - size + 1, rolling
+
+def _hash_all_blocks(bodies: Sequence[Body], size: int) -> list[int]:
+    """The hash of the block that begins at each line, as far as one does."""
+    return [hash(block) for block in zip(*(bodies[offset:] for offset in range(size)), strict=False)]
+
+
+def _hash_blocks(bodies: Sequence[Body], size: int) -> Iterator[tuple[int, int]]:
+    """Yield where each block of a source begins, and its hash; blocks with a line that is not shown are none."""
+    for start in range(0, len(bodies) - size + 1, size):
+        block = tuple(bodies[start : start + size])
+        if None not in block:
+            yield start, hash(block)
 
 
 def _hide_lines(lines: NumberedLines, runs: Iterable[FoldedRun]) -> NumberedLines:
