@@ -16,13 +16,13 @@ _INTRODUCTION = """\
 # Command line
 
 `docs/update_cli.py` writes this page from `elision --help`. The guides show the commands at work:
-[replay](../start/replay.md), [tune](../guides/tuning.md), [view](../guides/view.md),
-[calibrate](../guides/calibrate.md), [prices](../concepts/prices.md), [settings](settings.md),
-[stores](../guides/stores.md).
+[replay](../start/replay.md), [tune, audit, calibrate, outcomes](../guides/measure.md),
+[sessions, show, recall, view](../guides/dashboard.md), [prices](../concepts/schedules.md#prices),
+[settings](settings.md), [stores](../guides/stores.md).
 
-Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
-and with 130 if it was interrupted; `elision serve --check` with 1 where something failed that it tried. What could not
-be read of a file that holds more is reported, and is no failure.
+The exit code is 0 on success, 2 with one sentence on standard error if a command could not do what you asked, and 130
+if you interrupted it. `elision serve --check` exits with 1 if something that it tried failed. If part of a file cannot
+be read, the command reports it and continues.
 """
 
 

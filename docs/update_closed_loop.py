@@ -23,7 +23,7 @@ from benchmarks.closed_loop_chart import render_chart  # noqa: E402
 from elision.testing.loop.comparison import Comparison  # noqa: E402
 
 DATA = ROOT / "docs/data/closed-loop.json"
-PAGE = ROOT / "docs/concepts/closed-loop.md"
+PAGE = ROOT / "docs/concepts/decisions.md"
 CHART = ROOT / "docs/images/closed-loop.svg"
 _TABLE = re.compile(r"(<!-- table: closed-loop -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -60,7 +60,7 @@ def build_table(results: Results) -> str:
             _join(
                 [
                     f"`{variant}`",
-                    f"{row.solved:.0%}",
+                    f"{100 * row.solved:.0f} %",
                     f"{100 * row.solved_change:+.1f} "
                     f"({100 * row.solved_interval.low:+.1f} … {100 * row.solved_interval.high:+.1f})",
                     f"{row.calls:.0f}",

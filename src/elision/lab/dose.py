@@ -1,6 +1,6 @@
 """From which share of turns that miss a fact agents were seen to solve less: the knee of the published dose curve.
 
-Nine windows of OpenHands (docs/concepts/dose.md): below the knee 20 to 22 of 50 tasks were solved, as with everything
+Nine windows of OpenHands (docs/concepts/decisions.md): below the knee 20 to 22 of 50 tasks were solved, as with everything
 sent, and above it 14 to 19.
 """
 
