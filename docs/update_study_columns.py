@@ -25,9 +25,8 @@ def fill_page(text: str) -> str:
 
 
 def build_table() -> str:
-    """Return a row for each column."""
-    rows = "".join(f"| `{name}` | {_TYPES[kind]} | {meaning} |\n" for name, kind, meaning in COLUMNS)
-    return f"| column | type | meaning |\n|---|---|---|\n{rows}"
+    """Return a line for each column."""
+    return "".join(f"- `{name}` ({_TYPES[kind]}): {meaning}\n" for name, kind, meaning in COLUMNS)
 
 
 if __name__ == "__main__":
