@@ -9,14 +9,8 @@ from elision.study.row_schema import COLUMNS
 
 PAGE = Path(__file__).parent / "reference" / "json.md"
 _TABLE = re.compile(r"(<!-- table: study-columns -->\n).*?(<!-- end -->)", re.DOTALL)
-_TYPES = {
-    "hash": "integer",
-    "text": "text",
-    "word": "text",
-    "count": "integer",
-    "usd": "USD",
-    "share": "number",
-}
+#: Types that are named; the others are integers.
+_TYPES = {"text": " (text)", "word": " (text)", "usd": " (USD)", "share": " (number)"}
 
 
 def fill_page(text: str) -> str:
@@ -26,7 +20,7 @@ def fill_page(text: str) -> str:
 
 def build_table() -> str:
     """Return a line for each column."""
-    return "".join(f"- `{name}` ({_TYPES[kind]}): {meaning}\n" for name, kind, meaning in COLUMNS)
+    return "".join(f"- `{name}`{_TYPES.get(kind, '')}: {meaning}\n" for name, kind, meaning in COLUMNS)
 
 
 if __name__ == "__main__":
