@@ -2,7 +2,7 @@
 
     python -m benchmarks closed-loop --seeds 10 --variants masking "masking(fold=false)" "hybrid + summary_facts=0.5"
 
-Every variant does the same tasks as `raw`; docs/concepts/closed-loop.md says what the tasks and the agent are like.
+Every variant does the same tasks as `raw`; docs/concepts/decisions.md says what the tasks and the agent are like.
 """
 
 from __future__ import annotations

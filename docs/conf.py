@@ -1,8 +1,8 @@
 """The site: these pages by Sphinx, MyST and Furo. `make docs` builds it.
 
 The pages stay plain Markdown, so two things are done while they are read. The lists of `index.md` become the
-navigation: a heading is a group, each link in its list a page. Pages that live elsewhere in the repository (README and
-others) are read from there, with their links turned.
+navigation: a heading is a group that expands, each link in its list a page. Pages that live elsewhere in the repository
+(CONTRIBUTING and CHANGELOG) are read from there, with their links turned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
 #: Pages of the site whose text is a file of the repository.
 ELSEWHERE: Final = {
-    "start/overview": "README.md",
     "internals/contributing": "CONTRIBUTING.md",
     "internals/changelog": "CHANGELOG.md",
 }
@@ -33,7 +32,7 @@ exclude_patterns = ["images"]
 myst_heading_anchors = 4
 # A dot-separated word such as `elision.toml` is no address.
 myst_linkify_fuzzy_links = False
-# README begins with raw HTML or a heading of its own; the other pages begin with a heading.
+# Some pages that live elsewhere begin with a heading of their own.
 suppress_warnings = ["myst.header"]
 
 # Every reference to a document, a heading or a name of ours must resolve. Types of other packages have no page here.
@@ -53,12 +52,17 @@ html_theme = "furo"
 html_title = f"Elision {release}"
 html_show_sphinx = False
 html_copy_source = False
-# Pictures that raw HTML names, which Sphinx does not collect.
-html_static_path = ["images"]
+# Pictures that raw HTML names, which Sphinx does not collect, and the style of the groups in the sidebar.
+html_static_path = ["images", "style"]
+html_css_files = ["groups.css"]
 pygments_style = "friendly"
 pygments_dark_style = "native"
 
 _LINK: Final = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\"\s]+)")
+#: A group in the sidebar, as Sphinx writes it: its heading, then its pages.
+_GROUP: Final = re.compile(
+    r'<p class="caption"[^>]*>(.*?)</p>\s*(<ul.*?</ul>)(?=\s*(?:<p class="caption"|</div>|$))', re.DOTALL
+)
 
 
 #: A line of a docstring that begins the description of one argument or field.
@@ -68,6 +72,21 @@ _FIELD: Final = re.compile(r"(\w+(?:, \w+)*): +(\S.*)")
 def setup(app: Any) -> None:
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", list_fields)
+    # After the theme, which makes the sidebar.
+    app.connect("html-page-context", fold_groups, priority=900)
+
+
+def fold_groups(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Make each group of the sidebar one that expands. That of the page is open; on the first page, the first one."""
+    first = name == "index"
+
+    def fold(found: re.Match[str]) -> str:
+        nonlocal first
+        is_open = first or "current" in found[2]
+        first = False
+        return f'<details class="group"{" open" if is_open else ""}><summary>{found[1]}</summary>{found[2]}</details>'
+
+    context["furo_navigation_tree"] = _GROUP.sub(fold, context.get("furo_navigation_tree", ""))
 
 
 def list_fields(app: Any, kind: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
@@ -112,9 +131,9 @@ def build_navigation(index: str) -> list[str]:
 def turn_links(text: str, name: str, home: Path = ROOT) -> str:
     """Return `text`, written in folder `home`, with its links as page `name` needs them.
 
-    A link to a file that the site has as a page leads to the page. One that stays in the folder is left alone.
+    A link to a file that the site has as a page leads to the page; the README's is the first one.
     """
-    pages = {ROOT / path: DOCS / f"{page}.md" for page, path in ELSEWHERE.items()}
+    pages = {ROOT / path: DOCS / f"{page}.md" for page, path in (*ELSEWHERE.items(), ("index", "README.md"))}
 
     def turn(found: re.Match[str]) -> str:
         target = found[2]

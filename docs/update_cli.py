@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +17,52 @@ _INTRODUCTION = """\
 # Command line
 
 `docs/update_cli.py` writes this page from `elision --help`. The guides show the commands at work:
-[replay](../start/replay.md), [tune](../guides/tuning.md), [view](../guides/view.md),
-[calibrate](../guides/calibrate.md), [prices](../concepts/prices.md), [settings](settings.md),
-[stores](../guides/stores.md).
+[replay](../start/replay.md), [tune, audit, calibrate, outcomes](../guides/measure.md),
+[sessions, show, recall, view](../guides/dashboard.md), [prices](../concepts/schedules.md#prices),
+[settings](settings.md), [stores](../guides/stores.md).
 
-Every command ends with 0 if all went well, with 2 and one sentence on standard error if it could not do what was asked,
-and with 130 if it was interrupted; `elision serve --check` with 1 where something failed that it tried. What could not
-be read of a file that holds more is reported, and is no failure.
+The exit code is 0 on success, 2 with one sentence on standard error if a command could not do what you asked, and 130
+if you interrupted it. `elision serve --check` exits with 1 if something that it tried failed. If part of a file cannot
+be read, the command reports it and continues.
 """
+
+
+#: An option of so many commands is explained once.
+SHARED = 4
 
 
 def reference() -> str:
     """The whole page."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_INTRODUCTION, *_commands("elision", group)])
+    commands = dict(_list_commands("elision", group))
+    uses = Counter(_describe(item) for command in commands.values() for item in _list_options(command))
+    shared = [line for line, count in uses.items() if count >= SHARED]
+    sections = [_command(name, command, shared) for name, command in commands.items()]
+    return "\n".join([_INTRODUCTION, "## Shared options", "", *shared, "", *sections])
 
 
-def _commands(front: str, group: Any) -> Iterator[str]:
-    """The sections of a group's commands; those of a group within it have two names."""
+def _list_commands(front: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """The commands of a group; those of a group within it have two names."""
     for name, command in group.commands.items():
-        inner = hasattr(command, "commands")
-        yield from _commands(f"{front} {name}", command) if inner else (_command(f"{front} {name}", command),)
+        if hasattr(command, "commands"):
+            yield from _list_commands(f"{front} {name}", command)
+        else:
+            yield f"{front} {name}", command
 
 
-def _command(name: str, command: Any) -> str:
+def _list_options(command: Any) -> list[Any]:
+    return [item for item in command.params if item.param_type_name == "option" and item.name != "help"]
+
+
+def _command(name: str, command: Any, shared: Sequence[str]) -> str:
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    options = [item for item in command.params if item.param_type_name == "option" and item.name != "help"]
     usage = " ".join([name, "[OPTIONS]", *map(_usage, arguments)])
     lines = [f"## {name}", "", *_paragraphs(command.help or ""), "```text", usage, "```", ""]
-    lines += ["| | meaning | default |", "|---|---|---|", *map(_row, [*arguments, *options])]
+    described = map(_describe, [*arguments, *_list_options(command)])
+    lines += [line for line in described if line not in shared]
+    also = [_names(item) for item in _list_options(command) if _describe(item) in shared]
+    if also:
+        lines.append(f"- {', '.join(also)}: [shared](#shared-options)")
     return "\n".join(lines) + "\n"
 
 
@@ -59,8 +77,8 @@ def _usage(argument: Any) -> str:
     return name if argument.required else f"[{name}]"
 
 
-def _row(item: Any) -> str:
-    return f"| {_names(item)} | {_cell(item.help or '')} | {_default(item)} |"
+def _describe(item: Any) -> str:
+    return f"- {_names(item)}: {' '.join((item.help or '').split())}{_default(item)}"
 
 
 def _names(item: Any) -> str:
@@ -72,12 +90,8 @@ def _names(item: Any) -> str:
 
 def _default(item: Any) -> str:
     if item.required:
-        return "needed"
-    return "" if item.default is None or item.default is False or item.default == "" else f"`{item.default}`"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+        return " Required."
+    return "" if item.default is None or item.default is False or item.default == "" else f" Default: `{item.default}`."
 
 
 if __name__ == "__main__":

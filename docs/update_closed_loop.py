@@ -23,9 +23,9 @@ from benchmarks.closed_loop_chart import render_chart  # noqa: E402
 from elision.testing.loop.comparison import Comparison  # noqa: E402
 
 DATA = ROOT / "docs/data/closed-loop.json"
-PAGE = ROOT / "docs/concepts/closed-loop.md"
+PAGE = ROOT / "docs/concepts/decisions.md"
 CHART = ROOT / "docs/images/closed-loop.svg"
-_TABLE = re.compile(r"(<!-- table: closed-loop -->\n).*?(<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- results: closed-loop -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def load_results() -> Results:
@@ -52,7 +52,7 @@ def build_table(results: Results) -> str:
     first = next(iter(by_prices.values()))
     lists = [*by_prices]
     columns = ["strategy", "solved", "change, points", "calls", *(f"cost, {name}" for name in lists)]
-    columns += [f"$ a solved task, {lists[0]}", "recalls", "reads again", "wrong"]
+    columns += [f"$ a solved task, {lists[0]}", "recalls"]
     lines = [_join(columns), _join(["---"] * len(columns))]
     for variant, row in first.items():
         costs = [by_prices[name][variant] for name in lists]
@@ -60,15 +60,13 @@ def build_table(results: Results) -> str:
             _join(
                 [
                     f"`{variant}`",
-                    f"{row.solved:.0%}",
+                    f"{100 * row.solved:.0f} %",
                     f"{100 * row.solved_change:+.1f} "
                     f"({100 * row.solved_interval.low:+.1f} … {100 * row.solved_interval.high:+.1f})",
                     f"{row.calls:.0f}",
                     *(f"{c.usd_ratio:.2f} ({c.usd_interval.low:.2f}–{c.usd_interval.high:.2f})" for c in costs),
                     "–" if row.usd_per_solved is None else f"{row.usd_per_solved:.2f}",
                     f"{row.recalls:.1f}",
-                    f"{row.rereads:.1f}",
-                    f"{row.wrong:.2f}",
                 ]
             )
         )

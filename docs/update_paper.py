@@ -23,7 +23,7 @@ from docs.paper.turn_table import build_turn_table  # noqa: E402
 
 from elision.errors import ElisionError  # noqa: E402
 
-PAGES = ("docs/concepts/paper.md", "docs/concepts/dose.md", "docs/reference/paper-tables.md")
+PAGES = ("docs/concepts/paper.md", "docs/concepts/decisions.md")
 TURN_TABLE = "src/elision/lab/elongation.toml"
 
 #: A table in a page: its name, and what stands there until it is written anew.

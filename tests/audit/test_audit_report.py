@@ -21,7 +21,7 @@ def test_every_key_is_documented() -> None:
     keys = {*found, *found["recorded"], *found["findings"][0], *found["saving"], *found["runs"][0]}
     keys |= {key for cause in found["causes"].values() for key in cause}
     assert {key for key in keys if f"`{key}`" not in text} == set()
-    guide = (DOCS / "guides/audit.md").read_text(encoding="utf-8")
+    guide = (DOCS / "guides/measure.md").read_text(encoding="utf-8")
     assert all(f"`{cause}`" in guide for cause in CAUSES)
 
 

@@ -121,7 +121,7 @@ def test_extras_exist() -> None:
 
 def test_the_published_options_are_those_of_the_defaults() -> None:
     """The strategies that the documentation says are compared are compared."""
-    text = (ROOT / "docs" / "reference" / "replay.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "start" / "replay.md").read_text(encoding="utf-8")
     for label, spec in DEFAULTS:
         assert f"| {label} | `{spec}` |" in text
 

@@ -71,6 +71,15 @@ def test_every_page_is_built(site: Path) -> None:
         assert path.name == "index.html" or f'class="reference internal" href="{path}"' in navigation
 
 
+def test_the_sidebar_has_four_groups_that_expand(site: Path) -> None:
+    """The group of the page is open and the others are closed; on the first page the first group is open."""
+    for name, opened in (("index", "Start"), ("guides/privacy", "Guides"), ("concepts/glossary", "Concepts")):
+        text = (site / f"{name}.html").read_text(encoding="utf-8")
+        groups = re.findall(r'<details class="group"( open)?><summary>(.*?)</summary>\s*<ul', text)
+        assert [re.sub(r"<.*?>", "", title) for _, title in groups] == ["Start", "Guides", "Concepts", "Reference"]
+        assert [re.sub(r"<.*?>", "", title) for is_open, title in groups if is_open] == [opened]
+
+
 def test_no_outside_request(site: Path) -> None:
     """No page loads a script, a style, a font or a picture from another machine."""
     for page in site.rglob("*.html"):

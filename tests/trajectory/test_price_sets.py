@@ -11,7 +11,7 @@ from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules
 
 SETS = load_price_table().sets
-DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "prices.md"
+DOCS = Path(__file__).parents[2] / "docs" / "concepts" / "schedules.md"
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "complexity-trap" / "facts.json"
 
 
@@ -90,10 +90,10 @@ def test_openai_set_is_gpt_5_on_the_prompt_side() -> None:
 
 
 def test_docs_show_the_sets() -> None:
-    """The table of docs/concepts/prices.md has every set, in order, with its input prices and shortest prefix."""
+    """The table of docs/concepts/schedules.md has every set, in order, with its input prices and shortest prefix."""
     cells = [
         line.strip("| ").split(" | ")
-        for line in DOCS.read_text().partition("## Cache lifetimes")[0].splitlines()
+        for line in DOCS.read_text().partition("### Price sets")[2].partition("### ")[0].splitlines()
         if line.startswith("| `")
     ]
     assert [row[0].strip("`") for row in cells] == list(SETS)

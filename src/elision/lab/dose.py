@@ -1,7 +1,7 @@
 """From which share of turns that miss a fact agents were seen to solve less: the knee of the published dose curve.
 
-Nine windows of OpenHands (docs/concepts/dose.md): below the knee 20 to 22 of 50 tasks were solved, as with everything
-sent, and above it 14 to 19.
+Nine windows of OpenHands (docs/concepts/decisions.md): below the knee 20 to 22 of 50 tasks were solved, as with
+everything sent, and above it 14 to 19.
 """
 
 from __future__ import annotations

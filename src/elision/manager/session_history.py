@@ -51,7 +51,7 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
-#: Turns without progress that are reported where the settings name no number (docs/guides/guards.md).
+#: Turns without progress that are reported where the settings name no number (docs/guides/choosing.md).
 PLATEAU_TURNS = 5
 #: Prices of a session whose model is unknown or not named. The context manager uses the same.
 DEFAULT_PRICES = "anthropic"

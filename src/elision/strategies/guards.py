@@ -19,7 +19,7 @@ from elision.trajectory.text_pieces import digest_text
 from elision.trajectory.turn import Observation, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
-#: again much later is a second look. Measured: docs/guides/guards.md.
+#: again much later is a second look. Measured: docs/guides/choosing.md.
 REPEAT_TURNS = 10
 
 

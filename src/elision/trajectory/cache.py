@@ -6,7 +6,7 @@ set breakpoints, and a request finds one that ends at a breakpoint of its own, o
 `breakpoints` only the places that it marked are (Anthropic), and a mark looks back 20 blocks for one. An entry lives
 `ttl` seconds, or an hour where its breakpoint says so, from the start of the request that last used it. No breakpoint
 lengthens the life of what was written before: an entry lives an hour if all that it holds was written for one. The
-provider's pages leave open what happens there, so the dearer reading is taken. Sources: `docs/concepts/prices.md`.
+provider's pages leave open what happens there, so the dearer reading is taken. Sources: `docs/concepts/schedules.md`.
 """
 
 from __future__ import annotations

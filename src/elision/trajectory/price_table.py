@@ -1,6 +1,6 @@
 """The dated table of what models cost, read from `prices.toml`: an entry per model and price period, with its sources.
 
-Nothing is read before the first call of `load_price_table`. docs/concepts/prices.md says how to add an entry.
+Nothing is read before the first call of `load_price_table`. docs/concepts/schedules.md says how to add an entry.
 """
 
 from __future__ import annotations

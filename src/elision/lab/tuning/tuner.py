@@ -40,7 +40,7 @@ from elision.trajectory.trajectory import Problem, Trajectory
 TRIALS: Final = 64
 JUDGE_SHARE: Final = 0.3
 #: Of the facts that stay visible under the default, a recommended point keeps this share at least. All of them: what
-#: was chosen with 0.98 lost more than that on the runs to judge in two of three searches (docs/guides/tuning.md).
+#: was chosen with 0.98 lost more than that on the runs to judge in two of three searches (docs/guides/measure.md).
 MIN_EVIDENCE: Final = 1.0
 #: Where a sampled search begins: the defaults, and windows to both sides.
 FIRST: Final = (
