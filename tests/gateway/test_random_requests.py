@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from elision.providers.provider import Api
 from tests.figures import ReportFigures
-from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, PATHS, make_history
+from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, PATHS, make_history, make_tools
 from tests.gateway.random_requests import KEY_SECRETS, GatewayTrial, RandomRequest, TrialReport
 
 SOAK = os.environ.get("ELISION_SOAK") == "1"
@@ -51,6 +51,27 @@ def test_requests_by_chance(report_figures: ReportFigures) -> None:
     assert toll.edited > BODIES // 5
     assert toll.recalls > BODIES // 20
     assert all(toll.statuses[status] for status in (200, 404, 502))
+
+
+def test_a_result_of_no_call_keeps_no_other_from_its_call() -> None:
+    """What a soak found in trial 7, request 1130: a summary covered the call, and its result stayed without it."""
+    said = make_history("openai", 8, word=KEY_SECRETS["sk-one"], lines=14)
+    said.insert(2, said[8])
+    raw = json.dumps({"model": "gpt-5.2", "messages": said, "tools": make_tools("openai")}).encode()
+    headers = [(b"authorization", b"Bearer sk-one")]
+    odd = RandomRequest(
+        method="POST", path=PATHS["openai"].encode(), query=b"", headers=headers, body=raw, key="sk-one", api="openai"
+    )
+
+    async def run() -> TrialReport:
+        trial = GatewayTrial(1, strategy="masking(window=1, schedule=every-turn)", token_budget=2_000)
+        trial.provider.faults = (0.0, 0.0, 0.0)
+        await trial.send_request(odd, b"1")
+        return await trial.run(0)
+
+    report = asyncio.run(run())
+    assert report.problems == []
+    assert report.edited
 
 
 JSON = st.recursive(

@@ -273,11 +273,11 @@ class Clients(RuleBasedStateMachine):
             self.stored(view, messages)
 
     def covers(self, view: ContextView, messages: list[Message]) -> None:
-        """Each atom stands in the view once and in order: as it came, hidden, or covered by the summary."""
+        """Each atom stands in the view once and in order: as it came, hidden, folded, or covered by the summary."""
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
         state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
-        texts = set(state.hidden.values())
+        texts = {text for _, text in state.list_shown_texts()}
         place = 0
         for atom in sent:
             if atom.said.startswith(SUMMARY):
@@ -300,10 +300,10 @@ class Clients(RuleBasedStateMachine):
         self.recalls(given)
 
     def recalls(self, given: list[Atom]) -> None:
-        """What is hidden can be read again, word for word as the client sent it."""
+        """What is hidden or folded can be read again, word for word as the client sent it."""
         branch = self.context._preparer.branch
         state = branch.log.state  # type: ignore[union-attr]
-        for key in state.hidden:
+        for key, _ in state.list_shown_texts():
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
             raw = self.context._read_text("", key)
@@ -351,6 +351,26 @@ def same(one: Atom, other: Atom) -> bool:
 
 TestClients = Clients.TestCase
 TestClients.settings = settings(stateful_step_count=25)
+
+
+def test_parallel_calls_with_the_same_result() -> None:
+    """What a soak found: the second is folded in the call that first shows both."""
+    clients = Clients()
+    clients.begin(shape="openai", strategy=STRATEGIES[0], background=False, budget=None, system="")
+    clients.go_on(results=[4, 4], turned=False, words=False, deep=False)
+    assert clients.told is not None
+    assert clients.told.diagnostics.folded
+    clients.teardown()
+
+
+def test_tools_that_no_caller_reads_enter_in_no_process() -> None:
+    """What a soak found: over a budget that the tools alone break, another process clipped a result."""
+    clients = Clients()
+    clients.begin(shape="anthropic", strategy=STRATEGIES[0], background=False, budget=1500, system="")
+    clients.new_head(system="", tools=True, model="m")
+    clients.go_on(results=[10, 40], turned=False, words=False, deep=False)
+    clients.another_process()
+    clients.teardown()
 
 
 def test_another_providers_model_continues_the_history() -> None:

@@ -95,7 +95,7 @@ def must_withhold_tools(log: Log, tools: Any, sent: SentParts, *, bound: bool) -
     state = log.state
     if not state.recall_tools or state.has_recall_tools:
         return False
-    if defines_recall_tools(tools) or not is_recall_served("first", tools, sent):
+    if defines_recall_tools(tools) or not is_recall_served("first", tools, sent, log.strategy.handles):
         return True
     return bound and find_newest_thinking(state.turns) > 0
 

@@ -114,6 +114,18 @@ def test_an_id_of_no_call_answers_none() -> None:
     assert len(turn.interjections) == 1
 
 
+def test_results_after_one_of_no_call_answer_their_calls() -> None:
+    """Only words end the results of a turn. So a call and its result are covered, or kept, together."""
+    answers = [answer_chat("x", tool_call_id="c9"), answer_chat("1", tool_call_id="c1")]
+    (turn,) = turns_of("openai", [ASKED, call_tools(("c1", "look")), *answers])
+    assert list_answers(turn) == [("look", "1")]
+    assert len(turn.interjections) == 1
+    late = [ASKED, call_tools(("c1", "look")), {"role": "user", "content": "Wait."}, answers[1]]
+    (turn,) = turns_of("openai", late)
+    assert not turn.observations
+    assert len(turn.interjections) == 2
+
+
 def test_parallel_calls_of_one_tool_without_ids_at_gemini() -> None:
     """The API has ids only where a client sets them: each response answers the next call of its tool."""
     asked = {"role": "user", "parts": [{"text": "Look twice."}]}

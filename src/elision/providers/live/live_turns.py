@@ -34,6 +34,8 @@ class _GrowingTurn:
     assistant: tuple[Location, ...] = ()
     results: tuple[Location, ...] = ()
     users: tuple[Location, ...] = ()
+    #: Whether words came after its results: a result after them answers no call of it.
+    has_words: bool = False
     #: Ids given to calls that came without one, in order: results without an id answer them.
     unnamed: tuple[str, ...] = ()
 
@@ -196,12 +198,9 @@ class LiveTurns:
         result = piece.result
         live = self._growing[-1] if self._growing else None
         assert result is not None
-        if live is None or live.users:
-            self._add_stray_result(piece)
-            return
-        action = _find_answered_call(live, result)
-        if action is None:
-            self._add_stray_result(piece)
+        action = None if live is None or live.has_words else _find_answered_call(live, result)
+        if live is None or action is None:
+            self._append_message(Message(role="user", content=result.content), piece)
             return
         live.draft.results += (
             Observation(
@@ -214,11 +213,9 @@ class LiveTurns:
         )
         live.results += (piece.location,)
 
-    def _add_stray_result(self, piece: Piece) -> None:
-        assert piece.result is not None
-        self._append_message(Message(role="user", content=piece.result.content), piece)
-
     def _add_message(self, piece: Piece) -> None:
+        if self._growing:
+            self._growing[-1].has_words = True
         self._append_message(Message(role=piece.role, content=piece.words, pinned=piece.is_pinned), piece)
 
     def _append_message(self, message: Message, piece: Piece) -> None:
