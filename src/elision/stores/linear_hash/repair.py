@@ -16,8 +16,6 @@ from elision.errors import CorruptError, StoreError
 from elision.stores.linear_hash.catalogue import SessionState
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.compaction import rewrite_log
-from elision.stores.linear_hash.conversion import write_old_sessions
-from elision.stores.linear_hash.old_format import read_old_store
 from elision.stores.linear_hash.open_log import OpenLog
 from elision.stores.linear_hash.records import DraftRecord
 from elision.stores.linear_hash.store_folder import StoreFolder, WriterLock
@@ -41,8 +39,6 @@ def repair(folder: Path) -> RepairResult:
     store_folder = StoreFolder(folder)
     try:
         with closing(WriterLock(store_folder.lock)):
-            if store_folder.is_old():
-                return _repair_old(store_folder)
             return _repair_log(store_folder)
     except OSError as error:
         raise StoreError(f"{folder}: the store cannot be repaired: {error}") from error
@@ -82,19 +78,6 @@ def _read_draft(opened: OpenLog, session: SessionState, number: int) -> tuple[Dr
         # It is not what the append wrote.
         draft.mark = b""
     return draft, at
-
-
-def _repair_old(folder: StoreFolder) -> RepairResult:
-    old = read_old_store(folder.old_pages, folder.old_log)
-    fresh, losses = write_old_sessions(folder, old, lenient=True)
-    lost = [Finding(place="old format", what=each, lost=True) for each in (*old.faults, *losses)]
-    kept = []
-    for path in (folder.old_pages, folder.old_log):
-        if path.exists():
-            kept.append(path.with_name(f"{path.name}.damaged"))
-            os.replace(path, kept[-1])
-    folder.swap_log(fresh)
-    return _finish_repair(folder, lost, tuple(kept))
 
 
 def _finish_repair(folder: StoreFolder, lost: list[Finding], kept: tuple[Path, ...]) -> RepairResult:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from elision.errors import CorruptError
 from elision.stores.batch_ids import check_batch_id
-from elision.stores.linear_hash.conversion import convert_old_store
 from elision.stores.linear_hash.log_access import LogAccess
 from elision.stores.linear_hash.store_folder import StoreFolder
 from elision.stores.linear_hash.writer import WriterLimits
@@ -75,8 +74,6 @@ class LinearHashStore(StoreBase):
             return
         self._folder.make_folder()
         self._folder.check_writable()
-        if self._folder.is_old():
-            convert_old_store(self._folder)
 
     # Writing
 

@@ -12,34 +12,23 @@ from elision.stores.linear_hash.directory_file import load_directory, save_direc
 from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
 from elision.stores.linear_hash.log import FrameReader, write_log_header
 from elision.stores.linear_hash.open_log import OpenLog, open_log_file
-from elision.stores.store_errors import missing_store_error, old_store_error
+from elision.stores.store_errors import missing_store_error
 
 
 class StoreFolder:
-    """The folder of one store.
-
-    values, directory, lock: its files. old_pages, old_log: those of the format before.
-    """
+    """The folder of one store. values, directory, lock: its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values = path / "values"
         self.directory = path / "directory"
         self.lock = path / "lock"
-        self.old_pages = path / "pages"
-        self.old_log = path / "log"
 
     @property
     def identity(self) -> tuple[int, int]:
         """Which folder this is: device and number. Raises OSError."""
         status = os.stat(self.path)
         return status.st_dev, status.st_ino
-
-    def is_old(self) -> bool:
-        """Return whether a store of the format before is there and has not been converted."""
-        return not self.values.exists() and (
-            any(path.exists() and path.stat().st_size > 0 for path in (self.old_pages, self.old_log))
-        )
 
     def make_folder(self) -> None:
         """Make the folder (0700); the folder it is in must be there. Raises StoreError."""
@@ -58,11 +47,9 @@ class StoreFolder:
             raise StoreError(f"{self.path}: the store cannot be written ({error.strerror})") from error
 
     def check_readable(self) -> None:
-        """Raise StoreError unless a store of this format can be read here without writing anything."""
+        """Raise MissingStore where there is no folder."""
         if not self.path.is_dir():
             raise missing_store_error(str(self.path))
-        if self.is_old():
-            raise old_store_error(str(self.path), 1, 2)
 
     def make_log(self) -> None:
         """Make an empty log if there is none, whole or not at all. Raises OSError."""
