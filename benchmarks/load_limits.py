@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from elision.stores.linear_hash.bucket_pages import PAGE
-from elision.stores.linear_hash.directory import SPLIT_ABOVE, Directory
-from elision.stores.linear_hash.keys import KeyMaker
+from elision.stores.linear_hash.directory import PAGE, SPLIT_ABOVE, Directory, KeyMaker
 
 LIMITS = (0.60, 0.75, 0.80, 0.90, 1.00)
 #: Turns at which is measured: between two doublings, as the load of single buckets follows the split pointer.

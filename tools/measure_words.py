@@ -139,7 +139,7 @@ def measure_file(path: Path, figures: Figures) -> None:
             figures.classes.append(node.name)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = len(code.intersection(range(node.lineno, (node.end_lineno or node.lineno) + 1)))
-            figures.complexity += 1 + sum(map(_decisions, ast.walk(node)))
+            figures.complexity += 1 + sum(map(count_decisions, ast.walk(node)))
             figures.function_lines += length
             figures.short_functions += length <= 3
             if not (node.name.startswith("__") and node.name.endswith("__")):
@@ -161,7 +161,8 @@ def _docstring_lines(tree: ast.AST) -> Iterator[int]:
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _decisions(node: ast.AST) -> int:
+def count_decisions(node: ast.AST) -> int:
+    """Return how many decision points a node is itself, as radon counts them."""
     if isinstance(node, ast.BoolOp):
         return len(node.values) - 1
     if isinstance(node, ast.comprehension):

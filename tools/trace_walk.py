@@ -4,7 +4,8 @@
     python tools/trace_walk.py --names    with each name and its function
 
 A marker in the newest message is looked for in the arguments of every function of Elision that is called: in text,
-bytes and containers, not in objects that keep them. Each argument of a function that holds it is a name.
+bytes and containers, not in objects that keep them. Each argument of a function that holds it is a name. Comprehensions
+and lambdas are no functions here: Python 3.12 runs comprehensions in the function that holds them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import inspect
 import json
 import sys
 import threading
+import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,23 +35,43 @@ ROOT: Final = str(Path(elision.__file__).parent)
 DEPTH: Final = 5
 #: Turns before the call that is traced.
 TURNS: Final = 30
+#: Seconds in which an idle gateway does once whatever it does every second.
+IDLE: Final = 1.3
+#: Seconds without a call after which a request is over in every thread of the gateway.
+QUIET: Final = 0.4
 
 
 @dataclass
 class Walk:
-    """What was seen of one call. names: (file, function, argument)."""
+    """What was seen of one call. names: (file, function, argument). functions: the calls of each (file, function)."""
 
     names: set[tuple[str, str, str]] = field(default_factory=set)
+    functions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def watch_call(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note a call: a profile function of `sys.setprofile`."""
-        if event != "call" or not frame.f_code.co_filename.startswith(ROOT):
+    @property
+    def files(self) -> set[str]:
+        """The files whose functions ran."""
+        return {file for file, _ in self.functions}
+
+    def count_call(self, frame: FrameType, event: str, _: Any) -> bool:
+        """Count a call, and return whether it was one: a profile function of `sys.setprofile`."""
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name.startswith("<"):
+            return False
+        self.functions[code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname] += 1
+        return True
+
+    def watch_call(self, frame: FrameType, event: str, value: Any) -> None:
+        """Count a call, and note the names of the message: a profile function of `sys.setprofile`."""
+        if not self.count_call(frame, event, value):
             return
         code = frame.f_code
+        file = code.co_filename.removeprefix(f"{ROOT}/")
         values = inspect.getargvalues(frame)
         for name in values.args:
-            if name not in ("self", "cls") and holds_marker(values.locals[name]):
-                self.names.add((code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname, name))
+            # A generator that goes on is called again, and may have let go of an argument.
+            if name not in ("self", "cls") and holds_marker(values.locals.get(name)):
+                self.names.add((file, code.co_qualname, name))
 
     def print_summary(self, what: str, *, with_names: bool) -> None:
         """Print how long the walk was."""
@@ -125,13 +148,12 @@ class _Provider(BaseHTTPRequestHandler):
 
 
 def trace_request() -> Walk:
-    """Return the walk of one request through a gateway on loopback."""
-    walk = Walk()
-    is_traced = threading.Event()
+    """Return the walk of one request through a gateway on loopback, without what an idle gateway runs every second."""
+    before, idle, walk = Walk(), Walk(), Walk()
+    note: Callable[[FrameType, str, Any], object] = before.count_call
 
     def watch(frame: FrameType, event: str, value: Any) -> None:
-        if is_traced.is_set():
-            walk.watch_call(frame, event, value)
+        note(frame, event, value)
 
     provider = ThreadingHTTPServer(("127.0.0.1", 0), _Provider)
     threading.Thread(target=provider.serve_forever, daemon=True).start()
@@ -142,16 +164,30 @@ def trace_request() -> Walk:
     )
     try:
         with GatewayThread(settings) as gateway:
-            for turns in range(1, TURNS + 1):
-                if turns == TURNS:
-                    is_traced.set()
+            for turns in range(1, TURNS):
                 _post(gateway.url, make_messages(turns))
-            is_traced.clear()
+            wait_until_quiet(before)
+            note = idle.count_call
+            time.sleep(IDLE)
+            note = walk.watch_call
+            _post(gateway.url, make_messages(TURNS))
+            wait_until_quiet(walk)
+            note = before.count_call
     finally:
         threading.setprofile(None)
         provider.shutdown()
         provider.server_close()
+    for function in idle.functions:
+        del walk.functions[function]
     return walk
+
+
+def wait_until_quiet(walk: Walk) -> None:
+    """Wait until no thread calls anything more: a gateway records a response after it has relayed it."""
+    seen = -1
+    while (calls := walk.functions.total()) != seen:
+        seen = calls
+        time.sleep(QUIET)
 
 
 def _post(url: str, messages: list[dict[str, Any]]) -> None:

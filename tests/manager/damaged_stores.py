@@ -17,8 +17,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from elision.manager import ContextManager
-from elision.stores.linear_hash.file_access import OsFile
-from elision.stores.linear_hash.log import FrameReader
+from elision.stores.linear_hash.log import FrameReader, OsFile
 from elision.stores.linear_hash.records import iterate_records
 from tests.manager.agents import make_history
 from tests.stores.postgres_server import make_fresh_url, shared_server

@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import ConflictError, StoreError
-from elision.stores import packing
 from elision.stores.batch_ids import make_batch_id
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.trajectory.content import Opaque
-from elision.trajectory.event_json import encode_event
-from elision.trajectory.events import Event, PassDecided, TurnAdded
+from elision.trajectory.events import Event, TurnAdded
 from elision.trajectory.turn import Turn
 from tests.stores.conftest import Opener
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, list_every_event, new_session, read_log
@@ -85,28 +83,6 @@ def test_two_appends_are_not_one(store: Store) -> None:
         store.append("s", (add_turn(1), add_turn(2)), after=0, at=2.0, batch=FIRST)
     assert store.append("s", (add_turn(1),), after=0, at=2.0, batch=FIRST) == 1
     assert store.append("s", (add_turn(2),), after=1, at=2.0, batch=FIRST) == 2
-
-
-def test_an_append_of_an_older_version_is_recognized(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its records are compared as what they say, whatever their JSON was then."""
-    events = (add_turn(1, "x" * 700), PassDecided(1, "held: a budget"), add_turn(2, "y" * 5_000))
-
-    def encode_older(event: Event) -> dict[str, object]:
-        value = encode_event(event)
-        del value["v"]
-        return {**value, "unused": True}
-
-    with monkeypatch.context() as older:
-        older.setattr(packing, "encode_event", encode_older)
-        older.setattr(packing, "_encode_plain", lambda event: b"")
-        older.setattr(packing, "LARGE_IN_TURN", packing.LARGE)
-        store = opener()
-        begin_session(store)
-        store.append("s", events, after=0, at=1.0, batch=FIRST)
-        store.close()
-    store = opener()
-    assert store.append("s", events, after=0, at=2.0, batch=FIRST) == 3
-    store.close()
 
 
 def test_an_id_is_kept_with_the_first_record_only(store: Store) -> None:

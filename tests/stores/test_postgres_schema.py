@@ -68,7 +68,7 @@ def test_a_store_is_made_with_the_schema() -> None:
     assert len(found["columns"]) > 50
 
 
-@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("version", [VERSION + 1, VERSION + 5])
 def test_another_version_is_refused(version: int) -> None:
     """The error says both versions and what to do; nothing is changed."""
     url = made(version)

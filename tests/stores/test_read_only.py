@@ -131,8 +131,8 @@ def test_a_file_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_store(tmp_path: Path) -> None:
-    """An empty file, another program's database, and a file of an older format, which stays as it is."""
-    empty, foreign, old = (tmp_path / name for name in ("empty.db", "foreign.db", "old.db"))
+    """An empty file, and another program's database."""
+    empty, foreign = (tmp_path / name for name in ("empty.db", "foreign.db"))
     empty.touch()
     with pytest.raises(StoreError, match="there is no store yet"):
         open_for_reading(f"sqlite:///{empty}")
@@ -141,9 +141,3 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="another program"):
         open_for_reading(f"sqlite:///{foreign}")
-    open_store(f"sqlite:///{old}").close()
-    with sqlite3.connect(old) as connection:
-        connection.execute("PRAGMA user_version = 3")
-    connection.close()
-    with pytest.raises(StoreError, match="is in format 3, and reading alone does not bring it up"):
-        open_for_reading(f"sqlite:///{old}")

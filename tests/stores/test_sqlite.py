@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores import packing, sqlite_file, sqlite_search
 from elision.stores import sqlite_rows as rows
-from elision.stores.packing import LARGE, measure_event
+from elision.stores import sqlite_search
+from elision.stores.packing import measure_event
 from elision.stores.sqlite import SqliteStore
-from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile, read_migrations, read_script, run_script
+from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnAdded
 from tests.processes import start_processes
@@ -159,55 +159,22 @@ def test_sqlite_in_memory_is_refused() -> None:
 # --- versions ----------------------------------------------------------------------------------------------------
 
 
-def shape(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    """Every table and index with its columns."""
-    names = connection.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
-    found = set()
-    for kind, name in names:
-        pragma = "table_xinfo" if kind == "table" else "index_xinfo"
-        found.update((kind, name, *map(str, row)) for row in connection.execute(f"PRAGMA {pragma}('{name}')"))
-    return found
-
-
-def test_all_migrations_lead_to_the_schema() -> None:
-    """An old file that is brought up to date and a new one are alike."""
-    with closing(sqlite3.connect(":memory:")) as old, closing(sqlite3.connect(":memory:")) as fresh:
-        for text in read_migrations():
-            run_script(old, text)
-        run_script(fresh, read_script("sqlite_schema.sql"))
-        assert shape(old) == shape(fresh) != set()
-    assert len(read_migrations()) == VERSION
-
-
 def test_a_file_says_whose_and_which_version_it_is(store: SqliteStore) -> None:
     """In its header, where `file` and other programs look."""
     assert asked(store, "PRAGMA application_id") == APPLICATION
     assert asked(store, "PRAGMA user_version") == VERSION
 
 
-def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_of_another_version_is_refused(path: Path, read_only: bool) -> None:
     """And not changed: half-understood sessions would be damaged."""
     SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"format 99, newer than this Elision reads \(4\); update elision"):
-        SqliteStore(path)
-
-
-def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sessions stay; all of a migration happens or none of it."""
-    with closing(SqliteStore(path)) as store:
-        begin_session(store, "s", add_turn(1))
-    monkeypatch.setattr(sqlite_file, "VERSION", VERSION + 1)
-    more = "CREATE TABLE more (x);\n"
-    monkeypatch.setattr(sqlite_file, "read_migrations", lambda: [*read_migrations(), more + more])
-    with pytest.raises(StoreError, match="more"):
-        SqliteStore(path)
-    monkeypatch.setattr(sqlite_file, "read_migrations", lambda: [*read_migrations(), more])
-    with closing(SqliteStore(path)) as store:
-        assert asked(store, "PRAGMA user_version") == VERSION + 1
-        assert asked(store, "SELECT count(*) FROM more") == 0
-        assert read_log(store) == [add_turn(1)]
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"agent\.db: has a schema of version 99, and .* reads version 1 alone"):
+        SqliteStore(path, read_only=read_only)
+    assert path.read_bytes() == before
 
 
 # --- processes ---------------------------------------------------------------------------------------------------
@@ -465,24 +432,6 @@ def test_a_fork_shares_a_part_of_an_append(store: SqliteStore, shared: int) -> N
     assert read_log(store, "t") == [*events[:shared], add_turn(shared + 1, "own")]
     store.delete("t")
     assert asked(store, "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM texts)") == 0
-
-
-def test_a_file_with_a_row_for_each_record_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As older versions wrote it, with texts of half a kilobyte apart: read, repeated, forked and continued."""
-    events = [add_turn(index, noise(index, 700)) for index in range(1, 5)]
-    with monkeypatch.context() as older:
-        older.setattr(packing, "_ROW_BYTES", 1)
-        older.setattr(packing, "LARGE_IN_TURN", LARGE)
-        with closing(SqliteStore(path)) as store:
-            store.create_with_events(new_session("s"), events, at=1.0, batch=b"1" * 16)
-            assert asked(store, "SELECT count(*) FROM records") == asked(store, "SELECT count(*) FROM texts") == 4
-    with closing(SqliteStore(path)) as store:
-        assert store.create_with_events(new_session("s"), events, at=1.0, batch=b"1" * 16) == 4
-        assert store.append("s", (add_turn(5), add_turn(6)), after=4, at=2.0) == 6
-        store.create(new_session("t", parent="s", shared=5))
-        assert read_log(store, "t") == [*events, add_turn(5)]
-        assert read_log(store) == [*events, add_turn(5), add_turn(6)]
-        assert store.check() == []
 
 
 # --- search ------------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_what_is_sent_in_the_place_of_a_turn(tmp_path: Path) -> None:
 
 
 def test_who_wrote_does_not_matter(tmp_path: Path) -> None:
-    """Logs written without the option, in part or wholly, in forks, or by an older version, read the same."""
+    """Logs written without the option, in part or wholly, or in forks, read the same."""
     path = tmp_path / "a.db"
     with closing(open_whole(path)) as store:
         begin_session(store, "alone", *EVENTS)

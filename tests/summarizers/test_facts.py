@@ -80,14 +80,6 @@ def test_facts_survive_their_line() -> None:
     assert sorted((fact for line in lines for fact in parse_facts(line)), key=str) == sorted(chosen, key=str)
 
 
-def test_facts_of_earlier_versions_are_read() -> None:
-    """Commas between facts, as earlier versions wrote them, are no part of a fact."""
-    assert list(parse_facts('a.py: some_name, "word", src/x/y.py')) == list(
-        parse_facts('a.py: some_name "word" src/x/y.py')
-    )
-    assert [fact.text for fact in parse_facts('a.py: some_name, "word"')] == ["some_name", "word"]
-
-
 def test_what_the_view_shows_is_no_fact() -> None:
     """Items that turns after the covered ones show are not repeated, whether a result or an earlier digest has them."""
     seen = make_turn(1, command="grep x", result="first_name second_name")

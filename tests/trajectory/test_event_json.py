@@ -133,11 +133,3 @@ def test_anything_else_is_a_value_error(value: dict[str, object]) -> None:
     """A record that no event was written as is refused, never half read."""
     with pytest.raises(ValueError):
         decode_event(value)
-
-
-def test_an_older_held_decision_is_read_as_held() -> None:
-    """Older records say it by their reason alone; a strategy's own reason may begin with the same letters."""
-    old = {"e": "decided", "call": 3, "reason": "held: nothing more is hidden while the store fails"}
-    assert decode_event(old) == PassDecided(3, old["reason"], held=True)  # type: ignore[arg-type]
-    assert encode_event(decode_event(old)) == {**old, "held": True, "v": RECORD_VERSION}
-    assert decode_event({**old, "reason": "held back"}) == PassDecided(3, "held back")

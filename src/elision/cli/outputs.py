@@ -28,12 +28,12 @@ from elision.trajectory.redact import DEFAULT
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "json": (b'"format": "elision.', b'"format": "lacuna.'),
+    "json": (b'"format": "elision.',),
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
     # Whoever wrote the settings: `elision tune` checks itself whether it may replace them.
     "toml": (b"",),
-    "out": (b'"format":"elision.', b'"format":"lacuna.'),
+    "out": (b'"format":"elision.',),
 }
 
 

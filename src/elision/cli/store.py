@@ -19,7 +19,7 @@ from elision.cli.store_files import export_log, export_run, write_lines
 from elision.config import load_settings
 from elision.errors import CorruptError, SettingError, StoreError, UnknownHandle
 from elision.lab.report.figures import format_plural
-from elision.stores.linear_hash.repair import repair
+from elision.stores.linear_hash.check import repair
 from elision.stores.log_file import LogFile
 from elision.stores.session_copy import CopyResult, copy_all
 from elision.stores.store import SessionInfo, Store

@@ -23,7 +23,7 @@ from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Turn
 
 VERSION = 1
-_FORMAT = re.compile(r"(?:elision|lacuna)\.trajectory/(\d{1,9})")
+_FORMAT = re.compile(r"elision\.trajectory/(\d{1,9})")
 
 
 class _RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,7 +90,7 @@ class ElisionExportReader:
     def sniff(self, document: Document) -> bool:
         first = peek_objects(document, 1)
         found = first[0].get("format") if first else None
-        return isinstance(found, str) and found.startswith(("elision.trajectory/", "lacuna.trajectory/"))
+        return isinstance(found, str) and found.startswith("elision.trajectory/")
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         run: _ExportedRun | None = None

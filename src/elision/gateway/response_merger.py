@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.streaming.response_writer import JsonResponse, ResponseWriter
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
-from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
-
-#: The tools whose calls the gateway answers.
-RECALL_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
+from elision.trajectory.recall_names import RECALL_TOOLS
 
 
 class ResponseMerger:
@@ -37,9 +33,7 @@ class ResponseMerger:
     requests refer to nothing there by its id, and reasoning that is only an id is left out.
     """
 
-    def __init__(
-        self, api: Api, *, stream: bool, names: frozenset[str] = RECALL_TOOL_NAMES, stored: bool = True
-    ) -> None:
+    def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = RECALL_TOOLS, stored: bool = True) -> None:
         provider = PROVIDERS[api]
         self._format = provider.response_format if stored else provider.unstored_format
         self._writer: ResponseWriter = provider.make_stream(names) if stream else JsonResponse(self._format)

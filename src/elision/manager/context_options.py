@@ -34,7 +34,7 @@ from elision.trajectory.price_lookup import (
     find_prices,
 )
 from elision.trajectory.prices import Prices
-from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL, SEARCH_TOOLS
+from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import ObservationRole
 
@@ -318,7 +318,7 @@ class Options:
 
 def describe_without_recall_rules(strategy: Strategy) -> str:
     """Return a strategy as text, without the rules that `Options` adds for the recall tools."""
-    rules = tuple(rule for rule in strategy.rules if rule.tool not in RECALL_TOOLS | SEARCH_TOOLS)
+    rules = tuple(rule for rule in strategy.rules if rule.tool not in RECALL_TOOLS)
     return describe_strategy(replace(strategy, rules=rules))
 
 

@@ -20,7 +20,7 @@ from elision.stores.store import Hit, SessionInfo
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import Key
-from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOLS
+from elision.trajectory.recall_names import RECALL_TOOLS, SEARCH_TOOL
 from elision.trajectory.turn import Turn
 
 
@@ -82,13 +82,13 @@ class Recall(OpenedSession):
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
-        if name not in RECALL_TOOLS | SEARCH_TOOLS:
+        if name not in RECALL_TOOLS:
             return None
         return self._call_tool(name, arguments)
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
-        if name not in RECALL_TOOLS | SEARCH_TOOLS:
+        if name not in RECALL_TOOLS:
             return None
         return await self._call_tool_async(name, arguments)
 
@@ -97,7 +97,7 @@ class Recall(OpenedSession):
     def _answer_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> Steps[str]:
         try:
             values = recall_definitions.parse_arguments(arguments)
-            if name in SEARCH_TOOLS:
+            if name == SEARCH_TOOL:
                 query = recall_definitions.read_text_argument(values, "query")
                 hits = yield from self._search_history(query, limit=20)
                 text = recall_definitions.format_hits(hits)

@@ -13,9 +13,8 @@ from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.anthropic.bound_thinking import find_newest_thinking
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.shared.json_reading import mapping_in, text_in
-from elision.trajectory.recall_names import NESTED_TOOL_FIELDS, RECALL_TOOLS, SEARCH_TOOLS, reads_handles
+from elision.trajectory.recall_names import NESTED_TOOL_FIELDS, RECALL_TOOLS, reads_handles
 
-_OUR_TOOL_NAMES: Final = RECALL_TOOLS | SEARCH_TOOLS
 #: The note of the call with which the tools enter.
 NOTE_TOOLS_ENTERED: Final = "the recall tools enter with this call and stay: all of it is new to the cache"
 #: The note of the first placeholder of a session in which no request has a recall tool.
@@ -151,7 +150,7 @@ def is_entry_refused(log: Log, options: Options, *, bound: bool) -> bool:
 
 def defines_recall_tools(tools: Any) -> bool:
     """Return whether the client defines a tool of one of our names. Then its own is used."""
-    return any(name in _OUR_TOOL_NAMES for name in _list_names(tools))
+    return any(name in RECALL_TOOLS for name in _list_names(tools))
 
 
 def list_tools(tools: Any) -> Sequence[Any]:

@@ -56,5 +56,5 @@ def recognize_append(
 
 
 def _normalize(event: Event) -> bytes:
-    """Return the JSON that the event has once it was stored and read, whichever version stored it."""
+    """Return the JSON that the event has once it was stored and read."""
     return encode_json(encode_event(decode_event(decode_json(encode_json(encode_event(event))))))

@@ -124,8 +124,6 @@ class LogFile:
 
     def _parse_header(self, value: Mapping[str, Any], line: int) -> Mapping[str, Any]:
         form = str(value.get("format", ""))
-        if form.startswith("lacuna.log/"):
-            form = form.replace("lacuna.log/", _FORMAT, 1)
         if not form.startswith(_FORMAT):
             raise self._make_error(
                 line, "no line of `elision store export --log`; a recorded run is read by `elision replay`"

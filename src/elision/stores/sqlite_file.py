@@ -1,4 +1,4 @@
-"""One SQLite file: how it is made, opened and brought up to date, its transactions, and its errors in our words.
+"""One SQLite file: how it is made and opened, its transactions, and its errors in our words.
 
 Write-ahead log with `synchronous=FULL`: a transaction is on the disk before `write_transaction` ends. Several threads
 take turns on one connection; several processes may use the file at once. `try_read` has a connection of its own. A file
@@ -25,17 +25,16 @@ from elision.stores.store_errors import (
     closed_store_error,
     missing_store_error,
     name_check_command,
-    old_store_error,
     read_only_store_error,
     vanished_store_error,
 )
 
 _T = TypeVar("_T")
 
-#: The version of the schema, in the file's `user_version`: one migration a step.
-VERSION: Final = 4
-#: "Lacn": whose file it is, in its header.
-APPLICATION: Final = 0x4C61636E
+#: The version of the schema, in the file's `user_version`.
+VERSION: Final = 1
+#: "Elis": whose file it is, in its header.
+APPLICATION: Final = 0x456C6973
 #: Where both are in the file.
 _VERSION_PLACE: Final = slice(60, 64)
 _APPLICATION_PLACE: Final = slice(68, 72)
@@ -82,8 +81,8 @@ _ERROR_HINTS: Final = (
 class SqliteFile:
     """A connection to `path`, which is made if it is not there (mode 0600); its folder is not.
 
-    read_only: the file must be there, in the format of this version, and nothing is written to it.
-    Raises StoreError for a file that is no store of ours, is newer than this version, or cannot be opened.
+    read_only: the file must be there, and nothing is written to it.
+    Raises StoreError for a file that is no store of ours, has a schema of another version, or cannot be opened.
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, read_only: bool = False) -> None:
@@ -191,7 +190,7 @@ class SqliteFile:
                     connection.close()
 
     def _open_file(self) -> sqlite3.Connection:
-        """Open the file at `path`, brought up to date, and return the connection to it."""
+        """Open the file at `path`, with the tables of a new one, and return the connection to it."""
         self._is_opening = True
         try:
             with hold_place(self.path):
@@ -314,36 +313,36 @@ class SqliteFile:
         return f"kept it locked for {self._busy_seconds:g} s"
 
     def _prepare_file(self) -> None:
+        """Make the tables of a new file. Raises StoreError for a file that is not changed: another program's, or ours
+        with a schema of another version.
+        """
         with self.use_connection() as connection:
-            foreign = _is_foreign(connection)
-            if not foreign and not self._is_read_only:
-                for setting in _SETTINGS:
-                    connection.execute(setting).fetchall()
-        if foreign:
-            raise StoreError(f"{self.path}: is a database of another program; name another file")
-        version = self._read_version()
-        if self._is_read_only and version == 0:
-            raise missing_store_error(str(self.path))
-        if self._is_read_only and version < VERSION:
-            raise old_store_error(str(self.path), version, VERSION)
-        if version != VERSION:
+            version = _read_version(connection)
+            if _is_foreign(connection):
+                raise StoreError(f"{self.path}: is a database of another program; name another file")
+            if version not in (0, VERSION):
+                raise StoreError(
+                    f"{self.path}: has a schema of version {version}, and this Elision reads version {VERSION} alone; "
+                    "use the elision that made it, or name another file"
+                )
+            if self._is_read_only:
+                if version == 0:
+                    raise missing_store_error(str(self.path))
+                return
+            for setting in _SETTINGS:
+                connection.execute(setting).fetchall()
+        if version == 0:
             with self.write_transaction() as connection:
-                _bring_up_to_date(connection)
-
-    def _read_version(self) -> int:
-        with self.use_connection() as connection:
-            found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found > VERSION:
-            raise StoreError(
-                f"{self.path}: is in format {found}, newer than this Elision reads ({VERSION}); update elision"
-            )
-        return found
+                # Asked again: another process may have done it while this one waited for the lock.
+                if _read_version(connection) == 0:
+                    run_script(connection, read_script("sqlite_schema.sql"))
+                    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def read_migrations() -> list[str]:
-    """Return the texts that lead from version 0 to `VERSION`, in order."""
-    found = [file for file in files("elision.stores").joinpath("sql").iterdir() if file.name.startswith("sqlite_0")]
-    return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
+def _read_version(connection: sqlite3.Connection) -> int:
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
 
 
 def read_script(name: str) -> str:
@@ -359,18 +358,6 @@ def run_script(connection: sqlite3.Connection, text: str) -> None:
         if sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
-
-
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    # Asked again: another process may have done it while this one waited for the lock.
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version == 0:
-        run_script(connection, read_script("sqlite_schema.sql"))
-    else:
-        for text in read_migrations()[version:]:
-            run_script(connection, text)
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _is_foreign(connection: sqlite3.Connection) -> bool:

@@ -1,6 +1,6 @@
 """The rows of a SQLite store: every statement but the search index's, within a transaction that is open.
 
-A row has the records of one append as `packing` packs them, or some of a large one; a row of an older file has one.
+A row has the records of one append as `packing` packs them, or some of a large one.
 Large texts are kept once, with a count of their uses, and go with the last of them. A record's id is its session's
 times 2^32 plus its number, and a row's that of its first record, so a log is one run of one table. Keys are bytes:
 SQLite's own text ends at a NUL in places, and has no lone surrogates.

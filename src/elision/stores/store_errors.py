@@ -84,13 +84,6 @@ def vanished_store_error(place: str) -> StoreError:
     return StoreError(f"{place}: the store is gone; put it back, or start again with a new one")
 
 
-def old_store_error(place: str, found: int, version: int) -> StoreError:
-    return StoreError(
-        f"{place}: is in format {found}, and reading alone does not bring it up to {version}; "
-        "run `elision sessions` on it once, which does"
-    )
-
-
 def _quote_key(key: str) -> str:
     if len(key) <= _SHOWN:
         return repr(key)

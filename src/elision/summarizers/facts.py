@@ -185,9 +185,8 @@ def parse_facts(line: str) -> Iterator[Fact]:
     label, colon, rest = line.partition(": ")
     if not colon or " " in label:
         return
-    # Earlier versions put commas between facts.
     for quoted in rest.split():
-        text = quoted.strip(',"')
+        text = quoted.strip('"')
         key, equals, number = text.partition("=")
         if equals and _is_number(number):
             yield Fact(key, number)

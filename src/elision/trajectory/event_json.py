@@ -54,10 +54,7 @@ def decode_event(value: dict[str, Any]) -> Event:
         value = value | {name: [part.text for part in parts] for name, parts in texts.items()}
     else:
         _decode_parts(value)
-    if kind == "decided" and str(value.get("reason")).startswith("held: "):
-        # Older records say it by the reason alone.
-        value = {**value, "held": True}
-    elif kind in ("turn", "amended"):
+    if kind in ("turn", "amended"):
         value = {"e": kind, "node": value.get("node", ""), "turn": value}
     elif kind == "head":
         value = {"e": kind, "head": value}

@@ -7,10 +7,7 @@ from typing import Final
 #: Tools by which the agent reads what was hidden, and searches it.
 RECALL_TOOL: Final = "elision_recall"
 SEARCH_TOOL: Final = "elision_search"
-#: Sessions begun before the product had its name hold calls of the tools under their former names, and a model goes on
-#: as it began: those calls are answered too.
-RECALL_TOOLS: Final = frozenset((RECALL_TOOL, "lacuna_recall"))
-SEARCH_TOOLS: Final = frozenset((SEARCH_TOOL, "lacuna_search"))
+RECALL_TOOLS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
 #: The tool of `elision mcp` that reads a handle.
 MCP_RECALL_TOOL: Final = "recall_hidden"
 #: The fields of a tool's definition that hold further ones.
@@ -20,4 +17,4 @@ NESTED_TOOL_FIELDS: Final = ("functionDeclarations", "function_declarations", "t
 def reads_handles(name: str) -> bool:
     """Return whether the tool of this name returns what was hidden."""
     # Hosts put the name of a server before those of its tools.
-    return name in RECALL_TOOLS or name in SEARCH_TOOLS or name.endswith(MCP_RECALL_TOOL)
+    return name in RECALL_TOOLS or name.endswith(MCP_RECALL_TOOL)

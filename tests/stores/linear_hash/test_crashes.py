@@ -9,10 +9,8 @@ from random import Random
 
 from elision.errors import StoreError
 from elision.stores.linear_hash.check import check_store
-from elision.stores.linear_hash.file_access import File
-from elision.stores.linear_hash.log import write_log_header
-from elision.stores.linear_hash.open_log import OpenLog
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.folder import OpenLog, StoreFolder
+from elision.stores.linear_hash.log import File, write_log_header
 from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from elision.errors import ConflictError, CorruptError, ElisionError
+from elision.stores.linear_hash.check import repair
 from elision.stores.linear_hash.log import FRAME, START
-from elision.stores.linear_hash.repair import repair
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded

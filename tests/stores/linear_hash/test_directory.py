@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.linear_hash.bucket_pages import CAPACITY, PAGE
-from elision.stores.linear_hash.directory import SPLIT_ABOVE, Directory
-from elision.stores.linear_hash.directory_file import load_directory, save_directory
-from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
+from elision.stores.linear_hash.directory import (
+    CAPACITY,
+    MAX_NUMBER,
+    PAGE,
+    SPLIT_ABOVE,
+    Directory,
+    KeyMaker,
+    check_number,
+    load_directory,
+    save_directory,
+)
 
 #: Bucket pages per lookup that the store promises on average.
 BAR = 1.1

@@ -7,8 +7,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from elision.stores.linear_hash.bucket_pages import PAGE
-from elision.stores.linear_hash.keys import KeyMaker
+from elision.stores.linear_hash.directory import PAGE, KeyMaker
 from elision.stores.linear_hash.records import DICTIONARY, parse_record
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.packing import hash_text

@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
-from elision.stores.linear_hash.log_access import LogAccess
-from elision.stores.linear_hash.store import LinearHashStore
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.folder import StoreFolder
+from elision.stores.linear_hash.store import LinearHashStore, LogAccess
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Mask

@@ -13,13 +13,11 @@ from dataclasses import astuple, dataclass
 from typing import Any, get_args
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.bucket_pages import PAGE
-from elision.stores.linear_hash.directory import Directory
-from elision.stores.linear_hash.keys import KeyMaker
-from elision.stores.linear_hash.log_view import LogView
+from elision.stores.linear_hash.directory import PAGE, Directory, KeyMaker
 from elision.stores.linear_hash.records import (
     BEGIN,
     DELETE,
+    LogView,
     RecordHeader,
     RecordPacker,
     pack_place,
@@ -145,10 +143,19 @@ class Catalogue:
         elif header.kind == DELETE:
             self._delete_session(header)
         else:
-            session = self._by_number.get(header.session) or self._recover_session(header)
+            session = self._by_number.get(header.session)
+            if session is None:
+                # Its beginning is lost, and its name with it.
+                name = _name_recovered(header.session)
+                session = SessionState(header.session, name, name, "", "", header.at, header.at)
+                self._add_session(session)
             session.changed = header.at
             self._enter_event(session, header, header.number)
-            self._enter_texts(session, header)
+            session.stored_bytes += header.size
+            session.texts += len(header.texts)
+            for part, key in enumerate(header.texts):
+                # A record contains a text only where no other one was found that does.
+                self.directory.add(key, pack_place(header.place, part))
 
     def _begin_session(self, header: RecordHeader, data: bytes) -> None:
         new, parent, shared = unpack_session_facts(self._view.packer, header, data)
@@ -175,13 +182,6 @@ class Catalogue:
             # Its entries stay until a compaction; its number is not used again.
             del self.by_key[session.key]
             self.unused_bytes += session.stored_bytes
-
-    def _recover_session(self, header: RecordHeader) -> SessionState:
-        """Return a session whose beginning is lost."""
-        name = _name_recovered(header.session)
-        session = SessionState(header.session, name, name, "", "", header.at, header.at)
-        self._add_session(session)
-        return session
 
     def _add_session(self, session: SessionState) -> None:
         self.by_key[session.key] = session
@@ -223,13 +223,6 @@ class Catalogue:
             return
         if old.node:
             self.directory.remove(old.node, name)
-
-    def _enter_texts(self, session: SessionState, header: RecordHeader) -> None:
-        session.stored_bytes += header.size
-        session.texts += len(header.texts)
-        for part, key in enumerate(header.texts):
-            # A record contains a text only where no other one was found that does.
-            self.directory.add(key, pack_place(header.place, part))
 
     # Files
 

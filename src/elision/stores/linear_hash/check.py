@@ -1,19 +1,30 @@
-"""Checks a store: reads every frame, record, text and page, and compares the directory with the log."""
+"""Checks a store, and rebuilds a damaged one from what can be read of its log.
+
+A check reads every frame, record, text and page, and compares the directory with the log. A repair writes each session
+anew up to its first lost record, and marks a lost text by a note in its place. The directory is made from the new log.
+The damaged log is kept.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.linear_hash.catalogue import Catalogue
+from elision.stores.linear_hash.catalogue import Catalogue, SessionState
+from elision.stores.linear_hash.folder import OpenLog, StoreFolder, WriterLock
 from elision.stores.linear_hash.log import FrameReader
-from elision.stores.linear_hash.open_log import OpenLog
-from elision.stores.linear_hash.records import iterate_records
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.records import DraftRecord, iterate_records
+from elision.stores.linear_hash.writer import rewrite_log
 from elision.stores.log_check import LogCheck
 from elision.stores.store import Finding
+
+_NOTE: Final = "[lost: this text was damaged in the store]"
 
 
 def check_store(folder: StoreFolder) -> list[Finding]:
@@ -119,3 +130,68 @@ def _compare_directories(found: Catalogue, made: Catalogue) -> Iterator[Finding]
         yield Finding(place="directory", what=f"{more} entries are not in the log, {less} are missing")
     if found.by_key != made.by_key or found.next_number != made.next_number:
         yield Finding(place="directory", what="the catalogue differs from the log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairResult:
+    """sessions, records: that are in the store now. lost: what could not be read. kept: copies of the damaged files."""
+
+    sessions: int
+    records: int
+    lost: tuple[Finding, ...]
+    kept: tuple[Path, ...]
+
+
+def repair(path: Path) -> RepairResult:
+    """Rebuild the store in the folder `path`.
+
+    Raises ConflictError if a process writes to it, StoreError if there is no room.
+    """
+    folder = StoreFolder(path)
+    try:
+        with closing(WriterLock(folder.lock)):
+            return _repair_log(folder)
+    except OSError as error:
+        raise StoreError(f"{path}: the store cannot be repaired: {error}") from error
+
+
+def _repair_log(folder: StoreFolder) -> RepairResult:
+    """Put a new log in the place of the damaged one, and write its directory."""
+    lost = tuple(each for each in check_store(folder) if each.lost)
+    if not folder.has_log():
+        return RepairResult(sessions=0, records=0, lost=lost, kept=())
+    damaged = folder.open_log()
+    with closing(damaged.file):
+        fresh = rewrite_log(folder, damaged, lambda session, number: _read_draft(damaged, session, number))
+    kept = folder.values.with_name("values.damaged")
+    kept.unlink(missing_ok=True)
+    os.link(folder.values, kept)
+    folder.swap_log(fresh)
+    repaired = folder.open_log()
+    with closing(repaired.file):
+        folder.save_directory(repaired)
+        sessions = list(repaired.catalogue.by_key.values())
+    records = sum(session.records for session in sessions)
+    return RepairResult(sessions=len(sessions), records=records, lost=lost, kept=(kept,))
+
+
+def _read_draft(opened: OpenLog, session: SessionState, number: int) -> tuple[DraftRecord, float] | None:
+    """Return a record; None if it is lost."""
+    noted = False
+
+    def read_text(place: int) -> bytes:
+        nonlocal noted
+        try:
+            return opened.view.read_text(place)
+        except CorruptError:
+            noted = True
+            return _NOTE.encode()
+
+    try:
+        draft, at = opened.read_draft(session, number, read_text)
+    except CorruptError:
+        return None
+    if noted:
+        # It is not what the append wrote.
+        draft.mark = b""
+    return draft, at

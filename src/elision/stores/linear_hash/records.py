@@ -1,4 +1,4 @@
-"""Records of the log: an event of a session, or the beginning or end of a session.
+"""Records of the log: an event of a session, or the beginning or end of a session; and how they are read.
 
 A record has a header of numbers, so that the directory can be made without unpacking anything, then the keys of the
 large texts that it contains, the places of the tool results that it masks, and its payload: sizes of its texts, the
@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 import zstandard
 
 from elision.errors import CorruptError
-from elision.stores.linear_hash.keys import MAX_NUMBER, KeyMaker, check_number
+from elision.stores.linear_hash.directory import MAX_NUMBER, KeyMaker, check_number
+from elision.stores.linear_hash.log import File
 from elision.stores.packing import decode_json, restore_texts, split_event
-from elision.trajectory.event_json import check_version
+from elision.trajectory.event_json import check_version, decode_event
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
-from elision.trajectory.plan import Key
 
 BEGIN, EVENT, DELETE = 1, 2, 3
 #: Checksum of the rest, size of the record, session, number in its log, turn, size before packing, kind, flags, texts,
@@ -42,6 +42,8 @@ _ELSEWHERE: Final = 1 << 63
 _PART_BITS: Final = 16
 #: Texts and masks of a record that a place can name.
 MOST_PARTS: Final = 1 << 15
+#: The last result of a turn that a mask can name.
+_MOST_POSITION: Final = 0xFFFF
 _LARGEST: Final = 1 << 31
 #: zstd's level: with the dictionary below, 1 makes smaller records than 3 without it, in less time.
 _LEVEL: Final = 1
@@ -58,6 +60,8 @@ DICTIONARY: Final = (
     b'"content":[{"blob":"0000000000000000000000000000000000000000000000000000000000000000"}],"actions":[{"id":"call_'
     b'{"e":"turn","node":"","turn":1,"content":[{"text":"'
 )
+#: Bytes that are read at once where the size of a record is not known.
+_GUESS: Final = 4096
 
 
 class RecordHeader(NamedTuple):
@@ -117,7 +121,9 @@ def draft_event(event: Event, keys: KeyMaker, family: str) -> DraftRecord:
         if event.node:
             draft.node = keys.make_node_key(family, event.node)
     elif isinstance(event, PassDecided):
-        draft.masks = tuple(key for key in (mask.key for mask in event.masks) if _fits_mask(key))[:MOST_PARTS]
+        keys_of_masks = (mask.key for mask in event.masks)
+        named = [key for key in keys_of_masks if 0 <= key[0] <= MAX_NUMBER and 0 <= key[1] <= _MOST_POSITION]
+        draft.masks = tuple(named[:MOST_PARTS])
     return draft
 
 
@@ -353,5 +359,49 @@ def unpack_place(place: int) -> tuple[int, int]:
     return place >> _PART_BITS, place & ((1 << _PART_BITS) - 1)
 
 
-def _fits_mask(key: Key) -> bool:
-    return 0 <= key[0] <= MAX_NUMBER and 0 <= key[1] <= 0xFFFF
+class LogView:
+    """The records of a log's file, and of a frame that is not written yet. For one thread at a time."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.packer = RecordPacker()
+        #: Where the first record of `pending` will be.
+        self.pending_start = 0
+        self.pending = bytearray()
+        self.values_read = 0
+
+    def read_record(self, offset: int) -> tuple[RecordHeader, bytes]:
+        """Return a record. Raises CorruptError if it is not as it was written."""
+        self.values_read += 1
+        if self.pending and offset >= self.pending_start:
+            start = offset - self.pending_start
+            data = bytes(self.pending[start : start + read_size(self.pending, start)])
+        else:
+            data = self.file.read_at(offset, _GUESS)
+            missing = read_size(data) - len(data)
+            if 0 < missing <= self.file.size() - offset - len(data):
+                data += self.file.read_at(offset + len(data), missing)
+        found = parse_record(data, 0, offset)
+        if found is None:
+            raise CorruptError(f"the record at byte {offset} of the log is damaged")
+        return found, data
+
+    def read_event(self, offset: int) -> Event:
+        """Return the event of a record. Raises CorruptError."""
+        return self.unpack_event(*self.read_record(offset))
+
+    def unpack_event(self, header: RecordHeader, data: bytes) -> Event:
+        """Return the event of a record that was read. Raises CorruptError."""
+        try:
+            return decode_event(self.packer.unpack_value(header, data, self.read_text))
+        except ValueError as error:
+            raise CorruptError(f"the record at byte {header.place} cannot be read: {error}") from error
+
+    def read_value(self, offset: int) -> dict[str, Any]:
+        """Return the event of a record as JSON, with its texts. Raises CorruptError."""
+        return self.packer.unpack_value(*self.read_record(offset), self.read_text)
+
+    def read_text(self, place: int) -> bytes:
+        """Return the large text at `place`. Raises CorruptError."""
+        offset, part = unpack_place(place)
+        return self.packer.unpack_text(*self.read_record(offset), part)

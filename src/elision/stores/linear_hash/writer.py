@@ -1,25 +1,29 @@
-"""The writing half: appends, group commit, checkpoints.
+"""The writing half: appends, group commit, checkpoints, and compaction.
 
 Records are entered in memory as they come, and written as one frame with one sync. If that fails, the store goes back
 to what the files hold, as after a crash, and the error is raised: what it reports as not stored is not stored. A failed
 checkpoint loses nothing and is tried again.
+
+A compaction writes the living sessions to a new log. They keep their numbers, and come in the order in which they
+began; so a fork comes after its parent. A fork whose parent is there, with the same records at its beginning, shares
+them again. Any other one gets records of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from elision.errors import ElisionError, StoreError
 from elision.stores.batch_ids import pack_batch_mark, recognize_append
-from elision.stores.linear_hash.catalogue import SessionState, pack_session_facts
-from elision.stores.linear_hash.frame_builder import MOST_WAITING, FrameBuilder
-from elision.stores.linear_hash.keys import MAX_SESSION
-from elision.stores.linear_hash.log import START
-from elision.stores.linear_hash.records import BEGIN, DELETE, DraftRecord, draft_event
-from elision.stores.linear_hash.store_folder import StoreFolder
+from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
+from elision.stores.linear_hash.directory import MAX_SESSION
+from elision.stores.linear_hash.folder import OpenLog, StoreFolder, open_log_file
+from elision.stores.linear_hash.log import FRAME, MAX_FRAME, START, FrameWriter, write_log_header
+from elision.stores.linear_hash.records import BEGIN, DELETE, DraftRecord, RecordHeader, draft_event
 from elision.stores.store import NewSession
 from elision.stores.store_errors import (
     REPAIR_COMMAND,
@@ -30,7 +34,63 @@ from elision.stores.store_errors import (
 )
 from elision.trajectory.events import Event
 
+#: Bytes of a frame from which on it is written before it is full.
+MOST_WAITING: Final = 8 << 20
 _CLOSED: Final = "the store is closed"
+#: Bytes of a frame.
+_FRAME_BYTES: Final = 1 << 20
+
+
+class FrameBuilder:
+    """Adds records to `log`, which was read to its end. Raises OSError."""
+
+    def __init__(self, log: OpenLog) -> None:
+        self._log = log
+        self._writer = FrameWriter(log.reader)
+        self._begin_frame()
+
+    @property
+    def waiting(self) -> int:
+        """Return the bytes of records that are not written yet."""
+        return len(self._log.view.pending)
+
+    def add_session(self, kind: int, number: int, at: float, facts: Sequence[Any] = ()) -> None:
+        """Add a record that begins or deletes a session. Raises StoreError if the frame is full."""
+        self._add_record(*self._log.view.packer.pack_session(kind, number, at, facts, self._find_place()))
+
+    def add_event(self, draft: DraftRecord, session: int, number: int, at: float) -> None:
+        """Add record `number` of a session. Raises StoreError if the frame is full."""
+        find_text = self._log.catalogue.find_text
+        packed = self._log.view.packer.pack_event(draft, session, number, at, find_text, self._find_place())
+        self._add_record(*packed)
+
+    def write_frame(self) -> None:
+        """Write what waits, durably."""
+        if self.waiting:
+            self._writer.write_frame(self._log.view.pending)
+            self._begin_frame()
+
+    def drop_records(self, start: int) -> None:
+        """Forget the records that were added after `start` bytes. The catalogue is not what is written any more."""
+        del self._log.view.pending[start:]
+
+    def cut_tail(self) -> None:
+        """Give the reserved room back."""
+        self._writer.cut_tail()
+
+    def _begin_frame(self) -> None:
+        self._log.view.pending = bytearray()
+        self._log.view.pending_start = self._log.reader.end + FRAME
+
+    def _find_place(self) -> int:
+        """Return where the next record will be in the log."""
+        return self._log.view.pending_start + self.waiting
+
+    def _add_record(self, header: RecordHeader, record: bytes) -> None:
+        if self.waiting + len(record) > MAX_FRAME:
+            raise StoreError(f"an append of more than {MAX_FRAME:,} bytes does not fit; append fewer events at once")
+        self._log.view.pending += record
+        self._log.catalogue.enter_record(header, record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,3 +308,63 @@ class Writer:
     def _check_ready(self) -> None:
         if self._broken:
             raise StoreError(self._broken)
+
+
+def rewrite_log(
+    folder: StoreFolder,
+    source: OpenLog,
+    read_draft: Callable[[SessionState, int], tuple[DraftRecord, float] | None] | None = None,
+) -> Path:
+    """Write the living sessions of `source` to a new log, `values.new` of the folder; return its path.
+
+    read_draft: record of a session by its number, and when it was written; None ends the session. Without it, a record
+    that cannot be read raises CorruptError. Raises OSError. Nothing is left of the new log then.
+    """
+    read = read_draft or source.read_draft
+    file = folder.create_file("values.new")
+    try:
+        write_log_header(file, source.reader.key_id)
+        fresh = open_log_file(file)
+        frame = FrameBuilder(fresh)
+        for session in sorted(source.catalogue.by_key.values(), key=lambda each: each.number):
+            parent, shared = _find_shared(source.catalogue, fresh.catalogue, session)
+            new = NewSession(
+                key=session.key,
+                family=session.family,
+                parent=session.parent,
+                relation=session.relation,
+                at=session.begun,
+                shared=shared,
+            )
+            frame.add_session(BEGIN, session.number, session.changed, pack_session_facts(new, parent))
+            for number in range(shared + 1, session.records + 1):
+                found = read(session, number)
+                if found is None:
+                    break
+                draft, at = found
+                frame.add_event(draft, session.number, number, at)
+                if frame.waiting >= _FRAME_BYTES:
+                    frame.write_frame()
+        frame.write_frame()
+        frame.cut_tail()
+    except BaseException:
+        file.path.unlink(missing_ok=True)
+        raise
+    finally:
+        file.close()
+    return file.path
+
+
+def _find_shared(old: Catalogue, new: Catalogue, session: SessionState) -> tuple[int, int]:
+    """Return the parent's number and how many records of it a session still shares."""
+    parent = old.by_key.get(session.parent)
+    if not session.parent or parent is None or parent.number >= session.number:
+        return 0, 0
+    limit = min(session.records, new.by_key[parent.key].records)
+    shared = 0
+    while shared < limit:
+        place = old.find_record(session.number, shared + 1)
+        if place is None or place != old.find_record(parent.number, shared + 1):
+            break
+        shared += 1
+    return (parent.number, shared) if shared else (0, 0)

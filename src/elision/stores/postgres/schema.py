@@ -10,8 +10,8 @@ from elision.stores.postgres.statements import find_statement, read_script
 from elision.stores.store_errors import missing_store_error
 
 SCRIPT = "postgres_schema.sql"
-#: Raised with each change of `SCRIPT`. Nothing was released yet, so no other version is migrated.
-VERSION = 6
+#: Raised with each change of `SCRIPT` once it was released.
+VERSION = 1
 
 
 def ensure_tables(database: PostgresDatabase) -> None:

@@ -1,4 +1,4 @@
--- The newest schema, whole: what all numbered migrations come to (a test compares them).
+-- What a new schema gets.
 
 create table agent_context_schema (
     version integer not null,

@@ -1,4 +1,4 @@
--- The schema of version 4: what a new file gets, and what all migrations of an older one lead to.
+-- What a new file gets.
 
 CREATE TABLE sessions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- never given out twice: the search index may still hold words of a deleted one

@@ -1,45 +1,163 @@
-"""A store's folder: its files, how they are opened, and how new ones take the place of old ones."""
+"""A store's folder: its files, the log as a process has it open, and how new files take the place of old ones."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores.linear_hash.directory_file import load_directory, save_directory
-from elision.stores.linear_hash.file_access import File, OsFile, sync_folder
-from elision.stores.linear_hash.log import FrameReader, write_log_header
-from elision.stores.linear_hash.open_log import OpenLog, open_log_file
-from elision.stores.store_errors import missing_store_error, old_store_error
+from elision.stores.linear_hash.catalogue import Catalogue, SessionState
+from elision.stores.linear_hash.directory import load_directory, save_directory
+from elision.stores.linear_hash.log import FRAME, File, FrameReader, OsFile, sync_folder, write_log_header
+from elision.stores.linear_hash.records import DraftRecord, LogView, RecordHeader, iterate_records
+from elision.stores.store_errors import missing_session_error, missing_store_error
+from elision.trajectory.events import TurnAdded, TurnAmended
+from elision.trajectory.turn import Turn
+
+
+@dataclass(slots=True)
+class OpenLog:
+    """A log, read to its end.
+
+    directory_offset: how much of the log the directory's file has. directory_inode: of that file, 0 for
+    none. directory_error: why it could not be used.
+    """
+
+    file: File
+    reader: FrameReader
+    view: LogView
+    catalogue: Catalogue
+    directory_offset: int = 0
+    directory_inode: int = 0
+    directory_error: str = ""
+
+    def close(self) -> None:
+        """Close the files."""
+        self.file.close()
+        self.catalogue.directory.pages.close()
+
+    def follow(self) -> None:
+        """Enter the frames that were written since. Raises CorruptError."""
+        for frame in self.reader.iterate_frames():
+            for header in iterate_records(frame.data, frame.start):
+                start = header.place - frame.start
+                try:
+                    self.catalogue.enter_record(header, frame.data[start : start + header.size])
+                except CorruptError:
+                    if not frame.is_damaged:
+                        raise
+
+    @property
+    def log_bytes(self) -> int:
+        """Return the bytes of the log, without the room that is reserved."""
+        return self.reader.end + FRAME + len(self.view.pending)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Return the bytes of the log and of the directory."""
+        return self.log_bytes + self.catalogue.directory_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the stored bytes that sessions use."""
+        return self.stored_bytes - self.catalogue.unused_bytes
+
+    def find_session(self, key: str) -> SessionState:
+        """Return the session called `key`. Raises UnknownHandle."""
+        session = self.catalogue.by_key.get(key)
+        if session is None:
+            raise missing_session_error(key)
+        return session
+
+    def find_record(self, session: SessionState, number: int) -> int:
+        """Return the offset of a record. Raises CorruptError if it is missing."""
+        offset = self.catalogue.find_record(session.number, number)
+        if offset is None:
+            raise CorruptError(f"record {number} of session {session.key!r} is missing")
+        return offset
+
+    def find_turns(self, session: SessionState, first: int, last: int) -> list[int]:
+        """Return the offsets of the newest records of turns first … last."""
+        first = max(1, first)
+        last = min(last, session.newest)
+        indices: Sequence[int] = range(first, last + 1)
+        if session.turns != session.newest:
+            indices = self._list_turns(session, first, last)
+        offsets = [self.catalogue.find_turn(session, index) for index in indices]
+        return [offset for offset in offsets if offset is not None]
+
+    def read_turn(self, offset: int) -> Turn:
+        """Return the turn of a record. Raises CorruptError."""
+        event = self.view.read_event(offset)
+        if not isinstance(event, TurnAdded | TurnAmended):
+            raise CorruptError(f"the record at byte {offset} is no turn")
+        return event.turn
+
+    def read_draft(
+        self, session: SessionState, number: int, read_text: Callable[[int], bytes] | None = None
+    ) -> tuple[DraftRecord, float]:
+        """Return a record of a session, and when it was written. Raises CorruptError.
+
+        read_text: a large text by its place; by default as the log has it.
+        """
+        header, data = self._read_numbered(session, number)
+        draft = self.view.packer.unpack_draft(header, data, read_text or self.view.read_text)
+        if header.session == session.number:
+            return draft, header.at
+        # A fork was not changed when its parent's records were written, and does not have the ids of their appends.
+        draft.mark = b""
+        return draft, session.begun
+
+    def read_batch_mark(self, session: SessionState, number: int) -> bytes:
+        """Return what a record keeps of the id of the append that it begins; b"" for none. Raises CorruptError."""
+        header, _ = self._read_numbered(session, number)
+        return header.mark if header.session == session.number else b""
+
+    def _read_numbered(self, session: SessionState, number: int) -> tuple[RecordHeader, bytes]:
+        return self.view.read_record(self.find_record(session, number))
+
+    def _list_turns(self, session: SessionState, first: int, last: int) -> list[int]:
+        """Return the turns of a log that has gaps between them."""
+        found = set()
+        for number in range(1, session.records + 1):
+            offset = self.catalogue.find_record(session.number, number)
+            if offset is not None:
+                turn = self.view.read_record(offset)[0].turn
+                if turn and first <= turn <= last:
+                    found.add(turn)
+        return sorted(found)
+
+
+def open_log_file(file: File, ids: tuple[int, int] | None = None) -> OpenLog:
+    """Return the log in `file` before any of it is read. ids: its log id and key id, where its header is damaged."""
+    reader = FrameReader(file, ids)
+    view = LogView(file)
+    return OpenLog(file, reader, view, Catalogue(reader.key_id, view))
+
+
+def make_empty_log() -> OpenLog:
+    """Return the log of a store that was never written."""
+    return open_log_file(OsFile(Path(os.devnull), writable=False), (0, 0))
 
 
 class StoreFolder:
-    """The folder of one store.
-
-    values, directory, lock: its files. old_pages, old_log: those of the format before.
-    """
+    """The folder of one store. values, directory, lock: its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values = path / "values"
         self.directory = path / "directory"
         self.lock = path / "lock"
-        self.old_pages = path / "pages"
-        self.old_log = path / "log"
 
     @property
     def identity(self) -> tuple[int, int]:
         """Which folder this is: device and number. Raises OSError."""
         status = os.stat(self.path)
         return status.st_dev, status.st_ino
-
-    def is_old(self) -> bool:
-        """Return whether a store of the format before is there and has not been converted."""
-        return not self.values.exists() and (
-            any(path.exists() and path.stat().st_size > 0 for path in (self.old_pages, self.old_log))
-        )
 
     def make_folder(self) -> None:
         """Make the folder (0700); the folder it is in must be there. Raises StoreError."""
@@ -58,11 +176,9 @@ class StoreFolder:
             raise StoreError(f"{self.path}: the store cannot be written ({error.strerror})") from error
 
     def check_readable(self) -> None:
-        """Raise StoreError unless a store of this format can be read here without writing anything."""
+        """Raise MissingStore where there is no folder."""
         if not self.path.is_dir():
             raise missing_store_error(str(self.path))
-        if self.is_old():
-            raise old_store_error(str(self.path), 1, 2)
 
     def make_log(self) -> None:
         """Make an empty log if there is none, whole or not at all. Raises OSError."""
