@@ -61,6 +61,7 @@ _VALUES: Final = {
     "context_500": "null",
     "context_1000": "null",
     "cuts": "0",
+    "is_cheapest": "(hash(r) % 7 + 1 = s)::bigint",
     **dict.fromkeys(("condensed_runs", "billed_runs", "silent_runs", "partial_runs", "unpriced_runs"), "0"),
     "own_prices": "1",
     "noise": "random() / 10",
@@ -79,8 +80,8 @@ _TYPES: Final = {
 }
 
 
-def write_synthetic_study(folder: Path, runs: int) -> None:
-    """Write a study of `runs` runs, with eight rows each, in shards of `RUNS_OF_PART`."""
+def write_synthetic_study(folder: Path, runs: int, runs_of_part: int = RUNS_OF_PART) -> None:
+    """Write a study of `runs` runs, with eight rows each, in shards of `runs_of_part`."""
     store = StudyFolder(str(folder))
     plan = StudyPlan(
         version="0",
@@ -90,7 +91,7 @@ def write_synthetic_study(folder: Path, runs: int) -> None:
         sample="",
         options=describe_settings(SETTINGS, {"model": None, "price": None, "price_set": "anthropic"}, calls=False),
     )
-    shards = [Shard(number, (Unit(f"s3://bucket/{number}", 1, ""),)) for number in range(runs // RUNS_OF_PART)]
+    shards = [Shard(number, (Unit(f"s3://bucket/{number}", 1, ""),)) for number in range(runs // runs_of_part)]
     store.write("manifest.parquet", encode_manifest(shards))
     store.write("study.json", json.dumps({name: getattr(plan, name) for name in plan.__struct_fields__}).encode())
     (folder / "rows").mkdir()
@@ -99,7 +100,7 @@ def write_synthetic_study(folder: Path, runs: int) -> None:
     )
     with duckdb.connect(config={"memory_limit": "2GB", "threads": "2"}) as database:
         for shard in shards:
-            first, last = (number * RUNS_OF_PART * 8 for number in (shard.number, shard.number + 1))
+            first, last = (number * runs_of_part * 8 for number in (shard.number, shard.number + 1))
             target = folder / "rows" / shard.name_part(plan.digest)
             database.execute(
                 f"copy (select {listed} from (select i, i // 8 as r, i % 8 as s from range({first}, {last}) t(i)))"

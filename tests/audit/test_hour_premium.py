@@ -12,24 +12,24 @@ from elision.audit.hour_premium import HourPremiums
 )
 def test_the_pause_decides(pause: float, paid: float) -> None:
     premiums = HourPremiums(300.0)
-    premiums.add_call(0.0, 0, 100, 0.1)
-    premiums.add_call(pause, 100 if pause <= 3600 else 0, 0, 0.1)
+    premiums.add_call(0, 0.0, 0, 100, 0.1)
+    premiums.add_call(1, pause, 100 if pause <= 3600 else 0, 0, 0.1)
     premiums.close()
-    assert premiums.paid_usd == pytest.approx(paid)
-    assert premiums.lost_usd == pytest.approx(10.0 - paid)
+    assert premiums.paid.total() == pytest.approx(paid)
+    assert premiums.lost.total() == pytest.approx(10.0 - paid)
 
 
 def test_only_what_is_read_is_paid_back() -> None:
     premiums = HourPremiums(300.0)
-    premiums.add_call(0.0, 0, 100, 0.1)
-    premiums.add_call(1000.0, 40, 60, 0.1)
+    premiums.add_call(0, 0.0, 0, 100, 0.1)
+    premiums.add_call(1, 1000.0, 40, 60, 0.1)
     premiums.close()
-    assert premiums.paid_usd == pytest.approx(4.0)
-    assert premiums.lost_usd == pytest.approx(12.0)
+    assert premiums.paid == {0: pytest.approx(4.0)}
+    assert premiums.lost == {0: pytest.approx(6.0), 1: pytest.approx(6.0)}
 
 
 def test_without_times_nothing_is_blamed() -> None:
     premiums = HourPremiums(300.0)
-    premiums.add_call(None, 0, 100, 0.1)
+    premiums.add_call(0, None, 0, 100, 0.1)
     premiums.close()
-    assert (premiums.paid_usd, premiums.lost_usd) == (10.0, 0.0)
+    assert (premiums.paid, premiums.lost) == ({0: 10.0}, {})

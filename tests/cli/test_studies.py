@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,7 +68,24 @@ def test_a_study_ends_with_its_report(whole: Path, runs: Path) -> None:
     assert again.stdout == report.stdout
     assert "450 runs" in report.stdout
     assert "450 files in 3 shards, 0 to do" in again.stderr
-    assert sorted(path.name for path in whole.iterdir()) == ["manifest.parquet", "rows", "sample.parquet", "study.json"]
+    names = ["manifest.parquet", "rows", "sample.parquet", "study.json", "summary"]
+    assert sorted(path.name for path in whole.iterdir()) == names
+
+
+def test_a_report_of_the_summary_is_that_of_the_rows(whole: Path, tmp_path: Path) -> None:
+    """A finished study has a summary; without it the report is the same, and a lost part is not in it."""
+    study = tmp_path / "study"
+    shutil.copytree(whole, study)
+    results = [run_elision("replay", "--report", study, "--json", tmp_path / "summary.json")]
+    shutil.rmtree(study / "summary")
+    results.append(run_elision("replay", "--report", study, "--json", tmp_path / "rows.json"))
+    assert [result.returncode for result in results] == [0, 0], results[0].stderr + results[1].stderr
+    assert results[0].stdout == results[1].stdout
+    found, expected = (json.loads((tmp_path / f"{name}.json").read_text("utf-8")) for name in ("summary", "rows"))
+    assert found["tables"] == expected["tables"]
+    shutil.copytree(whole / "summary", study / "summary")
+    next((study / "rows").iterdir()).unlink()
+    assert "2 of 3 shards are finished" in run_elision("replay", "--report", study).stdout
 
 
 @pytest.mark.parametrize("count_from", [0, 1])

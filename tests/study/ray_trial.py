@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections import deque
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def main(study: Path, size: int = 0) -> None:
     killed = 0
     queue = deque(shards)
     for event in run_on_ray(queue, task, None):
+        if len(done) >= 4 and not killed:
+            killed = kill_workers()
         if event is None:
             continue
         shard, result, reason = event
@@ -50,19 +53,25 @@ def main(study: Path, size: int = 0) -> None:
         done.append(shard.number)
         if len(done) == 2:
             cluster.remove_node(second, allow_graceful=False)
-        elif len(done) == 4:
-            workers = [
-                process
-                for process in psutil.Process().children(recursive=True)
-                if "ray::" in " ".join(process.cmdline()) and "IDLE" not in " ".join(process.cmdline())
-            ]
-            for worker in workers:
-                worker.kill()
-                killed += 1
-    left = sum(node["Alive"] for node in ray.nodes())
+    # The cluster gives a silent node 15 seconds before it counts as dead.
+    until = time.monotonic() + 120
+    while (left := sum(node["Alive"] for node in ray.nodes())) == nodes and time.monotonic() < until:
+        time.sleep(0.5)
     print(json.dumps({"nodes": nodes, "left": left, "done": sorted(done), "failed": failed, "killed": killed}))
     ray.shutdown()
     cluster.shutdown()
+
+
+def kill_workers() -> int:
+    """Kill what computes a shard; return how many. Ray's agents are processes `ray::` too: a node dies with them."""
+    workers = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "ray::_run_task" in " ".join(process.cmdline())
+    ]
+    for worker in workers:
+        worker.kill()
+    return len(workers)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def test_a_cluster_that_loses_a_node(tmp_path: Path) -> None:
     assert process.returncode == 0
     found = json.loads(output.splitlines()[-1])
     assert (found["nodes"], found["left"]) == (2, 1)
+    assert found["killed"] >= 1
     assert found["done"] == list(range(20))
     plan, shards = prepare(tmp_path / "runs", tmp_path / "alone")
     for shard in split_shards(shards, 2):

@@ -9,7 +9,7 @@ of writes that live an hour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
 
@@ -52,6 +52,25 @@ class AuditFinding:
     place: str
     seconds: float | None = None
     is_inferred: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditedCall:
+    """One call's bill by cause. signature: what another log's copy of it has as well; None without a time.
+
+    day: of the call, "" if unknown. is_priced: whether its model has a price; if not, `tokens` are all that is known.
+    usd, stated_usd: as in `AuditedRun`; the latter None where the log states nothing.
+    """
+
+    signature: CallSignature | None
+    model: str
+    day: str
+    is_priced: bool
+    tokens: int
+    usd: float = 0.0
+    stated_usd: float | None = None
+    causes: dict[Cause, CauseTotal] = field(default_factory=dict)
+    findings: tuple[AuditFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +119,53 @@ def partition_run(
 
     known: calls of other logs, which are not counted again; those of this run are added.
     """
+    found = partition_calls(trajectory, sizer, price=price)
+    if found is None:
+        return None
+    run, calls = found
+    known = set() if known is None else known
+    counted = [call for call in calls if call.signature not in known]
+    known.update(call.signature for call in calls if call.signature is not None)
+    priced = [call for call in counted if call.is_priced]
+    stated = [call for call in priced if call.stated_usd is not None]
+    causes: dict[Cause, CauseTotal] = {}
+    for call in priced:
+        for cause, total in call.causes.items():
+            causes[cause] = causes.get(cause, CauseTotal()) + total
+    return replace(
+        run,
+        calls=len(priced),
+        usd=sum(call.usd for call in priced),
+        stated_usd=sum(call.stated_usd or 0.0 for call in stated),
+        stated_list_usd=sum(call.usd for call in stated),
+        stated_calls=len(stated),
+        unpriced_calls=len(counted) - len(priced),
+        unpriced_tokens=sum(call.tokens for call in counted if not call.is_priced),
+        copied_calls=len(calls) - len(counted),
+        causes=causes,
+        findings=tuple(finding for call in priced for finding in call.findings),
+    )
+
+
+def partition_calls(
+    trajectory: Trajectory, sizer: Sizer, *, price: PriceFinder = find_list_prices
+) -> tuple[AuditedRun, list[AuditedCall]] | None:
+    """Return what the calls of `trajectory` share, with no call counted, and its calls; None without recorded usage.
+
+    Copies of other logs' calls are among them: the calls after such a one follow it all the same.
+    """
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
     if not sent:
         return None
-    known = set() if known is None else known
     parts = _RunPartition(trajectory, sizer, price, sent)
     for request in sent:
-        parts.add_call(request, is_copy=_sign_call(request) in known)
-    known.update(signature for signature in map(_sign_call, sent) if signature is not None)
+        parts.add_call(request)
     return parts.finish()
 
 
-def _sign_call(request: RecordedRequest) -> CallSignature | None:
-    return None if request.now is None else (request.model, request.now, request.usage)
-
-
 class _RunPartition:
-    """Adds the calls of one run up."""
+    """Divides the calls of one run."""
 
     def __init__(self, trajectory: Trajectory, sizer: Sizer, price: PriceFinder, sent: list[RecordedRequest]) -> None:
         self._trajectory = trajectory
@@ -128,84 +176,70 @@ class _RunPartition:
         self._before: dict[str, RecordedRequest] = {}
         self._newest: RecordedRequest | None = None
         self._premiums: dict[str, HourPremiums] = {}
-        self._causes: dict[Cause, CauseTotal] = {}
-        self._findings: list[AuditFinding] = []
-        self._calls = self._copied = self._unpriced = self._unpriced_tokens = self._stated_calls = 0
-        self._usd = self._stated = self._stated_list = 0.0
+        self._calls: list[AuditedCall] = []
 
-    def add_call(self, request: RecordedRequest, *, is_copy: bool) -> None:
-        """Add one call. is_copy: another log has it too; the calls after it follow it all the same."""
+    def add_call(self, request: RecordedRequest) -> None:
         prices = self._prices[request.model]
+        usage = request.usage
+        call = AuditedCall(
+            signature=None if request.now is None else (request.model, request.now, usage),
+            model=request.model,
+            day="" if request.now is None else str(datetime.fromtimestamp(request.now, UTC).date()),
+            is_priced=prices is not None,
+            tokens=usage.prompt + usage.output,
+            stated_usd=usage.usd,
+        )
         # The content is looked at in any case: each call's places follow from those of the call before.
         spans = self._content.list_spans(request)
-        if is_copy:
-            self._copied += 1
-        elif prices is None:
-            self._unpriced += 1
-            self._unpriced_tokens += request.usage.prompt + request.usage.output
-        else:
-            self._calls += 1
-            self._add_priced_call(request, prices, spans)
+        if prices is not None:
+            self._price_call(call, request, prices, spans)
+        self._calls.append(call)
         self._before[request.model] = self._newest = request
 
-    def finish(self) -> AuditedRun:
+    def finish(self) -> tuple[AuditedRun, list[AuditedCall]]:
         for premiums in self._premiums.values():
             premiums.close()
-            self._add("hour-unpaid", CauseTotal(0, premiums.lost_usd, premiums.lost_usd, int(premiums.lost_usd > 0)))
-            self._add("hour-paid", CauseTotal(0, premiums.paid_usd, 0.0, int(premiums.paid_usd > 0)))
+            for place, lost in premiums.lost.items():
+                if lost > 0:
+                    self._calls[place].causes["hour-unpaid"] = CauseTotal(0, lost, lost, 1)
+            for place, paid in premiums.paid.items():
+                if paid > 0:
+                    self._calls[place].causes["hour-paid"] = CauseTotal(0, paid, 0.0, 1)
         run = self._trajectory
         first = next(iter(self._prices))
-        return AuditedRun(
+        found = AuditedRun(
             file=run.file,
             trajectory=run.id,
             reader=run.format,
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
-            calls=self._calls,
-            usd=self._usd,
             is_cached=self._is_cached,
-            stated_usd=self._stated,
-            stated_list_usd=self._stated_list,
-            stated_calls=self._stated_calls,
-            unpriced_calls=self._unpriced,
-            unpriced_tokens=self._unpriced_tokens,
-            copied_calls=self._copied,
-            causes=self._causes,
-            findings=tuple(self._findings),
         )
+        return found, self._calls
 
-    def _add_priced_call(self, request: RecordedRequest, prices: Prices, spans: list[CausedSpan]) -> None:
+    def _price_call(self, call: AuditedCall, request: RecordedRequest, prices: Prices, spans: list[CausedSpan]) -> None:
         usage, helpers_usd, helpers_tokens = _split_helpers(request.usage, prices)
         rates = prices.find_rates(request.usage.sent_prompt)
         curve = _PriceCurve(usage, rates)
         found: dict[Cause, CauseTotal] = {}
+        findings = []
         for region in self._list_regions(request, usage, prices):
             pieces = _cut_by_content(region, spans) if region.cause in PLAIN else [region]
             for piece in pieces:
                 total = _total_piece(piece, curve, rates)
                 found[piece.cause] = found.get(piece.cause, CauseTotal()) + total
             if region.cause in REWRITES and region.start < region.stop:
-                self._findings.append(self._describe_rewrite(request, region, curve))
-        answer = usage.output * rates.output / 1e6
-        found["answer"] = CauseTotal(usage.output, answer)
+                findings.append(self._describe_rewrite(request, region, curve))
+        found["answer"] = CauseTotal(usage.output, usage.output * rates.output / 1e6)
         if helpers_tokens:
             found["other-model"] = CauseTotal(helpers_tokens, helpers_usd)
-        premium = self._add_premium(request, usage, prices, rates)
-        for cause, total in found.items():
-            self._add(cause, CauseTotal(total.tokens, total.usd, total.avoidable_usd, 1))
-        usd = sum(total.usd for total in found.values()) + premium
-        self._usd += usd
-        if request.usage.usd is not None:
-            self._stated += request.usage.usd
-            self._stated_list += usd
-            self._stated_calls += 1
-
-    def _add_premium(self, request: RecordedRequest, usage: Usage, prices: Prices, rates: Rates) -> float:
-        """Record what the writes for an hour cost more; USD."""
+        # What the writes for an hour cost more.
         rate = max(0.0, rates.write_price_1h - rates.write_price) / 1e6
         premiums = self._premiums.setdefault(request.model, HourPremiums(prices.cache.ttl))
-        premiums.add_call(request.now, usage.cache_read, usage.cache_write_1h, rate)
-        return usage.cache_write_1h * rate
+        premiums.add_call(len(self._calls), request.now, usage.cache_read, usage.cache_write_1h, rate)
+        call.causes = {cause: replace(total, calls=1) for cause, total in found.items() if total.tokens or total.usd}
+        call.usd = sum(total.usd for total in found.values()) + usage.cache_write_1h * rate
+        call.findings = tuple(findings)
 
     def _list_regions(self, request: RecordedRequest, usage: Usage, prices: Prices) -> Iterator[CausedSpan]:
         """Yield the whole prompt in stretches of one cause, by what the cache did."""
@@ -276,10 +310,6 @@ class _RunPartition:
             seconds=seconds,
             is_inferred=request.restart == "inferred",
         )
-
-    def _add(self, cause: Cause, total: CauseTotal) -> None:
-        if total.tokens or total.usd:
-            self._causes[cause] = self._causes.get(cause, CauseTotal()) + total
 
 
 def _list_prices(sent: list[RecordedRequest], price: PriceFinder) -> dict[str, Prices | None]:

@@ -28,7 +28,14 @@ from elision.lab.study_settings import StudySettings
 from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
 from elision.study.shard_work import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder
-from elision.study.study_report import build_study, list_billed_models, list_uses, open_study
+from elision.study.study_report import (
+    SUMMARY_FOLDER,
+    build_study,
+    list_billed_models,
+    list_uses,
+    open_study,
+    summarize_study,
+)
 from elision.study.study_setup import describe_settings, prepare_study, restore_settings
 
 #: Exit code where shards failed three times.
@@ -93,7 +100,8 @@ def run_replay_study(
         raise typer.Exit(INCOMPLETE)
     left = len(find_missing_shards(folder, shards, plan.digest))
     if not left:
-        folder.remove_leftovers(("", "rows", "problems", "calls"))
+        summarize_study(folder.url, settings)
+        folder.remove_leftovers(("", "rows", "problems", "calls", SUMMARY_FOLDER))
     elif request.shard:
         print_line(errors, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
     return not left and not request.shard

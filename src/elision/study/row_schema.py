@@ -9,7 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from elision.lab.evidence import EvidenceTally
-from elision.lab.results import GROWTH_TURNS, ON_TOP, Row, SentSummary, Series
+from elision.lab.report.names import is_hindsight, is_raw, is_sent
+from elision.lab.results import GROWTH_TURNS, ON_TOP, RECORDED, Row, SentSummary, Series
 from elision.lab.run_prices import find_day
 from elision.lab.study import RunOutcome
 from elision.lab.study_settings import StudySettings
@@ -61,6 +62,7 @@ COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("late_usd", "usd", "one more turn, by the run's last ten"),
     ("least_turns_usd", "usd", "with the fewest turns that are assumed; null where none are"),
     ("most_turns_usd", "usd", "with the most turns that are assumed"),
+    ("is_cheapest", "count", "1 if the run costs least as it is here, of what was sent and strategies that can be run"),
     ("peak", "count", "tokens of the largest view"),
     ("worst_ratio", "share", "highest bill so far against sending everything, at any call"),
     ("epochs", "count", "1, and one for each rewrite of the cache"),
@@ -180,7 +182,9 @@ def build_run_rows(
         names = ("observations", "reasoning", "actions", "user", "head")
         shared |= {f"tokens_{name}": getattr(whole, name) for name in names}
     kept = [each for each in outcome.outcomes if sent.cuts or not each.row.strategy.endswith(f", {ON_TOP}")]
-    rows = [shared | _encode_row(each.row, each.series) for each in kept]
+    rows = [shared | {"is_cheapest": 0} | _encode_row(each.row, each.series) for each in kept]
+    if choices := [row for row in rows if is_choice(row["strategy"])]:
+        min(choices, key=lambda row: row["usd"])["is_cheapest"] = 1
     calls = [
         {
             "run": identity,
@@ -192,6 +196,11 @@ def build_run_rows(
         for each in kept
     ]
     return rows, calls
+
+
+def is_choice(label: str) -> bool:
+    """Return whether a row is of what was sent, or of a strategy that can be run."""
+    return label == RECORDED or not (is_raw(label) or is_sent(label) or is_hindsight(label))
 
 
 def _encode_row(row: Row, series: Series) -> dict[str, Any]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from importlib.metadata import version
+from itertools import accumulate
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,7 +24,7 @@ from elision.errors import FormatError, SpecError
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures, wording
-from elision.lab.report.names import is_hindsight, is_raw, is_sent, neutralize_text, shorten_strategies
+from elision.lab.report.names import is_sent, neutralize_text, shorten_strategies
 from elision.lab.results import (
     BILLED,
     GROWTH_TURNS,
@@ -40,9 +45,9 @@ from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition
 from elision.strategies.spec import parse_strategy
 from elision.study.manifest import Shard, decode_manifest
-from elision.study.row_schema import CALLS, COLUMNS, PROBLEMS, ROWS, SAME, SENT, decode_row
+from elision.study.row_schema import CALLS, COLUMNS, PROBLEMS, ROWS, SAME, SENT, decode_row, is_choice
 from elision.study.shard_work import FAILED, PROBLEMS_FOLDER, ROWS_FOLDER
-from elision.study.study_folder import MANIFEST_FILE, StudyFolder, StudyPlan
+from elision.study.study_folder import MANIFEST_FILE, StudyFolder, StudyPlan, digest_bytes
 from elision.trajectory.trajectory import Problem
 
 #: What DuckDB may hold; what does not fit goes to a temporary folder.
@@ -54,20 +59,20 @@ LISTED_GROUPS: Final = 20
 _LISTED_PROBLEMS: Final = 10_000
 #: Runs below which an interval says nothing.
 _FEWEST_RUNS: Final = 20
-_MEANS: Final = ("late_usd",)
-_LARGEST: Final = ("peak", "worst_ratio")
-#: Columns that a sum lacks as soon as one of its rows does.
-_ALL_OR_NONE: Final = ("recorded_usd", "hindsight_usd", "least_turns_usd", "most_turns_usd")
 _PAID: Final = "coalesce(recorded_usd, raw_usd)"
+_LARGEST: Final = ("peak", "worst_ratio")
+#: Of columns that are not summed up.
+_AGGREGATES: Final = {**dict.fromkeys(_LARGEST, "max"), "floor_window": "min"}
+#: What a strategy on top of an agent's own condensing lacks.
+_NOT_ON_TOP: Final = ("hindsight_usd", "least_turns_usd", "most_turns_usd")
+#: Columns that a sum lacks as soon as one of its rows does.
+_ALL_OR_NONE: Final = ("recorded_usd", *_NOT_ON_TOP)
+#: Columns that a row may lack; the table `sums` counts those that have them.
+_COUNTED: Final = (*_ALL_OR_NONE, "noise", "noise_filtered", *(f"context_{turn}" for turn in GROWTH_TURNS))
 _COMPOSITION: Final = ("observations", "reasoning", "actions", "user", "head")
-#: Columns that are asked for again and again, in a table of their own on disk; the others are summed up once.
-_COMPARED: Final = (
-    *("run", "reader", "strategy", "model", "day", "tag", "turns", "usd", "raw_usd", "recorded_usd", "prompt_usd"),
-    *("evidence_items", "evidence_found", "billed_runs", "noise", "noise_filtered"),
-    *("floor_window", "floor_items", "floor_found"),
-    *(f"context_{turn}" for turn in GROWTH_TURNS),
-    *(f"tokens_{name}" for name in _COMPOSITION),
-)
+#: What the report is made of, once the study is finished: read in place of the rows.
+SUMMARY_FOLDER: Final = "summary"
+_SUMMARY: Final = ("sums", "spread", "worst")
 _GROUPS: Final = (("model", "model"), ("reader", "format"), ("day", "day"), ("tag", "tag"))
 
 
@@ -96,23 +101,18 @@ class StudyTables:
         self._database.execute("set enable_progress_bar = false")
         if not folder.is_local:
             self._database.register_filesystem(folder.file_system)
-        self.finished = 0
-        self._parts: list[str] = []
-
-    def __enter__(self) -> StudyTables:
-        done = self.folder.list_names(ROWS_FOLDER)
+        done = folder.list_names(ROWS_FOLDER)
         # Named by the manifest: what another plan or an older content left behind is not counted.
-        parts = [part for shard in self.shards if (part := shard.name_part(self.plan.digest)) in done]
-        self.finished = len(parts)
-        self._parts = [f"{ROWS_FOLDER}/{part}" for part in parts]
-        self._create_view("measured_rows", self._parts, ROWS)
-        self._database.execute("create view rows as select * from measured_rows")
-        if self.plan.options.get("calls"):
-            self._create_view("calls", [f"calls/{part}" for part in parts], CALLS)
-        known = {shard.name_part(self.plan.digest) for shard in self.shards}
-        failed = sorted(self.folder.list_names(PROBLEMS_FOLDER) & known)
+        names = [shard.name_part(plan.digest) for shard in self.shards]
+        self.parts = [name for name in names if name in done]
+        failed = sorted(folder.list_names(PROBLEMS_FOLDER).intersection(names))
+        self._create_view("rows", [f"{ROWS_FOLDER}/{part}" for part in self.parts], ROWS)
+        if plan.options.get("calls"):
+            self._create_view("calls", [f"calls/{part}" for part in self.parts], CALLS)
         self._create_view(PROBLEMS_FOLDER, [f"{PROBLEMS_FOLDER}/{part}" for part in failed], PROBLEMS)
         self._create_view("manifest", [MANIFEST_FILE], None)
+
+    def __enter__(self) -> StudyTables:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,26 +120,16 @@ class StudyTables:
         self._spill.cleanup()
 
     def _create_view(self, name: str, files: Sequence[str], schema: Any) -> None:
-        if not files:
-            self._database.register("_empty_" + name, schema.empty_table())
-            self._database.execute(f"create view {name} as select * from _empty_{name}")
-            return
-        self._database.execute(f"create or replace view {name} as select * from {self._scan(files)}")
+        if files:
+            source = f"(select * exclude (filename) from {self.scan(files)})"
+        else:
+            source = f"no_{name}"
+            self._database.register(source, schema.empty_table())
+        self._database.execute(f"create view {name} as from {source}")
 
-    def _scan(self, files: Sequence[str], options: str = "") -> str:
-        listed = ", ".join(quote_text(self.folder.locate(file)) for file in files)
-        return f"read_parquet([{listed}]{options})"
-
-    @contextmanager
-    def limit_parts(self, condition: str) -> Iterator[None]:
-        """Let `rows` read only the parts that hold a row with `condition`: of thousands, few hold the worst runs."""
-        sql = f"select distinct filename from {self._scan(self._parts, ', filename = true')} where {condition}"
-        names = {row["filename"].rpartition("/")[2] for row in self.ask(sql)}
-        self._create_view("measured_rows", [part for part in self._parts if part.rpartition("/")[2] in names], ROWS)
-        try:
-            yield
-        finally:
-            self._create_view("measured_rows", self._parts, ROWS)
+    def scan(self, files: Sequence[str]) -> str:
+        """Return what stands for the rows of `files` in a query; `filename` is the address of each row's file."""
+        return f"read_parquet([{', '.join(quote_text(self.folder.locate(file)) for file in files)}], filename = true)"
 
     def ask(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         """Return the rows that a query of ours finds."""
@@ -156,6 +146,31 @@ class StudyTables:
             raise SpecError(f"--sql: {error}") from error
         return names, iter(found.fetchone, None)
 
+    def _list_summary(self) -> dict[str, str]:
+        """Return the files of a finished study's summary by table: other rows or another version have other names."""
+        digest = digest_bytes("\n".join((version("elision"), *self.parts)).encode())
+        return {name: f"{SUMMARY_FOLDER}/{name}-{digest}.parquet" for name in _SUMMARY}
+
+    def load_summary(self) -> bool:
+        """Make the tables of the summary out of its files; return whether they are there."""
+        files = self._list_summary()
+        stored = {f"{SUMMARY_FOLDER}/{name}" for name in self.folder.list_names(SUMMARY_FOLDER)}
+        if not stored.issuperset(files.values()):
+            return False
+        for name, file in files.items():
+            self._database.execute(f"create table {name} as select * exclude (filename) from {self.scan([file])}")
+        return True
+
+    def store_summary(self) -> None:
+        """Keep the tables of the summary with the study, so that a report need not read its rows.
+
+        Raises OutputError where the study cannot be written.
+        """
+        for name, file in self._list_summary().items():
+            local = f"{self._spill.name}/{name}.parquet"
+            self._database.execute(f"copy {name} to {quote_text(local)} (format parquet, compression zstd)")
+            self.folder.write(file, Path(local).read_bytes())
+
 
 def quote_text(text: str) -> str:
     """Return `text` as a literal of SQL."""
@@ -169,17 +184,24 @@ def open_study(url: str) -> Iterator[StudyTables]:
         yield tables
 
 
+def summarize_study(url: str, settings: StudySettings) -> None:
+    """Write the summary of the finished study at `url`, once. Raises OutputError where it cannot be written."""
+    with open_study(url) as tables:
+        if not tables.load_summary():
+            build_study(tables, settings)
+            tables.store_summary()
+
+
 def build_study(tables: StudyTables, settings: StudySettings) -> Study:
     """Return what a report shows of the study: sums of all runs, and the worst runs one by one."""
+    is_stored = tables.load_summary()
+    if not is_stored:
+        _sum_rows(tables, settings)
     sent, formats = _sum_sent(tables)
     labels = list_labels(settings, sent)
-    if sent.condensed_runs:
-        _add_rows_on_top(tables, settings)
     totals = _sum_totals(tables, labels)
-    # Opening thousands of parts takes longer than most queries: what several ask for is read once.
-    tables.ask(f"create table compared as select {', '.join(_COMPARED)} from rows")
     recommended = parse_strategy(RECOMMENDED)
-    missing = len(tables.shards) - tables.finished
+    missing = len(tables.shards) - len(tables.parts)
     uses = list_uses(tables) or [ModelUse("", None, 0, 0)]
     study = Study(
         prices=settings.prices or sum_up_prices(uses),
@@ -199,40 +221,96 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
             runs=sent.runs,
             totals=totals,
             growth=_measure_growth(tables, labels, only_billed=bool(sent.billed_runs)),
-            missing=f"{figures.format_count(tables.finished)} of {figures.format_plural(len(tables.shards), 'shard')}"
-            " are finished; run the command again for the rest."
+            missing=f"{figures.format_count(len(tables.parts))} of"
+            f" {figures.format_plural(len(tables.shards), 'shard')} are finished; run the command again for the rest."
             if missing
             else "",
         ),
     )
-    return _add_worst_runs(tables, study) if totals else study
-
-
-def _add_worst_runs(tables: StudyTables, study: Study) -> Study:
     featured = wording.find_featured(study)
     label = featured.strategy if featured is not None else RECORDED
-    listed = tables.ask(
-        f"select run from compared where strategy = $label order by usd / nullif({_PAID}, 0) desc nulls last, run"
-        f" limit {LISTED_RUNS}",
-        label=label,
+    if not is_stored:
+        _find_worst_runs(tables, label)
+    return _add_worst_runs(tables, study, label) if totals else study
+
+
+def _sum_rows(tables: StudyTables, settings: StudySettings) -> None:
+    """Make the tables `sums` and `spread`, which reports are made of: rows are read once for each.
+
+    sums: every column by strategy and by what a report groups runs by. spread: how many runs a strategy changed by how
+    much, to a tenth of a percent of what was paid; so memory does not grow with the runs.
+    """
+    keys = ", ".join(f"{key}::varchar as {key}" for key in ("strategy", *(key for key, _ in _GROUPS)))
+    parts = [
+        f"{_AGGREGATES.get(name, 'sum')}({name}){'::bigint' if kind == 'count' else ''} as {name}"
+        for name, kind, _ in COLUMNS
+        if kind in ("count", "usd", "share")
+    ]
+    parts += [f"count({name}) as n_{name}" for name in _COUNTED]
+    tables.ask(
+        f"create table sums as select {keys}, billed_runs = 1 as is_billed, cuts > 0 as is_cut, count(*) as runs,"
+        f" {', '.join(parts)}, sum({_PAID}) as paid, sum(usd * usd) as usd_usd, sum(usd * {_PAID}) as usd_paid,"
+        f" sum({_PAID} * {_PAID}) as paid_paid, count_if(usd < {_PAID}) as cheaper,"
+        " sum(usd) filter (is_cheapest = 1) as cheapest_usd from rows group by all"
     )
-    runs = {found["run"]: place for place, found in enumerate(listed)}
-    columns = ", ".join(name for name, _, _ in COLUMNS)
-    among = f"run in ({', '.join(map(str, runs)) or 'null'})"
-    with tables.limit_parts(among):
-        found = tables.ask(f"select {columns} from rows where {among}")
+    tables.ask(
+        "create table spread as select strategy::varchar as strategy, cuts > 0 as is_cut,"
+        f" least(round(1000 * usd / nullif({_PAID}, 0)), 1e12)::bigint as permille, count(*) as runs"
+        " from rows group by all having permille is not null"
+    )
+    (found,) = tables.ask("select coalesce(sum(condensed_runs), 0) as condensed from sums")
+    if found["condensed"] and settings.on_top_labels:
+        # Where an agent condensed nothing, a strategy does on top of that what it does without.
+        among = f"not is_cut and strategy in ({', '.join(map(quote_text, settings.on_top_labels))})"
+        changed = f"strategy || ', {ON_TOP}' as strategy"
+        lacking = ", ".join(
+            f"0 as {name}" for name in ("is_cheapest", "cheapest_usd", *map("n_{}".format, _NOT_ON_TOP))
+        )
+        tables.ask(f"insert into sums select * replace ({changed}, {lacking}) from sums where {among}")
+        tables.ask(f"insert into spread select * replace ({changed}) from spread where {among}")
+
+
+def _find_worst_runs(tables: StudyTables, label: str) -> None:
+    """Make the table `worst`: all rows of the runs that the strategy `label` suits least."""
+    tables.ask("create table worst as select * from rows limit 0")
+    if not tables.parts:
+        return
+    plain = label.removesuffix(f", {ON_TOP}")
+    among = "strategy = $label" if plain == label else "(strategy = $label or strategy = $plain and cuts = 0)"
+    listed = tables.ask(
+        f"select run, filename from {tables.scan([f'{ROWS_FOLDER}/{part}' for part in tables.parts])} where {among}"
+        f" order by usd / nullif({_PAID}, 0) desc nulls last, run limit {LISTED_RUNS}",
+        **({"label": label} if plain == label else {"label": label, "plain": plain}),
+    )
+    names = {row["filename"].rpartition("/")[2] for row in listed}
+    # Of thousands of parts, few hold the worst runs.
+    own = [f"{ROWS_FOLDER}/{part}" for part in tables.parts if part in names]
+    runs = ", ".join(str(row["run"]) for row in listed)
+    tables.ask(f"insert into worst select * exclude (filename) from {tables.scan(own)} where run in ({runs})")
+
+
+def _add_worst_runs(tables: StudyTables, study: Study, label: str) -> Study:
+    found = tables.ask("select * from worst")
+    tops = {name: name.removesuffix(f", {ON_TOP}") for name in study.strategies if name.endswith(f", {ON_TOP}")}
+    for row in [row for row in found if not row["cuts"]]:
+        lacking = dict.fromkeys(_NOT_ON_TOP)
+        found += [row | lacking | {"strategy": top} for top, plain in tops.items() if row["strategy"] == plain]
+    ratios = {
+        row["run"]: (-(divide_or_none(row["usd"], _find_paid(row)) or 0.0), row["run"])
+        for row in found
+        if row["strategy"] == label
+    }
     order = {name: place for place, name in enumerate(study.strategies)}
-    found.sort(key=lambda row: (runs[row["run"]], order.get(row["strategy"], len(order))))
-    rows = tuple(decode_row(row) for row in found)
+    found.sort(key=lambda row: (ratios[row["run"]], order[row["strategy"]]))
     series = {}
     if tables.plan.options.get("calls"):
         names = {row["run"]: (row["file"], row["trajectory"]) for row in found}
-        for row in tables.ask(f"select * from calls where {among}"):
+        for row in tables.ask("select * from calls where run in (select run from worst)"):
             file, name = names[row["run"]]
             series[file, name, row["strategy"]] = Series(
                 tokens=tuple(row["tokens"]), rewrites=tuple(row["rewrites"]), summaries=tuple(row["summaries"])
             )
-    study = replace(study, rows=rows, series=series)
+    study = replace(study, rows=tuple(map(decode_row, found)), series=series)
     assert study.sums is not None
     summary = (
         _tabulate_spread(tables, study),
@@ -243,29 +321,19 @@ def _add_worst_runs(tables: StudyTables, study: Study) -> Study:
     return replace(study, sums=replace(study.sums, tables=summary))
 
 
-def _add_rows_on_top(tables: StudyTables, settings: StudySettings) -> None:
-    """Let `rows` have what strategies do on top of agents' condensing for every run: without any, it is the same."""
-    labels = ", ".join(map(quote_text, settings.on_top_labels)) or "''"
-    changed = {
-        "strategy": f"strategy::varchar || ', {ON_TOP}'",
-        **dict.fromkeys(("hindsight_usd", "least_turns_usd", "most_turns_usd"), "null"),
-    }
-    listed = ", ".join(f"{changed.get(name, name)} as {name}" for name, _, _ in COLUMNS)
-    tables.ask(
-        "create or replace view rows as select * from measured_rows union all"
-        f" select {listed} from measured_rows where cuts = 0 and strategy::varchar in ({labels})"
-    )
+def _find_paid(row: Mapping[str, Any]) -> float:
+    return float(row["raw_usd"] if row["recorded_usd"] is None else row["recorded_usd"])
 
 
 def _sum_totals(tables: StudyTables, labels: Sequence[str]) -> tuple[Row, ...]:
     bills = [name for name, _, _ in COLUMNS if name.startswith("summary_") or name in _BILL_COLUMNS]
-    summed = [name for name in SAME if name not in (*_MEANS, *_LARGEST, *_ALL_OR_NONE)]
+    summed = [name for name in SAME if name not in ("late_usd", *_LARGEST, *_ALL_OR_NONE)]
     parts = [f"sum({name}) as {name}" for name in (*summed, *bills)]
-    parts += [f"avg({name}) as {name}" for name in _MEANS]
     parts += [f"max({name}) as {name}" for name in _LARGEST]
-    parts += [f"case when count({name}) = count(*) then sum({name}) end as {name}" for name in _ALL_OR_NONE]
+    parts += [f"case when sum(n_{name}) = sum(runs) then sum({name}) end as {name}" for name in _ALL_OR_NONE]
     found = tables.ask(
-        f"select strategy::varchar as strategy, count(*) as runs, {', '.join(parts)} from rows group by 1"
+        f"select strategy, sum(runs) as runs, sum(late_usd) / sum(runs) as late_usd, {', '.join(parts)}"
+        " from sums group by 1"
     )
     rows = {row["strategy"]: decode_row(row) for row in found}
     return tuple(rows[label] for label in labels if label in rows)
@@ -276,22 +344,21 @@ _BILL_COLUMNS: Final = ("input", "cache_write", "cache_write_1h", "cache_read", 
 
 def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:
     """Return how the runs were sent, and their formats."""
-    sums = ", ".join(f"sum({name}) as {name}" for name in SENT if name != "own_prices")
+    sums = ", ".join(f"sum({name}) as {name}" for name in SENT)
     (row,) = tables.ask(
-        f"select count(*) as runs, {sums}, coalesce(min(own_prices), 1) = 1 as own_prices,"
-        " list(distinct reader::varchar) as formats from rows where strategy = $label",
+        f"select sum(runs) as runs, {sums}, list(distinct reader) as formats from sums where strategy = $label",
         label=RECORDED,
     )
     formats = sorted(row.pop("formats") or [])
-    is_own = row.pop("own_prices")
-    return SentSummary(**{name: int(value or 0) for name, value in row.items()}, own_prices=is_own), formats
+    counts = {name: int(value or 0) for name, value in row.items()}
+    return SentSummary(**{**counts, "own_prices": counts["own_prices"] == counts["runs"]}), formats
 
 
 def list_uses(tables: StudyTables) -> list[ModelUse]:
     """Return which models the runs were recorded with, by day."""
     found = tables.ask(
-        "select model::varchar as model, day::varchar as day, count(*) as runs, sum(turns) as calls from compared"
-        " where strategy = $label group by all order by all",
+        "select model, day, sum(runs) as runs, sum(turns) as calls from sums where strategy = $label"
+        " group by all order by all",
         label=RECORDED,
     )
     return [ModelUse(row["model"], _parse_day(row["day"]), row["runs"], row["calls"]) for row in found]
@@ -307,9 +374,9 @@ def _parse_day(text: str) -> date | None:
 def list_billed_models(tables: StudyTables) -> list[tuple[str, int, float | None]]:
     """Return the recorded models with their runs and bill, those of most runs first; None where a run states none."""
     found = tables.ask(
-        "select model::varchar as model, count_if(strategy = $recorded) as runs,"
-        " count_if(strategy = $billed) as billed, sum(prompt_usd) filter (strategy = $billed) as usd from compared"
-        " where strategy in ($recorded, $billed) group by 1 order by runs desc, 1",
+        "select model, coalesce(sum(runs) filter (strategy = $recorded), 0) as runs,"
+        " coalesce(sum(runs) filter (strategy = $billed), 0) as billed, sum(prompt_usd) filter (strategy = $billed)"
+        " as usd from sums where strategy in ($recorded, $billed) group by 1 order by 2 desc, 1",
         recorded=RECORDED,
         billed=BILLED,
     )
@@ -318,9 +385,10 @@ def list_billed_models(tables: StudyTables) -> list[tuple[str, int, float | None
 
 def _sum_controls(tables: StudyTables) -> tuple[Control, ...]:
     found = tables.ask(
-        "select reader::varchar as reader, count(*) as runs, avg(noise) as noise, avg(noise_filtered) as noise_filtered"
-        ", sum(floor_found) / nullif(sum(floor_items), 0) as floor, min(floor_window) as floor_window"
-        " from compared where strategy = $label group by 1 order by 1",
+        "select reader, sum(runs) as runs, sum(noise) / nullif(sum(n_noise), 0) as noise,"
+        " sum(noise_filtered) / nullif(sum(n_noise_filtered), 0) as noise_filtered,"
+        " sum(floor_found) / nullif(sum(floor_items), 0) as floor, min(floor_window) as floor_window"
+        " from sums where strategy = $label group by 1 order by 1",
         label=RECORDED,
     )
     return tuple(Control(**row) for row in found)
@@ -329,8 +397,7 @@ def _sum_controls(tables: StudyTables) -> tuple[Control, ...]:
 def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
     sums = ", ".join(f"sum(tokens_{name}) as {name}" for name in _COMPOSITION)
     found = tables.ask(
-        f"select reader::varchar as reader, count(*) as runs, {sums}"
-        " from compared where strategy = $label group by 1 order by 1",
+        f"select reader, sum(runs) as runs, {sums} from sums where strategy = $label group by 1 order by 1",
         label=RECORDED,
     )
     return tuple(Composition(**row) for row in found)
@@ -338,18 +405,14 @@ def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
 
 def _measure_growth(tables: StudyTables, labels: Sequence[str], *, only_billed: bool) -> tuple[ContextSize, ...]:
     """Return the context at each turn of `GROWTH_TURNS`. only_billed: the runs that have a row of their bill, too."""
-    parts = [f"avg(context_{turn}) as mean_{turn}, count(context_{turn}) as runs_{turn}" for turn in GROWTH_TURNS]
-    condition = "where billed_runs = 1" if only_billed else ""
-    found = {
-        row["strategy"]: row
-        for row in tables.ask(
-            f"select strategy::varchar as strategy, {', '.join(parts)} from compared {condition} group by 1"
-        )
-    }
+    parts = [f"sum(context_{turn}) as sum_{turn}, sum(n_context_{turn}) as runs_{turn}" for turn in GROWTH_TURNS]
+    condition = "where is_billed" if only_billed else ""
+    rows = tables.ask(f"select strategy, {', '.join(parts)} from sums {condition} group by 1")
+    found = {row["strategy"]: row for row in rows}
     sizes = []
     for turn in GROWTH_TURNS:
         if labels and all(label in found and found[label][f"runs_{turn}"] for label in labels):
-            means = {label: round(found[label][f"mean_{turn}"]) for label in labels}
+            means = {label: round(found[label][f"sum_{turn}"] / found[label][f"runs_{turn}"]) for label in labels}
             runs = min(found[label][f"runs_{turn}"] for label in labels)
             sizes.append(ContextSize(turn=turn, runs=runs, tokens=means))
     return tuple(sizes)
@@ -369,39 +432,29 @@ def list_problems(tables: StudyTables) -> tuple[Problem, ...]:
     )
 
 
-def _list_live_labels(study: Study) -> list[str]:
-    return [
-        row.strategy
-        for row in study.totals
-        if not (is_raw(row.strategy) or is_sent(row.strategy) or is_hindsight(row.strategy))
-    ]
-
-
 def _tabulate_spread(tables: StudyTables, study: Study) -> SummaryTable:
     """Return the median and the spread of each strategy's cost, and how sure its total is."""
-    found = {
-        row["strategy"]: row
-        for row in tables.ask(
-            f"select strategy::varchar as strategy,"
-            f" quantile_cont(usd / nullif({_PAID}, 0), [0.05, 0.5, 0.95]) as spread,"
-            f" count(*) as n, sum(usd) as u, sum({_PAID}) as p, sum(usd * usd) as uu, sum(usd * {_PAID}) as up,"
-            f" sum({_PAID} * {_PAID}) as pp, avg((usd < {_PAID})::int) as cheaper from compared group by 1"
-        )
-    }
+    found = tables.ask(
+        "select strategy, sum(runs) as n, sum(usd) as u, sum(paid) as p, sum(usd_usd) as uu, sum(usd_paid) as up,"
+        " sum(paid_paid) as pp, sum(cheaper) / sum(runs) as cheaper from sums group by 1"
+    )
+    sums = {row["strategy"]: row for row in found}
+    bins: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in tables.ask("select strategy, permille, sum(runs) as runs from spread group by all order by permille"):
+        bins[row["strategy"]].append((row["permille"], row["runs"]))
     names = shorten_strategies(study.strategies)
     rows = []
     for label in study.strategies:
-        row = found.get(label)
-        if row is None or is_sent(label) or row["spread"] is None:
+        if is_sent(label) or label not in bins:
             continue
-        low, median, high = row["spread"]
+        low, median, high = (find_quantile(bins[label], share) / 1000 for share in (0.05, 0.5, 0.95))
         rows.append(
             (
                 names[label],
                 figures.format_change(median),
                 figures.format_change_range(low, high),
-                _format_interval(row),
-                figures.format_share(row["cheaper"]),
+                _format_interval(sums[label]),
+                figures.format_share(sums[label]["cheaper"]),
             )
         )
     return SummaryTable(
@@ -411,6 +464,14 @@ def _tabulate_spread(tables: StudyTables, study: Study) -> SummaryTable:
         headings=("strategy", "median run", "90 % of runs", "total, 95 % interval", "runs that cost less"),
         rows=tuple(rows),
     )
+
+
+def find_quantile(bins: Sequence[tuple[int, int]], share: float) -> float:
+    """Return the quantile of values, interpolated between two. bins: each value with how often it is there, sorted."""
+    ends = list(accumulate(count for _, count in bins))
+    place = share * (ends[-1] - 1)
+    low, high = (bins[bisect_right(ends, index)][0] for index in (floor(place), ceil(place)))
+    return low + (high - low) * (place - floor(place))
 
 
 def _format_interval(row: Mapping[str, Any]) -> str:
@@ -425,16 +486,13 @@ def _format_interval(row: Mapping[str, Any]) -> str:
 
 def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTable]:
     """Yield for how many runs each strategy costs least, what was sent included."""
-    labels = [RECORDED, *_list_live_labels(study)]
+    labels = [label for label in study.strategies if is_choice(label)]
     if len(labels) < 3:
         return
-    live = ", ".join(map(quote_text, labels))
-    places = " ".join(f"when {quote_text(label)} then {place}" for place, label in enumerate(labels))
     found = tables.ask(
-        f"select best.place as place, count(*) as runs, sum(best.usd) as usd from (select min(struct_pack(usd := usd,"
-        f" place := case strategy::varchar {places} end)) as best from compared"
-        f" where strategy::varchar in ({live}) group by run) group by 1 order by 2 desc, 1"
+        "select strategy, sum(is_cheapest) as runs, sum(cheapest_usd) as usd from sums where is_cheapest > 0 group by 1"
     )
+    found.sort(key=lambda row: (-row["runs"], labels.index(row["strategy"])))
     runs = sum(row["runs"] for row in found)
     names = shorten_strategies(study.strategies)
     total = figures.format_usd(sum(row["usd"] for row in found))
@@ -444,7 +502,7 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
         headings=("strategy", "runs", "share", "cost of these"),
         rows=tuple(
             (
-                names[labels[row["place"]]],
+                names[row["strategy"]],
                 figures.format_count(row["runs"]),
                 figures.format_share(row["runs"] / runs),
                 figures.format_usd(row["usd"]),
@@ -456,19 +514,13 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
 
 def _tabulate_groups(tables: StudyTables, study: Study, label: str) -> Iterator[SummaryTable]:
     """Yield the cost of the strategy `label` by model, format, day and tag, where there is more than one of these."""
-    sets = ", ".join(f"({column})" for column, _ in _GROUPS)
-    columns = ", ".join(f"{column}::varchar as {column}" for column, _ in _GROUPS)
-    found = tables.ask(
-        f"select grouping({', '.join(column for column, _ in _GROUPS)}) as kind, {', '.join(c for c, _ in _GROUPS)},"
-        f" count(*) as runs, sum({_PAID}) as paid, sum(usd) as usd, sum(evidence_found) as found,"
-        f" sum(evidence_items) as items from (select * replace ({columns}) from compared where strategy = $label)"
-        f" group by grouping sets ({sets})",
-        label=label,
-    )
     name = shorten_strategies(study.strategies)[label]
-    whole = (1 << len(_GROUPS)) - 1
-    for place, (column, title) in enumerate(_GROUPS):
-        own = [row for row in found if row["kind"] == whole ^ (1 << (len(_GROUPS) - 1 - place))]
+    for column, title in _GROUPS:
+        own = tables.ask(
+            f"select {column}, sum(runs) as runs, sum(paid) as paid, sum(usd) as usd, sum(evidence_found) as found,"
+            " sum(evidence_items) as items from sums where strategy = $label group by 1",
+            label=label,
+        )
         if len(own) < 2:
             continue
         own.sort(key=lambda row: (-row["paid"], row[column]))
