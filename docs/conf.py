@@ -15,11 +15,6 @@ from typing import Any, Final
 
 DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
-#: Pages of the site whose text is a file of the repository.
-ELSEWHERE: Final = {
-    "internals/contributing": "CONTRIBUTING.md",
-    "internals/changelog": "CHANGELOG.md",
-}
 
 project = "Elision"
 author = "Elision contributors"
@@ -109,10 +104,7 @@ def list_fields(app: Any, kind: str, name: str, item: Any, options: Any, lines: 
 
 def read_page(app: Any, name: str, source: list[str]) -> None:
     """Replace the text of a page by what Sphinx is to read."""
-    if name in ELSEWHERE:
-        source[0] = turn_links((ROOT / ELSEWHERE[name]).read_text(encoding="utf-8"), name)
-    else:
-        source[0] = turn_links(source[0], name, home=(DOCS / name).parent)
+    source[0] = turn_links(source[0], name)
     if name == "index":
         source[0] += "\n" + "\n".join(build_navigation(source[0]))
 
@@ -128,12 +120,13 @@ def build_navigation(index: str) -> list[str]:
     return lines
 
 
-def turn_links(text: str, name: str, home: Path = ROOT) -> str:
-    """Return `text`, written in folder `home`, with its links as page `name` needs them.
+def turn_links(text: str, name: str) -> str:
+    """Return the text of page `name` with its links as Sphinx needs them.
 
-    A link to a file that the site has as a page leads to the page; the README's is the first one.
+    A link to the README leads to the first page. Another Markdown file of the repository, such as CHANGELOG.md, is
+    linked as a file, since Sphinx takes it for a page.
     """
-    pages = {ROOT / path: DOCS / f"{page}.md" for page, path in (*ELSEWHERE.items(), ("index", "README.md"))}
+    home = (DOCS / name).parent
 
     def turn(found: re.Match[str]) -> str:
         target = found[2]
@@ -143,6 +136,11 @@ def turn_links(text: str, name: str, home: Path = ROOT) -> str:
         place = Path(os.path.normpath(home / path))
         if found[1] != "](" and place.parent == DOCS / "images":
             place = DOCS / "_static" / place.name
-        return found[1] + os.path.relpath(pages.get(place, place), (DOCS / name).parent) + hash_sign + heading
+        if place == ROOT / "README.md":
+            place = DOCS / "index.md"
+        turned = os.path.relpath(place, home)
+        if place.suffix == ".md" and not place.is_relative_to(DOCS):
+            return f"{found[1]}path:{turned}"
+        return found[1] + turned + hash_sign + heading
 
     return _LINK.sub(turn, text)

@@ -1,4 +1,4 @@
-"""Write the table of `docs/frameworks/contract.md`: plays the contract suite with every framework that is installed.
+"""Write the table of `docs/frameworks/overview.md`: plays the contract suite with every framework that is installed.
 
     python docs/update_contract.py
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.adapters.environments import ENVIRONMENTS, find_python  # noqa: E402
 
-PAGE = ROOT / "docs" / "frameworks" / "contract.md"
+PAGE = ROOT / "docs" / "frameworks" / "overview.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 #: Each column, and the tests of `AdapterContract` that it stands for.
 COLUMNS = {

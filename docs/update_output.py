@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.docs.blocks import CONTRIBUTING, PAGES, blocks, chunks, commands  # noqa: E402
-from tests.docs.framework_pages import FRAMEWORK_PAGES  # noqa: E402
 from tests.docs.run import elision, folder, made, working_in  # noqa: E402
 
 
@@ -57,6 +56,6 @@ def updated(page: Path, at: Path) -> str:
 
 if __name__ == "__main__":
     for page in PAGES:
-        if page != CONTRIBUTING and page not in FRAMEWORK_PAGES:
+        if page != CONTRIBUTING:
             with tempfile.TemporaryDirectory() as name:
                 page.write_text(updated(page, folder(Path(name))), encoding="utf-8")

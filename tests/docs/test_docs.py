@@ -29,14 +29,13 @@ from tests.docs.blocks import (
     commands,
     place,
 )
-from tests.docs.framework_pages import FRAMEWORK_PAGES
 from tests.docs.run import elision, folder, made, working_in
 
 #: What other programs a reader is told to type; the recipes have a test of their own.
 OTHERS = {"git", "make", "pip", "python3"}
 #: The port that pages show. Each run takes another one: several runs of the tests may go on beside each other.
 SHOWN_PORT = "18377"
-RUN = [page for page in PAGES if page != CONTRIBUTING and page not in FRAMEWORK_PAGES]
+RUN = [page for page in PAGES if page != CONTRIBUTING]
 
 
 def named(pages: list[Path]) -> pytest.MarkDecorator:

@@ -1,28 +1,20 @@
-"""Each fact that docs/reference/provider-facts.md proves by a recording is looked up in the recording that it names."""
+"""What the rules and bills take for granted about providers, each looked up in the recording that shows it."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests.recorded.bills import add_up_bill
-from tests.recorded.cassettes import SAMPLE_FOLDER, SHARED_FOLDER, Exchange, load_exchanges
+from tests.recorded.cassettes import SAMPLE_FOLDER, Exchange, load_exchanges
 from tests.recorded.refusals import read_error
-
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "provider-facts.md"
-#: `test_name#1`, `test_name[case]#1`; the number is the place in the cassette.
-_NAMED: Final = re.compile(r"`(test_[\w\[\].-]+#\d+)`")
-#: As listed on the page, whether by a test here or by the rules' tests.
-FACTS: Final = frozenset(_NAMED.findall(PAGE.read_text()))
 
 
 def recorded(name: str) -> Exchange:
-    """The exchange under its short name, `test_name#1`, which the page must name as well."""
-    assert name in FACTS, f"{name} is not on the page"
+    """The exchange under its short name, `test_name#1`; the number is its place in the cassette."""
     return found(SAMPLE_FOLDER)[name]
 
 
@@ -42,14 +34,6 @@ def asked(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def kinds(message: dict[str, Any]) -> list[str]:
     """The types of a message's blocks."""
     return [block["type"] for block in message["content"]]
-
-
-@pytest.mark.skipif(
-    not SHARED_FOLDER.is_dir(), reason="all recordings lie in ../shared/cassettes; the sample lacks two"
-)
-def test_every_recording_that_is_named_exists() -> None:
-    """No name on the page is made up or mistyped."""
-    assert FACTS - found(SHARED_FOLDER).keys() == set()
 
 
 # -- Anthropic --------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Pgbouncer:
             "default_pool_size": pool_size,
             # What a client of pgbouncer would not see: whoever leaves something in a session leaves it to the next.
             "server_reset_query": "",
-            # Seconds. As docs/guides/fleet.md advises, and shorter. By default clients wait two minutes for a server.
+            # Seconds. As docs/guides/deployment.md advises, and shorter. By default clients wait two minutes.
             "query_wait_timeout": patience,
             "server_login_retry": "0.2",
             "server_round_robin": "1",

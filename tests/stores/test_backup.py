@@ -1,4 +1,4 @@
-"""docs/guides/backup.md, tried: a dump under load, and the moment before a mistake.
+"""The backup of docs/guides/postgres.md: a dump under load, and the moment before a mistake.
 
 What is restored goes on with the same bytes.
 """

@@ -1,4 +1,4 @@
-"""The bytes on disk are those that docs/internals/linear-hash-files.md lists: a store written today opens in a year."""
+"""The bytes on disk are those that docs/internals/linear-hash.md lists: a store written today opens in a year."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ The messages stay as they were first sent, so thinking stays valid. The server k
 clears every older result. A fixed `keep` rolls: each new call clears one more result and rewrites the cached prefix
 from there on. So `keep` is set anew on each request to (all tool uses - those cleared so far), which holds the cut
 still until we move it. Nothing forbids it: `keep` is a whole number, and the service keeps no state. It is not
-documented as a recipe either, and was not tried against a live account; see docs/reference/bound-thinking.md.
+documented as a recipe either, and was not tried against a live account; see docs/reference/providers.md.
 """
 
 from __future__ import annotations
