@@ -284,7 +284,8 @@ class DamagedPostgres(DamagedStore):
 
     def restore(self) -> None:
         self._number += 1
-        self.session = f"s{self._number}"
+        # No damage to the name of one makes it the name of another.
+        self.session = f"s{self._number}x"
         write_session(self.url, self.session)
 
     def read_contents(self) -> set[Any]:
@@ -309,7 +310,8 @@ class DamagedPostgres(DamagedStore):
                         continue
                     for index, (how, _) in enumerate(list_wrong_values(value)):
                         apply = partial(self._change, table, number, column, index)
-                        yield Damage(f"{place}.{column} {how}", apply, is_quick=not index)
+                        is_quick = not index or column == "session"
+                        yield Damage(f"{place}.{column} {how}", apply, is_quick)
 
     def _read_rows(self, table: str) -> list[dict[str, Any]]:
         (id,) = self._admin.execute("select id from agent_context_sessions where session = %s", [self.session])

@@ -276,6 +276,18 @@ def test_turns_whose_session_is_lost_are_a_fault(damaged: DamagedStore) -> None:
         assert any(finding.lost for finding in store.check())
 
 
+def test_a_damaged_name_is_found() -> None:
+    """What no name is written as in PostgreSQL cannot be asked for: the check names it."""
+    damaged = DamagedPostgres()
+    (damage,) = [each for each in damaged.list_damage() if each.name == "sessions[0].session bytes"]
+    damage.apply()
+    with closing(open_store(damaged.url)) as store:
+        (finding,) = store.check()
+    damaged.close()
+    assert finding.lost
+    assert finding.what == r"'\\xfffe' is no session's name"
+
+
 def test_damage_that_appears_while_a_session_runs(tmp_path: Path) -> None:
     """A count that changes under a running session looks like another writer: the session continues all the same."""
     damaged = DamagedSqlite(tmp_path)

@@ -11,7 +11,7 @@ from elision.stores.packing import Packer, hash_text
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.record_batches import RecordBatch, read_batch
 from elision.stores.postgres.statements import find_statement
-from elision.stores.postgres.text_escapes import escape_name
+from elision.stores.postgres.text_escapes import escape_name, is_escaped_name
 from elision.stores.store import Finding, SessionInfo
 
 #: Texts read in one go.
@@ -25,10 +25,17 @@ def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[S
         and database.read(lambda cursor: cursor.execute(find_statement("server")).fetchall())[0][2] != "on"
     ):
         yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
+    yield from _check_names(database)
     for info in sessions:
         yield from _check_log(database, packer, info)
     yield from _check_strays(database)
     yield from _check_texts(database, packer)
+
+
+def _check_names(database: PostgresDatabase) -> Iterator[Finding]:
+    for row in database.read(lambda cursor: cursor.execute(find_statement("sessions")).fetchall(), patient=True):
+        if not is_escaped_name(row[1]):
+            yield Finding(place="agent_context_sessions", what=f"{row[1]!r} is no session's name", lost=True)
 
 
 def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from elision.stores.postgres.session_rows import (
     read_number,
 )
 from elision.stores.postgres.statements import find_statement
-from elision.stores.postgres.text_escapes import escape_name, unescape_name
+from elision.stores.postgres.text_escapes import escape_name, is_escaped_name, unescape_name
 from elision.stores.postgres.whole_turns import show_whole_turns
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo, SpendingLease
 from elision.stores.store_base import StoreBase
@@ -125,7 +125,10 @@ class PostgresStore(StoreBase):
                 what = "turns of this history are kept, and their session's row is lost"
                 raise CorruptError(f"{self._database.name}: {what}")
             return None
-        return unescape_name(row[0]), row[1]
+        key, turns = row
+        if not is_escaped_name(key):
+            raise CorruptError(f"{self._database.name}: {key!r} in agent_context_sessions is no session's name")
+        return unescape_name(key), turns
 
     def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
         since = float("-inf") if changed_since is None else changed_since

@@ -25,6 +25,11 @@ def unescape_name(name: str) -> str:
     return _ESCAPE.sub(_unescape_character, name)
 
 
+def is_escaped_name(name: str) -> bool:
+    """Return whether `escape_name` returns `name` for some name. It returns no other."""
+    return escape_name(unescape_name(name)) == name
+
+
 def _escape_character(match: re.Match[str]) -> str:
     letter = match[0]
     return {"\\": r"\\", "\0": r"\0"}.get(letter) or f"\\u{ord(letter):04x}"
